@@ -7,9 +7,9 @@ from benchmarks.browse_made import BLOCKS, EVERY_MS, LONG, make_store
 from benchmarks.measure import in_turn, median_of, used_by
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure
-from threadkeep.browse.browsing import Browse
-from threadkeep.browse.query import parse_query
-from threadkeep.browse.records import Query
+from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.query import parse_query
+from threadkeep.knowledge.results import Query
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.pi import PiSource
 

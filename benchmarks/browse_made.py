@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.engine import capture
-from threadkeep.capture.exclusion import Exclusion
-from threadkeep.capture.harvesting import MachineUser
+from threadkeep.capture.intake import CaptureContext, MachineUser
+from threadkeep.capture.records import Exclusion
+from threadkeep.capture.redact.engine import MaskedBlock
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.redact.engine import MaskedBlock
 from threadkeep.sources.pi import PiSource
 from threadkeep.sources.records import UserHome
 

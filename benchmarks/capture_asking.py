@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from benchmarks.measure import Counters, in_turn, median_of, used_by
 from benchmarks.place import Place
 from benchmarks.report import NOTHING, Table, figure
-from threadkeep.capture.history import History
-from threadkeep.home.facade import Home
+from threadkeep.capture.capture import History
+from threadkeep.home.home import Home
 
 _MILLI: Final = 1e3
 _HITS: Final = 20

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.clock import now_ms
-from threadkeep.capture.context import CaptureContext
 from threadkeep.capture.engine import capture
-from threadkeep.capture.exclusion import Exclusion
-from threadkeep.capture.harvesting import this_machine
-from threadkeep.capture.report import CaptureReport
-from threadkeep.home.facade import Home
-from threadkeep.redact.engine import MaskedBlock
+from threadkeep.capture.intake import CaptureContext, this_machine
+from threadkeep.capture.records import CaptureReport, Exclusion
+from threadkeep.capture.redact.engine import MaskedBlock
+from threadkeep.home.home import Home
 from threadkeep.sources.records import UserHome
 from threadkeep.sources.registry import foreign_sources
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from threadkeep.collect.shell_init import render
+from threadkeep.capture.observed.shell_hooks import render
 
 BARE, OURS, GIT = "bare", "threadkeep", "git asked"
 _PATIENCE: Final = 60.0

@@ -10,7 +10,7 @@ from benchmarks.corpus import Writer
 from benchmarks.measure import in_turn, median_of, used_by
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure, ratio, times
-from threadkeep.redact.engine import Redactor
+from threadkeep.capture.redact.engine import Redactor
 
 _BLOCK = 128 * 1024
 _GOAL = 8.0  # milliseconds per MB of clean transcripts

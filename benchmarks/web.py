@@ -21,9 +21,8 @@ from benchmarks.measure import in_turn
 from benchmarks.place import Place
 from benchmarks.report import NOTHING, Goal, Result, Table, figure
 from benchmarks.web_browser import Seen, browse_long_session
-from threadkeep.home.facade import Home
-from threadkeep.home.web_place import address_of, listen
-from threadkeep.home.web_token import make_token, one_time_link
+from threadkeep.home.home import Home
+from threadkeep.service.web_access import address_of, listen, make_token, one_time_link
 from threadkeep.web.part import WorkerTask
 
 SESSIONS: Final = 100_000

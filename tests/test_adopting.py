@@ -19,11 +19,11 @@ from tests.support.knowledge import do
 from tests.support.newer_states import make_newer_state
 from threadkeep import Home
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
-from threadkeep.home.adopting import adopt
-from threadkeep.home.originals import PROGRAMS, find_original
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.looking import letters
+from threadkeep.transfer.adopt import adopt
+from threadkeep.transfer.originals import PROGRAMS, find_original
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from tests.faults.old_files import make_old_file
 from tests.support.hermes_v6 import NOW, HermesV6
 from threadkeep import Home
-from threadkeep.home.adopting import adopt
-from threadkeep.home.browsing import open_browse
-from threadkeep.home.originals import AdoptReport
+from threadkeep.home.opening import open_browse
+from threadkeep.transfer.adopt import adopt
+from threadkeep.transfer.originals import AdoptReport
 
 
 class World:

@@ -14,10 +14,10 @@ from tests.contracts.knowledge.test_golden_rows import golden as golden  # noqa:
 from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, do, everything
 from threadkeep import Home
-from threadkeep.home.adopting import adopt
-from threadkeep.knowledge import merging
-from threadkeep.knowledge.layout import ALL_TABLES, TABLES
-from threadkeep.knowledge.merging import WAYS, MergeCounts
+from threadkeep.knowledge import merge as merging
+from threadkeep.knowledge.merge import WAYS, MergeCounts
+from threadkeep.knowledge.schema import ALL_TABLES, TABLES
+from threadkeep.transfer.adopt import adopt
 
 SEEDS = (1, 3, 5, 7, 9, 11, 13, 15, 17)
 NOT_TAKEN = {"claude_session_offsets", "agentic_session_offsets", "agentic_cursor"}

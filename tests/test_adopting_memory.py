@@ -11,12 +11,12 @@ import pytest
 from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, do
 from tests.support.memory_rows import remember
-from threadkeep.capture.choosing import Forget
-from threadkeep.home.adopting import adopt
-from threadkeep.home.facade import Home
-from threadkeep.knowledge.memory_names import node_uuid
-from threadkeep.knowledge.memory_tables import MEMORY
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.home.home import Home
+from threadkeep.knowledge.memory_documents import node_uuid
+from threadkeep.knowledge.schema import MEMORY
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.transfer.adopt import adopt
 
 SECRET = "AKIA" + "QWERTYUIOP123456"
 LINK = "INSERT INTO memory_document_links VALUES ({}, 1, 1, {}, '{}', '{}', '{}', 1, 1)"

@@ -10,10 +10,10 @@ import pytest
 
 from tests.export.conftest import DEMO
 from threadkeep import Home
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.history import History
-from threadkeep.home.adopting import adopt
-from threadkeep.home.browsing import open_browse
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.home.opening import open_browse
+from threadkeep.transfer.adopt import adopt
 
 CLAUDE = "claude-code:5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
 SLICE = (

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from scripts import reference
 from tests.conftest import REPO
 from threadkeep.cli.root import cli
-from threadkeep.home.facade import Home
-from threadkeep.knowledge.observed import Command
+from threadkeep.home.home import Home
+from threadkeep.knowledge.records import Command
 
 DEMO_HISTORY = REPO / "src" / "threadkeep" / "demo" / "history"
 GROUPS = ("chat", "state", "mail", "knowledge", "redact", "browser", "github", "send-event")

@@ -9,9 +9,9 @@ import pytest
 import threadkeep
 from tests.support.states import talk
 from threadkeep import ChatStore, Home, SessionDB
+from threadkeep.chat.replies import follow, running_runs
 from threadkeep.errors import Conflict, Invalid, NotFound, SchemaMismatch, UnsupportedEngine
-from threadkeep.home.live import follow, running_runs
-from threadkeep.home.sessions import find_state_session, is_adopted
+from threadkeep.state.naming import find_state_session, is_adopted
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ import pytest
 
 from tests.support.knowledge import ask, do
 from tests.support.memory_rows import remember
-from threadkeep.home.browsing import open_browse
-from threadkeep.home.facade import Home
-from threadkeep.home.in_place import open_history_to_list, open_memory_to_ask
-from threadkeep.knowledge.layout import head_of
+from threadkeep.home.home import Home
+from threadkeep.home.opening import open_browse, open_history_to_list, open_memory_to_ask
+from threadkeep.knowledge.schema import head_of
 
 SEGMENT = """INSERT INTO agentic_sessions (session_id, harness, segment_index, project_dir, cwd,
   summary_text, user_prompts_json, title, start_time, end_time, content_hash, created_at)

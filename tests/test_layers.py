@@ -18,43 +18,46 @@ from tests.conftest import REPO
 
 SRC = REPO / "src" / "threadkeep"
 
-CONTRACTS = {"chat", "state", "mailbox", "knowledge"}
-SERVICES = {
-    "capture",
-    "collect",
-    "github",
-    "redact",
-    "enrich",
-    "embed",
-    "recall",
-    "doctor",
-    "browse",
-    "export",
-}
-SURFACES = {"cli", "web", "mcp", "service"}
-BELOW_HOME = {"base", "sources"} | CONTRACTS | SERVICES
+# The rooms in their order: each imports only what stands before it; the four stores are one height
+# and never import each other, nor do the two servers. `errors` is open to all.
+STORES = ("chat", "state", "mailbox", "knowledge")
+SERVERS = ("web", "mcp")
+ORDER: tuple[tuple[str, ...], ...] = (
+    ("base",),
+    STORES,
+    ("sources",),
+    ("capture",),
+    ("memory",),
+    ("transfer",),
+    ("home",),
+    ("service",),
+    SERVERS,
+    ("cli",),
+)
+ROOMS = [room for height in ORDER for room in height]
+SURFACES = {*SERVERS, "cli"}
 
-# Room -> the other rooms it may import; `errors` is open to all. `__init__` is the public API.
+
+def _below(room: str) -> set[str]:
+    height = next(number for number, rooms in enumerate(ORDER) if room in rooms)
+    return {one for rooms in ORDER[:height] for one in rooms}
+
+
+# Room -> the other rooms it may import. Beside the rooms stand a few modules: the public API, ...
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "base": set(),
-    **{room: {"base"} for room in CONTRACTS},
-    "sources": {"base"} | CONTRACTS,
-    **{room: {"base", "sources"} | CONTRACTS | SERVICES for room in SERVICES},
-    "home": BELOW_HOME,
-    "aio": BELOW_HOME | {"home"},
-    "testing": BELOW_HOME | {"home", "aio"},
-    "__init__": BELOW_HOME | {"home", "aio"},
-    **{room: BELOW_HOME | {"home", "__init__"} for room in SURFACES},
-    "cli": BELOW_HOME
-    | {"home", "__init__", "web", "mcp"},  # the command line starts the other surfaces
+    **{room: _below(room) for room in ROOMS},
+    **{room: _below(room) | {"__init__"} for room in SURFACES},
+    "aio": _below("service"),  # ... the async face of the stores,
+    "testing": _below("service") | {"aio"},  # what users need for their own tests,
+    "__init__": _below("service") | {"aio"},
     "__main__": {"cli"},
 }
 
 # Package -> the one place that may import it; msgspec and the stdlib (but for sqlite3) are free.
 FENCES: dict[str, str | tuple[str, ...]] = {
     "sqlite3": "base/",
-    "ahocorasick_rs": "redact/anchors.py",
+    "ahocorasick_rs": "capture/redact/search.py",
     "psycopg": "base/postgres.py",
     "psycopg_pool": "base/postgres.py",
     "click": "cli/",
@@ -67,11 +70,11 @@ FENCES: dict[str, str | tuple[str, ...]] = {
     "uvicorn": ("web/", "mcp/http.py"),
     "mcp": "mcp/",
     "mcp_types": "mcp/",
-    "openai": "enrich/",
-    "numpy": ("knowledge/vectors.py", "embed/"),
+    "openai": "memory/learn/",
+    "numpy": ("knowledge/vectors.py", "memory/vectors/"),
     "sqlite_vec": "knowledge/vectors.py",
-    "watchfiles": "capture/watching.py",
-    "genai_prices": "browse/prices.py",
+    "watchfiles": "capture/watch.py",
+    "genai_prices": "knowledge/prices.py",
     "zstandard": "base/compression.py",
 }
 
@@ -91,21 +94,24 @@ MAY_OPEN_FILES = {
     "base/tokens.py": "makes and reads the file of a token",
     "base/spool.py": "leaves, reads and removes reports, never a database",
     "base/sql.py": "reads the packaged .sql files",
-    "collect/browsers.py": "reads and writes browsers' manifests, copies the packaged extension",
-    "collect/shell_init.py": "reads the packaged hooks, writes them and a block in start-up files",
-    "redact/rules.py": "reads the packaged rules",
+    "capture/observed/browsers.py": "reads and writes manifests, copies the extension",
+    "capture/observed/shell_hooks.py": "writes the packaged hooks, and start-up files",
+    "capture/redact/rules.py": "reads the packaged rules",
 }
 # Sources read other programs' logs; surfaces read what the user names. Neither opens our stores.
 FREE_TO_OPEN = SURFACES | {"sources", "testing"}
 READERS = {"read_bytes", "read_text", "write_bytes", "write_text"}
 
-MODULE_LINES = 450  # a module says one thing; at 600 there is no excuse left
+MODULE_LINES = 620  # a module says one thing; longer than this it says two
 INIT_LINES = 60
 
 OF_THIS_MACHINE = re.compile(r"/(?:work|farm|root)/[A-Za-z.]")
 OF_A_REGISTRY = re.compile(r"(?:pypi|npmjs|pythonhosted)\.(?:org|com)|--(?:extra-)?index-url")
 # Pages that people read are named here, and two registries are among them.
-NAMES_SITES = ("src/threadkeep/collect/domains.py", "src/threadkeep/collect/extension/")
+NAMES_SITES = (
+    "src/threadkeep/capture/observed/visits.py",
+    "src/threadkeep/capture/observed/extension/",
+)
 OUTSIDE_FOLDER = re.compile(r"(?<![\w./-])(?:\.\./)*shared/")
 TEXT_FILES = {".cfg", ".css", ".html", ".ini", ".js", ".json", ".md", ".mjs", ".py", ".sh", ".sql"}
 TEXT_FILES |= {".toml", ".txt", ".yaml", ".yml", ""}
@@ -286,7 +292,7 @@ def test_no_file_names_a_machine_a_registry_or_a_folder_outside() -> None:
         (broken_layers, "chat/wire/acp.py", "from ...knowledge import nodes"),
         (broken_layers, "base/db.py", "def f():\n    import threadkeep.chat.store"),
         (broken_layers, "web/app.py", "from threadkeep.cli.app import main"),
-        (broken_layers, "web/app.py", "from threadkeep.chat.store import ChatStore"),
+        (broken_layers, "web/app.py", "from threadkeep.mcp.server import serve"),
         (broken_layers, "home.py", "from threadkeep import cli"),
         (broken_layers, "attic/old.py", ""),
         (broken_fences, "chat/store.py", "import sqlite3"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.corpus import vocabulary
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 
 NOW: Final = 1_780_000_000_000
 _PER_SESSION: Final = 200

@@ -12,9 +12,9 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from threadkeep.home.facade import Home
-from threadkeep.recall.meaning import Meaning
-from threadkeep.recall.memory import Memory
+from threadkeep.home.home import Home
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Meaning
 
 QUESTIONS = Path(__file__).parent / "questions.json"
 _FIRST = 10

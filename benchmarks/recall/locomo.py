@@ -15,12 +15,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from threadkeep.knowledge.candidates import Scope, entries_of_sessions, narrowed
+from threadkeep.knowledge.search_index import Scope, entries_of_sessions, narrowed
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.recall.hits import load_messages
-from threadkeep.recall.meaning import Meaning
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
+from threadkeep.memory.hits import load_messages
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters, Meaning
 
 REPO: Final = Path(__file__).parents[2]
 _FIRST: Final = 10

@@ -11,15 +11,14 @@ from benchmarks.place import Place
 from benchmarks.recall import demo, locomo, speed
 from benchmarks.report import Goal, Result, Table, figure
 from threadkeep.base.config import EmbeddingSettings
-from threadkeep.capture.history import History
-from threadkeep.embed.choosing import choose
-from threadkeep.embed.filling import embed_pending
-from threadkeep.embed.texts import archived_texts
-from threadkeep.home.facade import Home
-from threadkeep.home.learning import enrich
+from threadkeep.capture.capture import History
+from threadkeep.home.home import Home
 from threadkeep.knowledge.vectors import VectorIndex
-from threadkeep.recall.meaning import Meaning
-from threadkeep.recall.memory import Memory
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Meaning
+from threadkeep.memory.vectors.backfill import archived_texts, embed_pending
+from threadkeep.memory.vectors.choice import choose
+from threadkeep.service.learn import enrich
 
 _COLUMNS = ("arm", "questions", "recall@10", "MRR", "ms")
 _TIMES = ("questions of this kind", "questions", "p50 ms", "p95 ms")

@@ -7,10 +7,9 @@ from statistics import median, quantiles
 from typing import Final, NamedTuple
 
 from benchmarks.recall.corpus import NOW, Words, make_store
-from threadkeep.capture.history import History
-from threadkeep.recall.meaning import Meaning
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
+from threadkeep.capture.capture import History
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters, Meaning
 
 _EACH: Final = 12
 _REPEATS: Final = 3

@@ -8,12 +8,12 @@ from threadkeep import errors
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.capture.history import History
+    from threadkeep.capture.capture import History
     from threadkeep.chat.recorder import Recorder
     from threadkeep.chat.records import Event, Message, Page, Run, Session
     from threadkeep.chat.search import ChatHit, ChatHit as Hit
     from threadkeep.chat.store import ChatStore
-    from threadkeep.home.facade import Home
+    from threadkeep.home.home import Home
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.mailbox.mailroom import Mailroom
     from threadkeep.state.session_db import SessionDB
@@ -26,7 +26,7 @@ __all__ += ["ThreadkeepError", "__version__", "errors", "open"]
 _LAZY = {  # where each name lives; it is loaded when first asked for, so that importing is quick
     **dict.fromkeys(("Event", "Message", "Page", "Run", "Session"), "threadkeep.chat.records"),
     "ChatStore": "threadkeep.chat.store",
-    "History": "threadkeep.capture.history",
+    "History": "threadkeep.capture.capture",
     **dict.fromkeys(("ChatHit", "Hit"), "threadkeep.chat.search"),
     "Home": "threadkeep.home",
     "KnowledgeStore": "threadkeep.knowledge.store",
@@ -49,6 +49,6 @@ def __dir__() -> list[str]:
 
 def open(path: str | Path | None = None) -> "Home":  # noqa: A001  (read as threadkeep.open)
     """Open a home: a folder with its stores, the user's own unless a path is given."""
-    from threadkeep.home.facade import Home  # noqa: PLC0415  (loaded when it is needed)
+    from threadkeep.home.home import Home  # noqa: PLC0415  (loaded when it is needed)
 
     return Home(path)

@@ -8,7 +8,7 @@ import pytest
 
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 
 QUERIES = {"all": "SELECT id FROM items"}
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id FROM n"

@@ -5,8 +5,7 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from threadkeep.browse.blocks import LENGTH, AnswerUsage, make_blocks
-from threadkeep.browse.sums import tokens_of
+from threadkeep.knowledge.prices import LENGTH, AnswerUsage, make_blocks, tokens_of
 
 HOUR, MINUTE = 3_600_000, 60_000
 START = 500_000 * HOUR

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from threadkeep.browse.kept import AnswerCache
+from threadkeep.knowledge.library import AnswerCache
 
 
 class Clocks:

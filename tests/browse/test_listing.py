@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.many_sessions import DAY, NOW, Many
-from threadkeep.browse import selecting
-from threadkeep.browse.browsing import Browse
-from threadkeep.browse.query import parse_query
-from threadkeep.browse.records import Query
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.layout import names
+from threadkeep.knowledge import session_sql
+from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.query import parse_query
+from threadkeep.knowledge.results import Query
+from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.store import KnowledgeStore
 
 SEVERAL = 23
@@ -170,8 +170,8 @@ def test_counts_are_not_made_where_they_would_take_long(browse: Browse) -> None:
 def test_work_is_bounded_and_goes_on_where_it_stopped(
     browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threadkeep.browse.listing._CHUNK", 5)
-    monkeypatch.setattr("threadkeep.browse.listing._MOST_LOOKED_AT", 10)
+    monkeypatch.setattr("threadkeep.knowledge.session_list._CHUNK", 5)
+    monkeypatch.setattr("threadkeep.knowledge.session_list._MOST_LOOKED_AT", 10)
     query = parse_query("cost:>1000", NOW)
     pages = 0
     after: str | None = None
@@ -188,7 +188,7 @@ def test_work_is_bounded_and_goes_on_where_it_stopped(
 def test_a_word_that_very_many_have_is_searched_on_with_the_next_page(
     browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threadkeep.browse.listing._MATCHES", 1)
+    monkeypatch.setattr("threadkeep.knowledge.session_list._MATCHES", 1)
     first = browse.sessions(Query("failed"))
     assert [one.ref for one in first.items] == ["codex:mixed"]
     second = browse.sessions(Query("failed"), after=first.next)
@@ -211,9 +211,9 @@ def test_a_word_that_very_many_have_is_searched_on_with_the_next_page(
 )
 def test_a_page_is_read_from_an_index_in_its_order(many: Many, text: str, index: str) -> None:
     with KnowledgeStore.open(many.path, read_only=True) as store, store.context.db.read() as tx:
-        chosen = selecting.where(tx, parse_query(text, NOW), names(tx, "table"), NOW)
-        for after in (None, selecting.SessionCursor(NOW, 5), selecting.SessionCursor(None, 5)):
-            for sql, values in selecting.page_sql(chosen, after):
+        chosen = session_sql.where(tx, parse_query(text, NOW), names(tx, "table"), NOW)
+        for after in (None, session_sql.SessionCursor(NOW, 5), session_sql.SessionCursor(None, 5)):
+            for sql, values in session_sql.page_sql(chosen, after):
                 rows = tx.execute(f"EXPLAIN QUERY PLAN {sql}", {**values, "limit": 50})
                 plan = [row[3] for row in rows]
                 assert index in plan[0]

@@ -8,10 +8,10 @@ import pytest
 from tests.cli.histories import CLAUDE, DEMO
 from tests.support.knowledge import do
 from tests.support.many_sessions import Many
-from threadkeep.browse.records import SessionPage, Sum
 from threadkeep.errors import NotFound
-from threadkeep.home.browsing import open_browse
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
+from threadkeep.home.opening import open_browse
+from threadkeep.knowledge.results import SessionPage, Sum
 from threadkeep.knowledge.store import KnowledgeStore
 
 

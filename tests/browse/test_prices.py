@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from threadkeep.browse import prices
-from threadkeep.browse.prices import STEPS, TokenCounts, cost_of, is_priced, step_of
+from threadkeep.knowledge import prices
+from threadkeep.knowledge.prices import STEPS, TokenCounts, cost_of, is_priced, step_of
 from threadkeep.knowledge.store import QUERIES
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.browse.quarters import (
+from threadkeep.knowledge.query import (
     QUARTER,
     QUARTERS_OF_DAY,
     QUARTERS_OF_WEEK,

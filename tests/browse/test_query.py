@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from threadkeep.browse.query import format_query, parse_query
-from threadkeep.browse.records import Bound, Query
+from threadkeep.knowledge.query import format_query, parse_query
+from threadkeep.knowledge.results import Bound, Query
 
 NOW = int(datetime(2026, 2, 10, 15, 30, tzinfo=UTC).timestamp() * 1000)
 BERLIN = ZoneInfo("Europe/Berlin")

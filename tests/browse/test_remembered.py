@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.many_sessions import NOW, Many
-from threadkeep.browse.browsing import Browse
-from threadkeep.browse.records import Edge
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.results import Edge
 
 
 class Remembering(Many):

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.many_sessions import DAY, NOW, Many
-from threadkeep.browse import usages
-from threadkeep.browse.browsing import Browse
-from threadkeep.browse.prices import step_of
-from threadkeep.browse.query import parse_query
-from threadkeep.browse.records import Sum
-from threadkeep.browse.sums import SumBuilder, pico_of
-from threadkeep.browse.windows import finder_of
+from threadkeep.knowledge import usage
+from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.prices import SumBuilder, pico_of, step_of
+from threadkeep.knowledge.query import parse_query
+from threadkeep.knowledge.results import Sum
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.transcript import finder_of
 
 HOUR = 3_600_000
 COUNTS = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning")
@@ -110,7 +109,7 @@ def test_answers_are_summed_up_in_the_order_of_their_index(world: World) -> None
         KnowledgeStore.open(world.many.path, read_only=True) as store,
         store.context.db.read() as tx,
     ):
-        sql = usages.spent_sql("1", ZoneInfo("UTC"))
+        sql = usage.spent_sql("1", ZoneInfo("UTC"))
         plan = [row[3] for row in tx.execute(f"EXPLAIN QUERY PLAN {sql}")]
     first = plan[: plan.index("SCAN sums")]
     assert any("COVERING INDEX tk_usage_quarters" in step for step in first)

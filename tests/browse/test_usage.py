@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from tests.support.many_sessions import DAY, NOW, Many
-from threadkeep.browse.browsing import Browse
-from threadkeep.browse.query import parse_query
-from threadkeep.browse.records import Query, Sum
-from threadkeep.browse.sums import tokens_of
+from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.prices import tokens_of
+from threadkeep.knowledge.query import parse_query
+from threadkeep.knowledge.results import Query, Sum
 
 HOUR = 3_600_000
 MIDNIGHT = NOW - NOW % DAY

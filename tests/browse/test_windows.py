@@ -12,11 +12,11 @@ from hypothesis import given, strategies as st
 from tests.support.remembered import Machine, iso, ms
 from tests.support.toy_sources import ToyDocuments, conversation
 from tests.support.worlds import World
-from threadkeep.browse.browsing import Browse
-from threadkeep.browse.resuming import resume_command
-from threadkeep.browse.windows import span
 from threadkeep.errors import Conflict, NotFound
+from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.session_detail import resume_command
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.transcript import span
 from threadkeep.sources.registry import foreign_sources
 
 STEPS = (

@@ -13,8 +13,8 @@ import pytest
 from tests.browser.chromium import EXTENSION, manifest
 from tests.browser.conftest import EXTENSION_ID
 from tests.conftest import REPO
-from threadkeep.collect.browsers import extension_id
-from threadkeep.collect.domains import DEFAULT_DOMAINS
+from threadkeep.capture.observed.browsers import extension_id
+from threadkeep.capture.observed.visits import DEFAULT_DOMAINS
 
 SCRIPTS = sorted(EXTENSION.glob("*.js"))
 MANIFESTS = ("manifest.json", "manifest.firefox.json")

@@ -11,8 +11,8 @@ import pytest
 from tests.browser.chromium import Chromium, chromium
 from tests.browser.conftest import EXTENSION_ID
 from tests.browser.pages import PAGES, PROSE
-from threadkeep.collect.envelopes import read_line
-from threadkeep.knowledge.observed import Heartbeat, Visit
+from threadkeep.capture.observed.envelopes import read_line
+from threadkeep.knowledge.records import Heartbeat, Visit
 
 pytestmark = pytest.mark.slow
 

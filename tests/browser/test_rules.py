@@ -12,8 +12,7 @@ from tests.browser.cdp import Pipe
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import EXTENSION_ID
 from tests.lengths import examples
-from threadkeep.collect.domains import is_allowed
-from threadkeep.collect.visits import search_query_of, split_address
+from threadkeep.capture.observed.visits import is_allowed, search_query_of, split_address
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from tests.support.toy_sources import said
 from tests.support.worlds import World
 from threadkeep.base import compression
 from threadkeep.base.compression import decompress, decompressed, most_unpacked
+from threadkeep.base.json import decode_line
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.sources import files
-from threadkeep.sources.decoding import decode_line
 
 MB = 1 << 20
 MOST_MEMORY = 300 * MB
@@ -77,7 +77,7 @@ def test_commits_do_not_make_a_compressed_log_be_unpacked_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each would unpack it from its start: ten times the length, a hundred times the work."""
-    monkeypatch.setattr("threadkeep.capture.batches.BATCH_BYTES", 2000)
+    monkeypatch.setattr("threadkeep.capture.intake.BATCH_BYTES", 2000)
     monkeypatch.setattr(files, "PIECE_BYTES", 1000)
     unpacked: list[int] = []
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.toy_sources import Record, ToyDocuments
 from tests.support.worlds import World
-from threadkeep.capture import batches
+from threadkeep.capture import intake
 from threadkeep.sources.records import Harvest, Log, Parser
 
 Sessions = dict[str, dict[str, Any]]
@@ -201,7 +201,7 @@ def test_where_batches_end_does_not_matter(tmp_path: Path, monkeypatch: pytest.M
     sessions: Sessions = {f"s{n}": {"a": entry(n), "b": entry(n + 1)} for n in range(6)}
     worlds = [World(tmp_path / name) for name in ("big", "small")]
     for world, size in zip(worlds, (10**6, 1), strict=True):
-        monkeypatch.setattr(batches, "BATCH_BYTES", size)
+        monkeypatch.setattr(intake, "BATCH_BYTES", size)
         save(world, sessions)
         world.capture()
     assert worlds[0].held() == worlds[1].held()

@@ -14,10 +14,10 @@ from tests.support.knowledge import everything
 from tests.support.toy_sources import ToyDocuments, ToyLines, conversation, line, said, stamp_back
 from tests.support.user_homes import made_up_home
 from tests.support.worlds import World
-from threadkeep.capture import batches, engine
+from threadkeep.capture import engine, intake
 from threadkeep.capture.engine import CaptureFilter
 from threadkeep.sources import files
-from threadkeep.sources.claude_code import SOURCE as CLAUDE
+from threadkeep.sources.claude.transcripts import SOURCE as CLAUDE
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Harvest, Log, Parser, UserHome
 from threadkeep.sources.registry import foreign_sources
@@ -351,7 +351,7 @@ def test_many_tiny_lines_take_few_statements_and_blocks(world: World) -> None:
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BATCH_BYTES", 500_000)
+    monkeypatch.setattr(intake, "BATCH_BYTES", 500_000)
     monkeypatch.setattr(files, "PIECE_BYTES", 100_000)
     peaks: list[int] = []
     for count in (600, 600, 2400):  # the first time, modules and caches are loaded too

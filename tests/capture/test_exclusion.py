@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
-from threadkeep.capture.exclusion import OWN_MARK, Exclusion
+from threadkeep.capture.records import OWN_MARK, Exclusion
 from threadkeep.sources.records import Log, Stamp
 
 STAMP = Stamp(0, 0, 0, 0)

@@ -21,14 +21,14 @@ from tests.support.worlds import World, as_it_is
 from threadkeep.base import foreign
 from threadkeep.base.foreign import open_foreign
 from threadkeep.base.guard import Budget
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.history import History
-from threadkeep.capture.places import Places
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.capture.observed.shell_history import HistoryFile, Tally, read_past
+from threadkeep.capture.rebuild import Places
 from threadkeep.errors import Damaged, ThreadkeepError
+from threadkeep.knowledge.archive import LogRow
 from threadkeep.knowledge.health import health_name
-from threadkeep.knowledge.logs import LogRow
 from threadkeep.sources.records import DocumentItem, Log, UserHome
-from threadkeep.sources.shell_history import HistoryFile, Tally, read_past
 
 GOOD = "5e550000-0000-4000-8000-00000000000f"
 MOST_BYTES = 300 * 1024 * 1024

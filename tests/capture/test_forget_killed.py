@@ -23,8 +23,8 @@ from tests.support.forgetting import (
 )
 from tests.support.user_homes import assert_sound
 from threadkeep.base.connect import PLAIN, Tuning, open_writer
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.history import History
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget_selection import Forget
 
 WORD = "zanzibar"
 KILLED = 9

@@ -26,8 +26,8 @@ from tests.support.forgetting import (
     write_claude,
 )
 from tests.support.user_homes import assert_sound, made_up_home, open_history
-from threadkeep.capture.choosing import Forget, strings_in
-from threadkeep.capture.planning import ForgetReport
+from threadkeep.capture.forget import ForgetReport
+from threadkeep.capture.forget_selection import Forget, strings_in
 
 SECRET = "zanzibar"
 

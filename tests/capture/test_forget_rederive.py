@@ -21,12 +21,10 @@ from tests.support.forgetting import (
 )
 from tests.support.user_homes import Rows, assert_sound, content, made_up_home, open_history
 from threadkeep.base.tx import Tx
-from threadkeep.capture.history import History
-from threadkeep.capture.places import Places
-from threadkeep.capture.rederiving import RebuildReport, Transform, rederive
+from threadkeep.capture.capture import History
+from threadkeep.capture.rebuild import Places, RebuildReport, Transform, rederive
 from threadkeep.errors import Conflict
-from threadkeep.knowledge.entries import Words, index_words
-from threadkeep.knowledge.logs import all_logs
+from threadkeep.knowledge.archive import Words, all_logs, index_words
 
 
 def remake(history: History, transform: Transform) -> list[RebuildReport]:

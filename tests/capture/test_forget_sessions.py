@@ -24,11 +24,11 @@ from tests.support.forgetting import (
     write_claude,
 )
 from tests.support.user_homes import assert_sound, made_up_home, open_history
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.history import History
-from threadkeep.capture.planning import ForgetReport
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget import ForgetReport
+from threadkeep.capture.forget_selection import Forget
 from threadkeep.errors import Conflict, Invalid, NotFound
-from threadkeep.knowledge.reading import CapturedSessionFilter
+from threadkeep.knowledge.sessions import CapturedSessionFilter
 from threadkeep.knowledge.store import KnowledgeStore
 
 CLAUDE = "5e550000-0000-4000-8000-000000000001"

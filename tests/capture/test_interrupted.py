@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
-from threadkeep.capture import batches
-from threadkeep.capture.report import Progress
+from threadkeep.capture import intake
+from threadkeep.capture.records import Progress
 from threadkeep.sources import files
 
 
@@ -29,7 +29,7 @@ def big(world: World) -> World:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PIECE_BYTES", 300)
-    monkeypatch.setattr(batches, "BATCH_BYTES", 700)
+    monkeypatch.setattr(intake, "BATCH_BYTES", 700)
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -105,11 +105,11 @@ def test_overtaken_in_the_middle_of_a_log_by_another_run(tmp_path: Path) -> None
     once.capture()
     world = big(World(tmp_path / "overtaken"))
     overtaken: list[int] = []
-    original = batches.Batches.commit
+    original = intake.Batches.commit
 
     with world.history() as first, world.history() as second:
 
-        def commit(self: batches.Batches) -> None:
+        def commit(self: intake.Batches) -> None:
             """Between two batches nobody holds the lock: another run takes all the rest."""
             original(self)
             if not overtaken:
@@ -117,7 +117,7 @@ def test_overtaken_in_the_middle_of_a_log_by_another_run(tmp_path: Path) -> None
                 overtaken.append(world.lines_report(second.capture()).lines)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(batches.Batches, "commit", commit)
+            patch.setattr(intake.Batches, "commit", commit)
             assert first.capture().errors == 0
     assert overtaken[1] > 0
     assert world.held() == once.held()
@@ -130,18 +130,18 @@ def test_overtaken_in_the_middle_of_a_document_by_another_run(
     for one in (once, world):
         one.write(document("s1", "s2"), to=one.home / "docs" / "d.json")
     once.capture()
-    monkeypatch.setattr(batches, "BATCH_BYTES", 1)  # each session is committed by itself
-    original = batches.Batches.commit
+    monkeypatch.setattr(intake, "BATCH_BYTES", 1)  # each session is committed by itself
+    original = intake.Batches.commit
     runs: list[int] = []
     with world.history() as first, world.history() as second:
 
-        def commit(self: batches.Batches) -> None:
+        def commit(self: intake.Batches) -> None:
             original(self)
             if not runs:
                 runs.append(0)
                 runs.append(second.capture().errors)
 
-        monkeypatch.setattr(batches.Batches, "commit", commit)
+        monkeypatch.setattr(intake.Batches, "commit", commit)
         assert first.capture().errors == 0
     assert runs == [0, 0]
     assert world.held() == once.held()

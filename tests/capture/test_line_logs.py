@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
-from threadkeep.capture import batches, line_logs
-from threadkeep.redact.engine import MaskedBlock
+from threadkeep.capture import intake, logs as line_logs
+from threadkeep.capture.redact.engine import MaskedBlock
 from threadkeep.sources import files
 
 WHOLE = b'{"id": "last", "kind": "text", "text": "whole"}'
@@ -238,7 +238,7 @@ def test_where_batches_end_changes_nothing(
     once = captured_at_once(folder / "once", data)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "PIECE_BYTES", piece)
-        patch.setattr(batches, "BATCH_BYTES", batch)
+        patch.setattr(intake, "BATCH_BYTES", batch)
         assert captured_at_once(folder / "small", data).held() == once.held()
 
 
@@ -277,7 +277,7 @@ def test_cursors_of_other_programs_are_written_for_the_whole_log_only(
     class Codex(type(world.sources["toy"])):  # type: ignore[misc]
         harness = "codex"
 
-    monkeypatch.setattr(batches, "BATCH_BYTES", 200)
+    monkeypatch.setattr(intake, "BATCH_BYTES", 200)
     monkeypatch.setattr(files, "PIECE_BYTES", 100)
     world.sources = {"codex": Codex()}
     path = world.write(conversation(30))

@@ -11,8 +11,8 @@ import pytest
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
 from threadkeep.capture.engine import CaptureFilter, capture
-from threadkeep.capture.report import HarnessReport
-from threadkeep.knowledge.logs import all_logs
+from threadkeep.capture.records import HarnessReport
+from threadkeep.knowledge.archive import all_logs
 from threadkeep.knowledge.store import KnowledgeStore
 
 LIVE = CaptureFilter(again=False)

@@ -10,7 +10,7 @@ import pytest
 from tests.redact.formats import draw, pem
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
-from threadkeep.redact.engine import MaskedBlock, Redactor
+from threadkeep.capture.redact.engine import MaskedBlock, Redactor
 from threadkeep.sources import files
 
 REDACTOR = Redactor.default()

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import memories as asked
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.history import History
-from threadkeep.capture.watching import watch
-from threadkeep.home.facade import Home
-from threadkeep.home.learning import enrich
-from threadkeep.home.watchdog import look_once
-from threadkeep.recall.records import Filters
-from threadkeep.sources.claude_memory import host_and_path, repository_of
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.capture.watch import watch
+from threadkeep.home.home import Home
+from threadkeep.memory.records import Filters
+from threadkeep.service.learn import enrich
+from threadkeep.service.watchdog import look_once
+from threadkeep.sources.claude.memory import host_and_path, repository_of
 
 SECRET = "AKIA" + "Z7QK5N2WXL4VB3HT"
 GLAZE = "Before all.\n\n# Glaze\n\nThe parser keeps the last line.\n\n```sh\n# not a heading\n```\n"

@@ -14,9 +14,9 @@ from tests.cli.histories import claude_log, said
 from tests.conftest import need_tool
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
-from threadkeep.capture import engine, sight
+from threadkeep.capture import engine, records
 from threadkeep.errors import Invalid
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Log
 
@@ -71,7 +71,7 @@ def test_what_becomes_a_link_after_it_was_found_is_not_read(
 ) -> None:
     inner = world.home / "logs" / "inner"
     world.write(conversation(2, start=9), to=inner / "x.jsonl")
-    real = sight.rooted
+    real = records.rooted
 
     def swap(log: Log, roots: list[str]) -> Log:
         if log.path.endswith("x.jsonl"):

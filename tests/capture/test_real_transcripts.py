@@ -17,9 +17,9 @@ from tests.support.user_homes import (
     real_home,
     settle,
 )
-from threadkeep.capture.history import History
-from threadkeep.capture.report import CaptureReport, HarnessReport
-from threadkeep.knowledge.reading import CapturedSessionFilter
+from threadkeep.capture.capture import History
+from threadkeep.capture.records import CaptureReport, HarnessReport
+from threadkeep.knowledge.sessions import CapturedSessionFilter
 from threadkeep.knowledge.spending import UsageTotals
 
 pytestmark = pytest.mark.slow

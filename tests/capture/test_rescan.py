@@ -25,9 +25,9 @@ from tests.support.forgetting import (
 )
 from tests.support.user_homes import assert_sound, content, made_up_home, open_history
 from tests.support.worlds import as_it_is
-from threadkeep.capture.rescanning import RescanReport
-from threadkeep.redact.engine import Redactor
-from threadkeep.redact.rules import MASK
+from threadkeep.capture.redact.engine import Redactor
+from threadkeep.capture.redact.rules import MASK
+from threadkeep.capture.rescan import RescanReport
 
 
 def token(seed: int) -> str:

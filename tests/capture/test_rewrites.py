@@ -11,7 +11,7 @@ from tests.lengths import examples
 from tests.support.knowledge import do
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
-from threadkeep.capture import line_logs
+from threadkeep.capture import logs
 from threadkeep.capture.coverage import cover
 from threadkeep.capture.engine import CaptureFilter
 from threadkeep.knowledge.store import KnowledgeStore
@@ -104,7 +104,7 @@ def test_a_large_log_that_grows_is_compared_now_and_then(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever watches must not read all of it at every line, nor forget what is to be done."""
-    monkeypatch.setattr(line_logs, "_CHECK_MS_PER_MB", 1_000_000)
+    monkeypatch.setattr(logs, "_CHECK_MS_PER_MB", 1_000_000)
     world.now += 1000
     world.write(rewritten(world) + said(LINES))
     assert world.lines_report(world.capture(LIVE)).lines == 1

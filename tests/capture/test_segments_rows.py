@@ -10,9 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.hashing import content_hash
 from threadkeep.knowledge.records import Segment
-from threadkeep.knowledge.segments import settle, write_segment
+from threadkeep.knowledge.segments import content_hash, settle, write_segment
 from threadkeep.knowledge.store import KnowledgeStore
 
 NOW = 1_800_000_000_000

@@ -9,8 +9,8 @@ from tests.support.toy_sources import ToyLines, conversation, line, said
 from tests.support.worlds import World
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import archive
-from threadkeep.knowledge.reading import CapturedSessionFilter
 from threadkeep.knowledge.records import Entry
+from threadkeep.knowledge.sessions import CapturedSessionFilter
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.redact.formats import draw, pem
 from tests.support.forgetting import ran, said, texts, write_claude
 from tests.support.user_homes import assert_sound, open_history
-from threadkeep.capture.history import History
+from threadkeep.capture.capture import History
 from threadkeep.cli.root import cli
 from threadkeep.errors import Invalid, NotFound
 

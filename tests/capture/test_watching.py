@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
-from threadkeep.capture import watching
-from threadkeep.capture.report import CaptureReport
+from threadkeep.capture import watch
+from threadkeep.capture.records import CaptureReport
 
 PATIENCE = 120  # looks, then the test gives up
 
@@ -85,7 +85,7 @@ def test_a_system_that_cannot_tell_is_looked_at(
     def refused(roots: object) -> Iterator[set[str] | None]:
         raise trouble
 
-    monkeypatch.setattr(watching, "_told", refused)
+    monkeypatch.setattr(watch, "_told", refused)
     world = World(tmp_path)
     world.write(said(0))
     script = Script([lambda: world.append(said(1))])
@@ -101,13 +101,13 @@ def test_our_own_writing_wakes_nobody(tmp_path: Path) -> None:
     with world.history() as history:
         around, sources = history.around, history.sources
         own = {str(around.db.file), f"{around.db.file}-wal"}
-        assert watching._touched(around, sources, own) == {}
+        assert watch._touched(around, sources, own) == {}
 
 
 def test_the_end_is_not_as_late_as_the_next_look(tmp_path: Path) -> None:
     waited: list[float] = []
     with World(tmp_path).history() as history:
-        watching.watch(
+        watch.watch(
             *(history.around, {}, lambda: bool(waited), lambda _: None),
             poll_seconds=60.0,
             wait=waited.append,

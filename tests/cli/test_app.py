@@ -129,7 +129,7 @@ def test_help_and_completion_of_the_root_load_no_command(start: Start) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     loaded = set(done.stdout.decode().splitlines()[-1].split())
     assert "threadkeep.cli.root" in loaded
-    assert not {one for one in loaded if one.startswith(("rich", "threadkeep.home.facade"))}
+    assert not {one for one in loaded if one.startswith(("rich", "threadkeep.home.home"))}
     assert "threadkeep.cli.memory.recall" not in loaded
 
 

@@ -11,7 +11,7 @@ from tests.cli.histories import claude_log, said
 from tests.support.knowledge import do
 from threadkeep.base.clock import now_ms
 from threadkeep.cli.root import cli
-from threadkeep.doctor import capture_checks
+from threadkeep.service.doctor import checks
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_without_a_store_there_are_no_alarms(run: Run, home: Path) -> None:
 
 
 def test_every_command_that_is_said_to_help_exists() -> None:
-    folder = Path(capture_checks.__file__).parent
+    folder = Path(checks.__file__).parent
     texts = [path.read_text("utf-8") for path in folder.glob("*_checks.py")]
     said = {word for text in texts for word in re.findall(r"[\"`]threadkeep ([a-z-]+)", text)}
     assert {"doctor", "capture", "alarms"} <= said

@@ -29,7 +29,7 @@ from threadkeep.base.sqlite import Database
 from threadkeep.cli.app import main
 from threadkeep.cli.ending import ended_by_signals
 from threadkeep.errors import Closed
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 
 place = Path(sys.argv[2])
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import HOSTILE, Run, Start, document
 from tests.cli.histories import CLAUDE, DEMO, HARNESSES, captured, claude_log, said
-from threadkeep.capture.report import Progress
+from threadkeep.capture.records import Progress
 from threadkeep.cli.history.live import progress_words, short_name
 from threadkeep.cli.history.welcome import example_word
 

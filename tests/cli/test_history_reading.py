@@ -17,7 +17,7 @@ from tests.lengths import AT_LENGTH
 from threadkeep.cli.history.words import folded
 from threadkeep.cli.output import paged
 from threadkeep.cli.wrap import StyledText
-from threadkeep.knowledge.layout import HEAD
+from threadkeep.knowledge.schema import HEAD
 
 HARMFUL = {"\x1b", "\x07", "\u202e"}
 

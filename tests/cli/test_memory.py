@@ -11,9 +11,9 @@ from click.testing import Result
 from tests.cli.conftest import HOSTILE, Run, Start, document
 from tests.cli.histories import claude_log, said
 from tests.conftest import REPO
-from threadkeep.home.facade import Home
-from threadkeep.home.learning import enrich, learn_all
-from threadkeep.knowledge.versions import NEWEST
+from threadkeep.home.home import Home
+from threadkeep.knowledge.schema import NEWEST
+from threadkeep.service.learn import enrich, learn_all
 
 DEMO = REPO / "src" / "threadkeep" / "demo" / "history"
 BROKER = "which message broker did we choose"
@@ -308,6 +308,6 @@ def test_a_question_loads_no_model_and_no_numpy(demo: Run, start: Start, learned
         "recall", "mosquitto", PYTHONPROFILEIMPORTTIME="1", THREADKEEP_HOME=str(learned)
     )
     loaded = process.communicate()[1].decode()
-    assert "threadkeep.recall.memory" in loaded
+    assert "threadkeep.memory.memory" in loaded
     assert "numpy" not in loaded
     assert "http.client" not in loaded

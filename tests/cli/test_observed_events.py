@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 from tests.cli.conftest import HOSTILE, Json, Run, document
 from threadkeep.base.clock import now_ms
 from threadkeep.cli.observed.folding import ending
-from threadkeep.home.facade import Home
-from threadkeep.knowledge.observed import Command, Output, Visit
+from threadkeep.home.home import Home
+from threadkeep.knowledge.records import Command, Output, Visit
 
 ONE = "0b8a3c52-5d0e-4b7e-9a53-0c7d5a0f3f6e"
 OTHER = "1c8a3c52-5d0e-4b7e-9a53-0c7d5a0f3f6e"

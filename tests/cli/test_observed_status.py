@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run, Start, document
-from threadkeep.collect.client import CollectorClient
-from threadkeep.collect.protocol import Ack, CollectorStatus, GetStatus, Shutdown
-from threadkeep.home.observed_status import ask_listener
+from threadkeep.capture.observed.client import CollectorClient
+from threadkeep.capture.observed.protocol import Ack, CollectorStatus, GetStatus, Shutdown
+from threadkeep.service.health import ask_listener
 
 SHELL = ("send-event", "shell", "--exit", "0", "--cwd", "/", "--duration-ms", "1", "--cmd")
 

@@ -8,10 +8,10 @@ from typing import Any
 from tests.cli.conftest import Run, Start
 from tests.cli.histories import claude_log, said
 from threadkeep.base.presence import ExclusiveLock
-from threadkeep.home.facade import Home
-from threadkeep.home.keeping import serve_lock
-from threadkeep.home.tailing import Tail, is_served
-from threadkeep.knowledge.reading import CapturedSessionFilter
+from threadkeep.home.home import Home
+from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.service.parts import serve_lock
+from threadkeep.service.tail import Tail, is_served
 
 
 def written(path: Path, *records: dict[str, Any]) -> None:

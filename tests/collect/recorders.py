@@ -3,15 +3,15 @@
 import threading
 from collections import Counter
 
-from threadkeep.collect.envelopes import read_line
-from threadkeep.collect.protocol import (
+from threadkeep.capture.observed.envelopes import read_line
+from threadkeep.capture.observed.protocol import (
     CollectorStatus,
     EntityInfo,
     EventInfo,
     QueryHit,
     SessionInfo,
 )
-from threadkeep.knowledge.observed import Command, Heartbeat, Observed, Visit, Watch
+from threadkeep.knowledge.records import Command, Heartbeat, Observed, Visit, Watch
 
 ANSWER_SECONDS = 60  # far more than anything takes: it ends a test that would hang
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.conftest import need_tool
-from threadkeep.collect.shell_init import render
+from threadkeep.capture.observed.shell_hooks import render
 
 # Only a test that is broken ever waits this long.
 _PATIENCE = 30.0

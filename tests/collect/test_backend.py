@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from threadkeep import Home
-from threadkeep.collect.backend import StoreBackend
-from threadkeep.collect.client import CollectorClient
-from threadkeep.collect.envelopes import write_envelope
-from threadkeep.collect.observing import Observations
-from threadkeep.collect.protocol import (
+from threadkeep.capture.observed.backend import StoreBackend
+from threadkeep.capture.observed.client import CollectorClient
+from threadkeep.capture.observed.envelopes import write_envelope
+from threadkeep.capture.observed.observed import Observations
+from threadkeep.capture.observed.protocol import (
     Ack,
     CollectorStatus,
     Entities,
@@ -31,12 +31,12 @@ from threadkeep.collect.protocol import (
     Shutdown,
     UpdateSourceHealthHeartbeat,
 )
-from threadkeep.collect.server import CollectorServer
+from threadkeep.capture.observed.server import CollectorServer
 from threadkeep.errors import Conflict, SchemaMismatch, StorageFull
-from threadkeep.home.keeping import keeping, schema_to_be, shake_hands
-from threadkeep.home.waiting import socket_path
-from threadkeep.knowledge.observed import Command, Heartbeat, Visit, Watch
+from threadkeep.home.status import socket_path
+from threadkeep.knowledge.records import Command, Heartbeat, Visit, Watch
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.service.parts import keeping, schema_to_be, shake_hands
 
 SESSION = "22222222-2222-4222-8222-222222222222"
 NOW = 1_800_000_000_000
@@ -288,7 +288,7 @@ def test_lost_events_are_counted_for_good_even_if_the_store_is_away(
         def full(*_: object) -> None:
             raise StorageFull("the disk is full", hint="make room")
 
-        patch.setattr("threadkeep.collect.backend.count_drop", full)
+        patch.setattr("threadkeep.knowledge.health.count_drop", full)
         backend.dropped("buffer full", 2)
         assert backend.status().drop_count == 2
     backend.dropped("buffer full", 1)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.collect.browsers import (
+from threadkeep.capture.observed.browsers import (
     BROWSERS,
     InstallContext,
     extension_id,

@@ -10,16 +10,21 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from threadkeep.base.spool import Spool
-from threadkeep.capture.exclusion import Exclusion
-from threadkeep.collect import collector
-from threadkeep.collect.collector import collect, copy_fallback, replay_fallback
-from threadkeep.collect.envelopes import write_envelope
-from threadkeep.collect.reporting import report, report_all
-from threadkeep.collect.rules import Rules
-from threadkeep.collect.storing import BatchReport, Store, store_all
-from threadkeep.knowledge.observed import Command, GitState, Heartbeat, Output, Visit
+from threadkeep.capture.observed import collector
+from threadkeep.capture.observed.collector import collect, copy_fallback, replay_fallback
+from threadkeep.capture.observed.envelopes import write_envelope
+from threadkeep.capture.observed.intake import (
+    BatchReport,
+    Rules,
+    Store,
+    report,
+    report_all,
+    store_all,
+)
+from threadkeep.capture.records import Exclusion
+from threadkeep.capture.redact.engine import Redactor
+from threadkeep.knowledge.records import Command, GitState, Heartbeat, Output, Visit
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.redact.engine import Redactor
 
 NOW = 1_800_000_000_000
 SESSION = "22222222-2222-4222-8222-222222222222"

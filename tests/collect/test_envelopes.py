@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.collect.envelopes import (
+from threadkeep.capture.observed.envelopes import (
     COMMAND_LIMIT,
     OUTPUT_LIMIT,
     PAGE_LIMIT,
@@ -20,7 +20,7 @@ from threadkeep.collect.envelopes import (
     write_line,
 )
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.observed import (
+from threadkeep.knowledge.records import (
     Command,
     GitState,
     Heartbeat,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.conftest import need_tool
-from threadkeep.knowledge.observed import GitState
+from threadkeep.knowledge.records import GitState
 from threadkeep.sources import git_facts
 from threadkeep.sources.git_facts import GitCache, facts_at, origin_url, owner_and_name
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.collect.handshake import check_brain, expected_version
+from threadkeep.capture.observed.backend import check_brain, expected_version
 from threadkeep.errors import Invalid, SchemaMismatch
 
 NEVER = 60.0  # seconds

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from threadkeep.collect import hook_records
-from threadkeep.collect.hook_records import (
+from threadkeep.capture.observed import collector
+from threadkeep.capture.observed.collector import (
     EndRecord,
     EnvRecord,
     Record,
@@ -235,8 +235,8 @@ def test_an_environment_with_a_value_that_has_no_name_is_damaged() -> None:
 def test_over_long_pieces_are_cut_or_given_up_without_holding_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hook_records, "LONGEST_RECORD", 300)
-    monkeypatch.setattr(hook_records, "HOOK_KEEPS", 20)
+    monkeypatch.setattr(collector, "LONGEST_RECORD", 300)
+    monkeypatch.setattr(collector, "HOOK_KEEPS", 20)
     data = b"".join(
         [
             end_record("x" * 5000),

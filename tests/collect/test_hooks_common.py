@@ -12,8 +12,8 @@ import pytest
 from tests.collect.terminals import Record, World, make_world
 from tests.conftest import cannot_run
 from tests.support.disks import fill, read_only, small_disk
-from threadkeep.collect.hook_records import EndRecord, StartRecord, command_of, read_records
-from threadkeep.collect.shell_init import render
+from threadkeep.capture.observed.collector import EndRecord, StartRecord, command_of, read_records
+from threadkeep.capture.observed.shell_hooks import render
 
 SHELLS = ("zsh", "bash", "fish")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

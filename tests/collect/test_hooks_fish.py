@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.collect.terminals import World, make_world
-from threadkeep.collect.shell_init import render
+from threadkeep.capture.observed.shell_hooks import render
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.collect.terminals import World, make_world
-from threadkeep.collect.shell_init import loading
+from threadkeep.capture.observed.shell_hooks import loading
 
 
 @pytest.fixture

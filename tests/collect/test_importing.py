@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from threadkeep import Home
-from threadkeep.collect.observing import Observations
-from threadkeep.knowledge.observed import Command
-from threadkeep.sources.shell_history import HistoryFile
+from threadkeep.capture.observed.observed import Observations
+from threadkeep.capture.observed.shell_history import HistoryFile
+from threadkeep.knowledge.records import Command
 
 AT = 1_800_000_000
 ID = "11111111-0000-4000-8000-000000000001"

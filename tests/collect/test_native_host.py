@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.collect.domains import DEFAULT_DOMAINS
-from threadkeep.collect.native_host import check_caller, serve
-from threadkeep.collect.visits import VisitRules
+from threadkeep.capture.observed.visits import DEFAULT_DOMAINS, VisitRules, check_caller, serve
 from threadkeep.errors import Invalid, StorageFull
-from threadkeep.knowledge.observed import Heartbeat, Observed, Visit
+from threadkeep.knowledge.commands import write_visit
+from threadkeep.knowledge.records import Heartbeat, Observed, Visit
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.visits import write_visit
 
 NOW = 1_794_769_003_000
 RULES = VisitRules()

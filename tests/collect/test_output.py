@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 from hypothesis import example, given, strategies as st
 
-from threadkeep.collect.output import SIDE_BYTES, HeadTail, plain_text
-from threadkeep.knowledge.observed import Output
+from threadkeep.capture.observed.command_wrapper import SIDE_BYTES, HeadTail, plain_text
+from threadkeep.knowledge.records import Output
 
 
 def kept(data: bytes, head: int = 50, tail: int = 100, side: int = SIDE_BYTES) -> Output:

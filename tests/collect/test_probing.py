@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from threadkeep import Home
-from threadkeep.collect import probing
+from threadkeep.capture.observed import observed
 from threadkeep.errors import NotFound
 
 
@@ -28,7 +28,7 @@ def test_a_probe_arrives_and_is_seen_by_nobody(tmp_path: Path, source: str) -> N
 def test_a_probe_that_does_not_arrive_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "report", lambda *_: False)
+    monkeypatch.setattr(observed, "report", lambda *_: False)
     with Home(tmp_path / "h").observations() as observations:
         assert observations.probe("shell").lag_ms is None
         health = next(h for h in observations.health() if h.source == "shell")

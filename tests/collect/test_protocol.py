@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.collect.protocol import (
+from threadkeep.capture.observed.protocol import (
     LONGEST_WATCH,
     Ack,
     CollectorStatus,
@@ -39,7 +39,7 @@ from threadkeep.collect.protocol import (
     watch_of,
 )
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.observed import Heartbeat, Watch
+from threadkeep.knowledge.records import Heartbeat, Watch
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 COUNTS = st.integers(0, 2**63 - 1)

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO
-from threadkeep.collect import running
-from threadkeep.collect.running import ProcessResult, run_command
+from threadkeep.capture.observed import command_wrapper
+from threadkeep.capture.observed.command_wrapper import ProcessResult, run_command
 from threadkeep.errors import Invalid
 
 RUN = (
-    "import sys; from threadkeep.collect.running import run_command\n"
+    "import sys; from threadkeep.capture.observed.command_wrapper import run_command\n"
     "sys.exit(run_command(sys.argv[1:], head_lines=50, tail_lines=100).exit_code)"
 )
 # The same as the leader of a session whose terminal is its standard input.
@@ -141,7 +141,7 @@ def test_children_left_behind_do_not_hold_us(captured: Captured) -> None:
 
 
 def test_children_left_behind_that_never_stop_printing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_LATEST_SECONDS", 0.1)
+    monkeypatch.setattr(command_wrapper, "_LATEST_SECONDS", 0.1)
     reader, err = os.pipe()
     null = os.open(os.devnull, os.O_WRONLY)
     argv = ["sh", "-c", "yes & echo $! >&2"]

@@ -18,9 +18,8 @@ from hypothesis import given, strategies as st
 from tests.collect.recorders import ANSWER_SECONDS, Recorder
 from threadkeep.base.frames import FrameDecoder, encode_frame
 from threadkeep.base.local_socket import connect
-from threadkeep.collect.buffering import Buffer
-from threadkeep.collect.client import CollectorClient
-from threadkeep.collect.protocol import (
+from threadkeep.capture.observed.client import CollectorClient
+from threadkeep.capture.observed.protocol import (
     Ack,
     CollectorStatus,
     Entities,
@@ -41,9 +40,9 @@ from threadkeep.collect.protocol import (
     decode_response,
     encode_request,
 )
-from threadkeep.collect.server import CollectorLimits, CollectorServer
+from threadkeep.capture.observed.server import Buffer, CollectorLimits, CollectorServer
 from threadkeep.errors import Busy, Closed, Conflict, NotFound
-from threadkeep.knowledge.observed import Command, Heartbeat, Observed, Visit, Watch
+from threadkeep.knowledge.records import Command, Heartbeat, Observed, Visit, Watch
 
 SESSION = str(uuid.UUID(int=1))
 NEVER = 3600.0  # seconds

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.conftest import need_tool
-from threadkeep.errors import Damaged, Invalid, NotFound
-from threadkeep.sources import shell_history
-from threadkeep.sources.shell_history import (
+from threadkeep.capture.observed import shell_history
+from threadkeep.capture.observed.shell_history import (
     HistoryCommand,
     HistoryFile,
     Kind,
@@ -25,6 +24,7 @@ from threadkeep.sources.shell_history import (
     read_past,
     zsh_entries,
 )
+from threadkeep.errors import Damaged, Invalid, NotFound
 
 READERS = {"zsh": zsh_entries, "bash": bash_entries, "fish": fish_entries}
 COMMANDS = [

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from tests.collect.terminals import Terminal, World, make_world
 from tests.conftest import need_tool
 from tests.support.disks import read_only
-from threadkeep.collect.shell_init import (
+from threadkeep.capture.observed.shell_hooks import (
     SHELLS,
     ShellInstallPlan,
     install,

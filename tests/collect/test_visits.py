@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.base.config import BrowserSettings
-from threadkeep.collect.domains import DEFAULT_DOMAINS, is_allowed, plain_domain
-from threadkeep.collect.envelopes import read_line, write_line
-from threadkeep.collect.visits import (
+from threadkeep.capture.observed.envelopes import read_line, write_line
+from threadkeep.capture.observed.visits import (
+    DEFAULT_DOMAINS,
     VisitRejection,
     VisitRules,
+    is_allowed,
+    plain_domain,
     rules_of,
     split_address,
     stripped,
@@ -20,7 +22,7 @@ from threadkeep.collect.visits import (
     visit_of,
 )
 from threadkeep.errors import Invalid, TooLarge
-from threadkeep.knowledge.observed import Visit
+from threadkeep.knowledge.records import Visit
 
 NOW = 1_777_629_600_000
 DAY = 86_400_000

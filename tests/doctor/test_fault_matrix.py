@@ -14,10 +14,10 @@ import pytest
 from tests.cli.histories import claude_log, said
 from tests.support.knowledge import ask, assert_sound, do
 from threadkeep.base.processes import my_mark
-from threadkeep.doctor.findings import Finding
-from threadkeep.home.doctoring import DoctorReport, diagnose, repair
-from threadkeep.home.facade import Home
-from threadkeep.home.shells import install_hook
+from threadkeep.home.home import Home
+from threadkeep.home.observed import install_hook
+from threadkeep.service.doctor.doctor import DoctorReport, diagnose, repair
+from threadkeep.service.doctor.facts import Finding
 
 NOW = time.time_ns() // 1_000_000
 DAY = 86_400_000

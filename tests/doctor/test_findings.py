@@ -8,26 +8,25 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from threadkeep.base.engine import Engine
-from threadkeep.doctor.examine import examine
-from threadkeep.doctor.facts import (
+from threadkeep.knowledge.health import Alarm, Drop, Service, Violation
+from threadkeep.service.doctor.checks import examine
+from threadkeep.service.doctor.facts import (
+    LEVELS,
     CaptureFacts,
     CleanupFacts,
     DiskFacts,
     DoctorFacts,
     DriftFacts,
+    Finding,
     HookFacts,
     ModelFacts,
     QueueFacts,
     SourceFacts,
     StoreFacts,
     VectorFacts,
+    worst,
 )
-from threadkeep.doctor.findings import LEVELS, Finding, worst
-from threadkeep.doctor.invariants import INVARIANTS
-from threadkeep.doctor.snapshot import PendingReports
-from threadkeep.knowledge.alarms import Alarm, Violation
-from threadkeep.knowledge.health import Drop
-from threadkeep.knowledge.service_state import Service
+from threadkeep.service.doctor.invariants import INVARIANTS, PendingReports
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000

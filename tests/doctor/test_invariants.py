@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from threadkeep.doctor.invariants import INVARIANTS, check, invariant_of, is_busy
-from threadkeep.doctor.snapshot import (
+from threadkeep.service.doctor.invariants import (
+    INVARIANTS,
     Browsing,
     LogBacklog,
     LostReports,
@@ -19,6 +19,9 @@ from threadkeep.doctor.snapshot import (
     RefusedReports,
     Snapshot,
     ToolCalls,
+    check,
+    invariant_of,
+    is_busy,
 )
 
 NOW = 1_800_000_000_000

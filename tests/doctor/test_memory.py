@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.doctor.memory import (
+from threadkeep.knowledge.health import Drop
+from threadkeep.service.doctor.watchdog_memory import (
     DoctorState,
     awake_since,
     lost_lately,
@@ -12,7 +13,6 @@ from threadkeep.doctor.memory import (
     unclear_lately,
     write_memory,
 )
-from threadkeep.knowledge.health import Drop
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000

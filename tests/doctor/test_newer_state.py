@@ -7,8 +7,8 @@ import pytest
 from tests.support.knowledge import do
 from tests.support.newer_states import make_newer_state
 from threadkeep.errors import SchemaMismatch
-from threadkeep.home.doctoring import diagnose
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
+from threadkeep.service.doctor.doctor import diagnose
 
 
 def told(home: Home) -> list[str]:

@@ -12,10 +12,17 @@ from tests.cli.histories import claude_log, said
 from tests.support.knowledge import ask, do
 from threadkeep.base.processes import my_mark
 from threadkeep.base.tx import Tx
-from threadkeep.doctor.invariants import check
-from threadkeep.doctor.snapshot import Snapshot
-from threadkeep.home.facade import Home
-from threadkeep.home.watchdog import (
+from threadkeep.home.home import Home
+from threadkeep.knowledge.health import (
+    Service,
+    count_drop,
+    heard,
+    heartbeat,
+    note_probe,
+    note_start,
+)
+from threadkeep.service.doctor.invariants import Snapshot, check
+from threadkeep.service.watchdog import (
     WatchdogReport,
     acknowledge,
     alarms_of,
@@ -23,8 +30,6 @@ from threadkeep.home.watchdog import (
     run_watchdog,
     watchdog_once,
 )
-from threadkeep.knowledge.health import count_drop, heard, heartbeat, note_probe
-from threadkeep.knowledge.service_state import Service, note_start
 
 SECOND = 1000
 MINUTE = 60 * SECOND
@@ -267,7 +272,9 @@ def test_a_history_that_looks_the_same_is_not_read_again(
     history = hooked(world, world.now - HOUR)
     typed(world, history, "a", "b", at=world.now - 5 * MINUTE)
     world.look()
-    monkeypatch.setattr("threadkeep.doctor.evidence.read_past", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(
+        "threadkeep.capture.observed.shell_history.read_past", lambda *_: pytest.fail("read")
+    )
     world.ticks(2)
 
 
@@ -289,7 +296,7 @@ def test_tool_calls_without_events_are_told(world: World) -> None:
 def test_a_browser_that_runs_and_is_not_heard_is_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threadkeep.doctor.observing.browser_runs", lambda: True)
+    monkeypatch.setattr("threadkeep.service.doctor.observations.browser_runs", lambda: True)
     assert world.ticks(2) == []  # the extension never spoke: it is not used
     with world.writing() as tx:
         heard(tx, "browser", world.now, world.now)

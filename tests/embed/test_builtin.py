@@ -11,11 +11,11 @@ import pytest
 
 from tests.conftest import cannot_run
 from tests.embed.embedders import WORDS, write_tiny_model
-from threadkeep.embed import builtin
-from threadkeep.embed.bert import encode, read_weights
-from threadkeep.embed.builtin import look_for_weights, open_builtin, table_name
-from threadkeep.embed.wordpiece import WordPieces
 from threadkeep.errors import Damaged, NotFound
+from threadkeep.memory.vectors import builtin
+from threadkeep.memory.vectors.builtin import look_for_weights, open_builtin, table_name
+from threadkeep.memory.vectors.distillation import encode, read_weights
+from threadkeep.memory.vectors.static_vectors import WordPieces
 
 
 @pytest.fixture
@@ -87,7 +87,8 @@ def test_what_is_missing_is_named_with_the_way_to_get_it(
 
 def test_nothing_loads_numpy_before_a_vector_is_there() -> None:
     code = (
-        "import sys, threadkeep.embed.choosing, threadkeep.embed.filling, threadkeep.recall\n"
+        "import sys, threadkeep.memory.vectors.choice, threadkeep.memory.vectors.backfill\n"
+        "import threadkeep.memory\n"
         "import threadkeep.knowledge.vectors\n"
         "print('numpy' in sys.modules)"
     )

@@ -15,15 +15,15 @@ import pytest
 from tests.conftest import REPO
 from tests.embed.embedders import vector_of, write_tiny_model
 from tests.support.children import Child
-from threadkeep.embed.builtin import open_builtin
-from threadkeep.embed.child import ChildEmbedder
 from threadkeep.errors import Closed, ThreadkeepError
+from threadkeep.memory.vectors.builtin import open_builtin
+from threadkeep.memory.vectors.child import ChildEmbedder
 
 _PATIENCE_MS = 60_000  # only a test that is broken waits this long
 WORK = """
 import sys
 from tests.embed.embedders import HashEmbedder
-from threadkeep.embed.working import answer_until_idle
+from threadkeep.memory.vectors.worker import answer_until_idle
 answer_until_idle(HashEmbedder(), 0, 1, float(sys.argv[1]))
 """
 # A child as a test wants it: it fails, says too little, or says nothing.
@@ -111,7 +111,7 @@ def test_after_a_child_has_ended_the_next_text_starts_another() -> None:
 def test_no_child_outlives_a_parent_that_was_killed() -> None:
     script = """
 from tests.embed.test_child import Starts
-from threadkeep.embed.child import ChildEmbedder
+from threadkeep.memory.vectors.child import ChildEmbedder
 embedder = ChildEmbedder(Starts(), model="hash-8", dimensions=8)
 embedder.embed(["x"])
 say(embedder.pid)
@@ -158,8 +158,8 @@ def test_the_real_child_reads_the_table_and_reports_what_is_wrong(tmp_path: Path
     script = """
 import sys
 from pathlib import Path
-from threadkeep.embed import working
-from threadkeep.embed.builtin import WeightsFolder as Found
+from threadkeep.memory.vectors import worker as working
+from threadkeep.memory.vectors.builtin import WeightsFolder as Found
 folder = Path({folder!r})
 working.look_for_weights = lambda: Found(folder if folder.is_dir() else None, "no weights here")
 sys.exit(working.main([{cache!r}, "600"]))

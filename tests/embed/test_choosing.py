@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from tests.embed.embedders import write_tiny_model
 from threadkeep.base.config import EmbeddingSettings
-from threadkeep.embed import builtin, choosing
-from threadkeep.embed.builtin import WeightsFolder
-from threadkeep.embed.child import ChildEmbedder
-from threadkeep.embed.choosing import choose, choose_in_child
-from threadkeep.embed.server import ServerEmbedder
+from threadkeep.memory.vectors import builtin, choice as choosing
+from threadkeep.memory.vectors.builtin import WeightsFolder
+from threadkeep.memory.vectors.child import ChildEmbedder
+from threadkeep.memory.vectors.choice import ServerEmbedder, choose, choose_in_child
 
 HERE = EmbeddingSettings(url="http://127.0.0.1:9/v1", name="nomic")
 

@@ -10,14 +10,18 @@ from tests.support.toy_sources import conversation
 from tests.support.worlds import World
 from threadkeep.base import sqlite
 from threadkeep.base.tx import Tx
-from threadkeep.embed import filling
-from threadkeep.embed.filling import EmbedReport, embed_anew, embed_pending
-from threadkeep.embed.texts import archived_texts
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.reading import EntryRow
+from threadkeep.knowledge.records import EntryRow
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.vector_rows import VectorCounts, count_vectors, missing, vector_model
 from threadkeep.knowledge.vectors import VectorIndex
+from threadkeep.memory.vectors import backfill
+from threadkeep.memory.vectors.backfill import (
+    EmbedReport,
+    archived_texts,
+    embed_anew,
+    embed_pending,
+)
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def texts(_: Tx, rows: Sequence[EntryRow]) -> list[str]:
 def test_everything_gets_its_vector_once(
     store: KnowledgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "BATCH", 6)
+    monkeypatch.setattr(backfill, "BATCH", 6)
     embedder, seen = HashEmbedder(), list[tuple[int, int]]()
     done = embed_pending(
         store.context, embedder, texts, show=lambda d: seen.append((d.nodes, d.messages))
@@ -87,7 +91,7 @@ def test_what_was_done_before_is_not_looked_at_again_but_for_the_asking(
 def test_a_limit_and_a_stop_leave_the_rest_for_later(
     store: KnowledgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "BATCH", 6)
+    monkeypatch.setattr(backfill, "BATCH", 6)
     some = embed_pending(store.context, HashEmbedder(), texts, limit=9)
     assert (some.nodes, some.messages, some.complete) == (2, 7, False)
     seen: list[EmbedReport] = []
@@ -102,7 +106,7 @@ def test_a_limit_and_a_stop_leave_the_rest_for_later(
 def test_an_embedder_that_fails_leaves_whole_batches(
     store: KnowledgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "BATCH", 6)
+    monkeypatch.setattr(backfill, "BATCH", 6)
 
     class Failing(HashEmbedder):
         def embed(self, texts: Sequence[str]) -> list[bytes]:

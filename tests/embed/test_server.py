@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.embed.server import BATCH, LONGEST_TEXT, ServerEmbedder, unit_vector
 from threadkeep.errors import Damaged
+from threadkeep.memory.vectors.choice import BATCH, LONGEST_TEXT, ServerEmbedder, unit_vector
 
 
 class Scripted:

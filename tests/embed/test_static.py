@@ -6,9 +6,14 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.embed.embedders import WORDS
-from threadkeep.embed.distil import main_directions, piece_weights, says_something
-from threadkeep.embed.static import StaticEmbedder, make_table, pack_table, unpack_table
 from threadkeep.errors import Damaged
+from threadkeep.memory.vectors.distillation import main_directions, piece_weights, says_something
+from threadkeep.memory.vectors.static_vectors import (
+    StaticEmbedder,
+    make_table,
+    pack_table,
+    unpack_table,
+)
 
 VECTORS = np.random.default_rng(3).standard_normal((len(WORDS), 16)).astype(np.float32)
 TABLE = make_table("toy", WORDS, VECTORS * piece_weights(WORDS)[:, None])

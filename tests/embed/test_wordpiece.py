@@ -5,8 +5,8 @@ from hypothesis import given, strategies as st
 
 from tests.conftest import cannot_run
 from tests.embed.embedders import WORDS
-from threadkeep.embed.builtin import look_for_weights
-from threadkeep.embed.wordpiece import LONGEST_WORD, WordPieces, words_of
+from threadkeep.memory.vectors.builtin import look_for_weights
+from threadkeep.memory.vectors.static_vectors import LONGEST_WORD, WordPieces, words_of
 
 PIECES = WordPieces(WORDS)
 NUMBER = {word: number for number, word in enumerate(WORDS)}

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from threadkeep.enrich.answers import (
+from threadkeep.knowledge.records import Decision, Mentions, NodeDraft
+from threadkeep.memory.learn.model import (
     MOST_CHARACTERS,
     BadAnswer,
     find_object,
@@ -16,7 +17,6 @@ from threadkeep.enrich.answers import (
     parse,
     repaired,
 )
-from threadkeep.knowledge.drafts import Decision, Mentions, NodeDraft
 
 NODE: dict[str, Any] = {
     "summary": "Repaired the parser in src/a.py.",

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.knowledge import NOW
-from threadkeep.enrich.budget import (
+from threadkeep.knowledge.ledger import ModelUsage, day_of, spent, troubles
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.learn.model import (
     LEAST_OUTPUT,
     BudgetSpent,
     Message,
@@ -20,9 +22,7 @@ from threadkeep.enrich.budget import (
     room_for_output,
     tokens_of,
 )
-from threadkeep.enrich.client import ModelFailed, ModelReply
-from threadkeep.knowledge.ledger import ModelUsage, day_of, spent, troubles
-from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.learn.model_client import ModelFailed, ModelReply
 
 DAY = day_of(NOW)
 ASKED = [{"role": "user", "content": "x" * 300}]

@@ -18,9 +18,9 @@ from tests.support.scripted_model import (
     sends,
     used,
 )
-from threadkeep.enrich import client as client_module
-from threadkeep.enrich.client import ModelClient, ModelFailed, ModelReply, is_forbidden
 from threadkeep.errors import Invalid
+from threadkeep.memory.learn import model_client as client_module
+from threadkeep.memory.learn.model_client import ModelClient, ModelFailed, ModelReply, is_forbidden
 
 KEY = "sk-verysecretkey0123456789"
 HELLO = [{"role": "user", "content": "hello"}]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from threadkeep.enrich.client import ModelFailed
-from threadkeep.enrich.grounding import (
+from threadkeep.memory.learn.cited_answers import (
     LEAST_PASSAGE,
     MOST_PROMPT,
     GroundedAnswer,
@@ -25,6 +24,7 @@ from threadkeep.enrich.grounding import (
     unfounded,
     why_not,
 )
+from threadkeep.memory.learn.model_client import ModelFailed
 
 PASSAGES = [
     Passage(

@@ -12,24 +12,29 @@ from hypothesis import given, strategies as st
 from tests.support.knowledge import NOW
 from tests.support.scripted_model import Script, model_server, says, sends, used
 from threadkeep.base.config import ModelSettings
-from threadkeep.enrich.answers import BadAnswer
-from threadkeep.enrich.client import ModelClient
-from threadkeep.enrich.grounding import Passage
-from threadkeep.enrich.material import Author, Material
-from threadkeep.enrich.modelling import ModelLimits, borne_out, make_answerer, make_author
-from threadkeep.enrich.preflight import (
+from threadkeep.knowledge.health import Health
+from threadkeep.knowledge.ledger import FailureStreak, ModelUsage, day_of, spent
+from threadkeep.knowledge.records import Decision, Mentions, NodeDraft
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.learn.cited_answers import Passage
+from threadkeep.memory.learn.evidence_text import Author, Material
+from threadkeep.memory.learn.model import (
+    BadAnswer,
+    ModelLimits,
+    borne_out,
+    make_answerer,
+    make_author,
+)
+from threadkeep.memory.learn.model_client import (
     LONGEST_WAIT_MS,
+    ModelClient,
     PreflightResult,
     can_chat,
     choose_model,
     rests,
     wait_after_failures,
 )
-from threadkeep.enrich.prompts import messages_for
-from threadkeep.knowledge.drafts import Decision, Mentions, NodeDraft
-from threadkeep.knowledge.health import Health
-from threadkeep.knowledge.ledger import FailureStreak, ModelUsage, day_of, spent
-from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.learn.prompts import messages_for
 
 KEY = "sk-secret-0123456789abcdef"
 SOURCE = "$ cargo build\nerror[E0425]: cannot find value `foo_bar` in src/main.rs\nexit code 101"

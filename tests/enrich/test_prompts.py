@@ -5,8 +5,9 @@ from typing import get_args
 import pytest
 from hypothesis import example, given, strategies as st
 
-from threadkeep.enrich.material import Kind, Material
-from threadkeep.enrich.prompts import (
+from threadkeep.knowledge.records import NodeDraft
+from threadkeep.memory.learn.evidence_text import Kind, Material
+from threadkeep.memory.learn.prompts import (
     MARK,
     asked_again,
     fence_for,
@@ -15,7 +16,6 @@ from threadkeep.enrich.prompts import (
     shortened,
     without_fences,
 )
-from threadkeep.knowledge.drafts import NodeDraft
 
 
 def material(source: str, kind: Kind = "shell", project: str = "octo/app") -> Material:

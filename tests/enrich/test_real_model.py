@@ -20,11 +20,11 @@ from tests.conftest import cannot_run
 from tests.lengths import at_length
 from tests.support.knowledge import NOW, ask, do
 from threadkeep.base.config import ModelSettings
-from threadkeep.enrich.modelling import ModelLimits, make_author
-from threadkeep.enrich.worker import Enricher, EnrichReport
-from threadkeep.knowledge.drafts import BY_RULES
 from threadkeep.knowledge.ledger import ModelUsage, day_of, spent
+from threadkeep.knowledge.records import BY_RULES
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.learn.model import ModelLimits, make_author
+from threadkeep.memory.learn.worker import Enricher, EnrichReport
 
 pytestmark = pytest.mark.slow
 

@@ -5,15 +5,29 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.enrich import identifiers as ids
-from threadkeep.enrich.commands import commit_message, read_line, shown
-from threadkeep.enrich.composing import listed, project_of
-from threadkeep.enrich.deciding import telling_sentences, weighed_in
-from threadkeep.enrich.outcomes import Attempt, outcome_of, outcome_of_work, tries
-from threadkeep.enrich.tools import files_given
-from threadkeep.enrich.wording import asked, cut_words, first_request, plain, readable, sentences
-from threadkeep.knowledge.drafts import Decision
-from threadkeep.recall.fence import FenceItem, fenced
+from threadkeep.knowledge.records import Decision
+from threadkeep.memory.fence import FenceItem, fenced
+from threadkeep.memory.learn import identifiers as ids
+from threadkeep.memory.learn.commands import (
+    Attempt,
+    commit_message,
+    files_given,
+    outcome_of,
+    outcome_of_work,
+    read_line,
+    shown,
+    tries,
+)
+from threadkeep.memory.learn.decisions import telling_sentences, weighed_in
+from threadkeep.memory.learn.draft_text import listed, project_of
+from threadkeep.memory.learn.text_cleaning import (
+    asked,
+    cut_words,
+    first_request,
+    plain,
+    readable,
+    sentences,
+)
 
 FENCED = fenced([FenceItem("user said", "old secret_plan\nand more of it")], "0123abcd")
 anything = st.text(st.characters(exclude_categories=()), max_size=400)

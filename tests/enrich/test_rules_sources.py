@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from threadkeep.enrich.browsing import visit_chunks
-from threadkeep.enrich.evidence import (
+from threadkeep.knowledge.records import Decision, Mentions, NodeDraft
+from threadkeep.memory.fence import FenceItem, fenced
+from threadkeep.memory.learn.command_nodes import MOST, chunks_of, cleaned
+from threadkeep.memory.learn.evidence import (
     CommandEvidence,
     JobDone,
     MessageEvidence,
@@ -14,13 +16,11 @@ from threadkeep.enrich.evidence import (
     Slice,
     VisitEvidence,
 )
-from threadkeep.enrich.material import Material
-from threadkeep.enrich.prompts import MARK
-from threadkeep.enrich.rules import CommandGroup, Pages, SkipReason, Subject, make_material
-from threadkeep.enrich.shell import MOST, chunks_of, cleaned
-from threadkeep.enrich.verbatim import EMBED_LIMIT, is_code_like, occurs
-from threadkeep.knowledge.drafts import Decision, Mentions, NodeDraft
-from threadkeep.recall.fence import FenceItem, fenced
+from threadkeep.memory.learn.evidence_text import Material
+from threadkeep.memory.learn.name_check import EMBED_LIMIT, is_code_like, occurs
+from threadkeep.memory.learn.observed_nodes import visit_chunks
+from threadkeep.memory.learn.prompts import MARK
+from threadkeep.memory.learn.worker import CommandGroup, Pages, SkipReason, Subject, make_material
 
 AT = 1_800_000_000_000
 

@@ -2,8 +2,8 @@
 
 from hypothesis import given, strategies as st
 
-from threadkeep.enrich.verbatim import EMBED_LIMIT, PER_TYPE, is_code_like, occurs, verbatim
-from threadkeep.knowledge.drafts import Mentions, NodeDraft
+from threadkeep.knowledge.records import Mentions, NodeDraft
+from threadkeep.memory.learn.name_check import EMBED_LIMIT, PER_TYPE, is_code_like, occurs, verbatim
 
 SOURCE = "ran `cargo build` in app: error[E0425] in src/main.rs with RUST_LOG=1, see docs.rs"
 

@@ -8,11 +8,11 @@ from hypothesis import given, strategies as st
 
 from tests.support.tickets import NOW, add_row, add_ticket
 from tests.support.work import calls_made, steps_taken
-from threadkeep.enrich.spans import EntryMoment, SegmentSpan, share_out
-from threadkeep.home.facade import Home
-from threadkeep.home.learning import enrich
+from threadkeep.home.home import Home
+from threadkeep.knowledge.queues import Queue, claim
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
-from threadkeep.knowledge.tickets import Queue, claim
+from threadkeep.memory.learn.evidence import EntryMoment, SegmentSpan, share_out
+from threadkeep.service.learn import enrich
 
 KINDS = st.sampled_from(["prompt", "text", "tool_call", "tool_result"])
 

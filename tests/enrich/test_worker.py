@@ -23,12 +23,12 @@ from tests.support.tickets import (
 from tests.support.user_homes import made_up_home, open_history, real_home
 from threadkeep.base.tx import Tx
 from threadkeep.capture.engine import CaptureFilter
-from threadkeep.enrich.material import Author, Material
-from threadkeep.enrich.worker import Enricher, EnrichReport
 from threadkeep.errors import ReadOnly
-from threadkeep.knowledge.drafts import BY_RULES, NodeDraft
+from threadkeep.knowledge.queues import Queue, requeue
+from threadkeep.knowledge.records import BY_RULES, NodeDraft
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import Queue, requeue
+from threadkeep.memory.learn.evidence_text import Author, Material
+from threadkeep.memory.learn.worker import Enricher, EnrichReport
 
 TOOLS = json.dumps([{"name": "Edit", "summary": "/home/me/app/src/a.py"}])
 PROMPTS = json.dumps(["Fix the parser in src/a.py."])

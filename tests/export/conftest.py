@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import REPO
 from tests.support.user_homes import open_history
-from threadkeep.capture.history import History
+from threadkeep.capture.capture import History
 
 DEMO = REPO / "src" / "threadkeep" / "demo" / "history"
 

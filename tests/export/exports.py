@@ -9,10 +9,16 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from threadkeep.export.conversation import blocks_of, from_entries
-from threadkeep.export.formats import WRITERS
-from threadkeep.export.pairing import pair
-from threadkeep.export.records import (
+from threadkeep.base.json import decode_line
+from threadkeep.knowledge.records import Entry, Image
+from threadkeep.sources.chat_store import read_record as read_chat
+from threadkeep.sources.claude import transcripts
+from threadkeep.sources.codex import rollouts
+from threadkeep.sources.opencode.database import message_line, part_line
+from threadkeep.sources.opencode.messages import read_record as read_opencode
+from threadkeep.sources.records import Log, Source, Stamp
+from threadkeep.sources.state_store import read_record as read_state
+from threadkeep.transfer.conversation import (
     Block,
     Conversation,
     ConversationInfo,
@@ -25,16 +31,14 @@ from threadkeep.export.records import (
     Summary,
     ToolCall,
     ToolResult,
+    as_object,
+    blocks_of,
+    described,
+    from_entries,
+    loose_result,
+    pair,
 )
-from threadkeep.export.wording import as_object, described, loose_result
-from threadkeep.knowledge.records import Entry, Image
-from threadkeep.sources import claude_code, codex
-from threadkeep.sources.chat_store import read_record as read_chat
-from threadkeep.sources.decoding import decode_line
-from threadkeep.sources.opencode_parser import read_record as read_opencode
-from threadkeep.sources.opencode_records import message_line, part_line
-from threadkeep.sources.records import Log, Source, Stamp
-from threadkeep.sources.state_store import read_record as read_state
+from threadkeep.transfer.hand_off import WRITERS
 
 Flat = list[tuple[Any, ...]]
 
@@ -262,8 +266,8 @@ def _from_rows(rows: list[dict[str, Any]]) -> tuple[list[Entry], str]:
 
 
 _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
-    "claude-code": lambda text: (_fed(claude_code.SOURCE, text), "claude-code"),
-    "codex": lambda text: (_fed(codex.SOURCE, text), "codex"),
+    "claude-code": lambda text: (_fed(transcripts.SOURCE, text), "claude-code"),
+    "codex": lambda text: (_fed(rollouts.SOURCE, text), "codex"),
     "opencode": _from_opencode,
     "ai-sdk": _from_ui,
     "openai": lambda text: _from_rows(json.loads(text)),

@@ -12,8 +12,8 @@ from tests.cli.histories import CLAUDE, CODEX
 from threadkeep.cli.handoff import COMMANDS
 from threadkeep.cli.handoff.export import FORMATS
 from threadkeep.cli.handoff.resume import PROGRAMS
-from threadkeep.export.handing import TARGETS
-from threadkeep.home import exporting
+from threadkeep.home import hand_off
+from threadkeep.transfer.hand_off import TARGETS
 
 EXPORT, RESUME = COMMANDS
 
@@ -43,7 +43,7 @@ def hands(demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> H
 
 
 def test_the_command_line_knows_what_there_is() -> None:
-    assert FORMATS == exporting.FORMATS
+    assert FORMATS == hand_off.FORMATS
     assert PROGRAMS == TARGETS
 
 
@@ -75,7 +75,7 @@ def test_an_export_goes_into_a_new_private_file(hands: Hands) -> None:
 def test_a_terminal_is_not_shown_what_could_harm_it(
     hands: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "exported", lambda *_: f"# {HOSTILE}\n")
+    monkeypatch.setattr(hand_off, "exported", lambda *_: f"# {HOSTILE}\n")
     assert hands("export", CLAUDE).stdout == f"# {HOSTILE}\n"
     monkeypatch.setenv("FORCE_COLOR", "1")
     shown = hands("export", CLAUDE).stdout

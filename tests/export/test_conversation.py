@@ -8,9 +8,8 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import HOSTILE
 from tests.export.exports import NOW, flat, new, written
-from threadkeep.export.conversation import embedded, from_entries, without_branches, without_marks
-from threadkeep.export.formats import WRITERS
-from threadkeep.export.records import (
+from threadkeep.knowledge.records import Entry, Image, Kind
+from threadkeep.transfer.conversation import (
     Conversation,
     ConversationInfo,
     ExportMessage,
@@ -21,9 +20,12 @@ from threadkeep.export.records import (
     Summary,
     ToolCall,
     ToolResult,
+    embedded,
+    from_entries,
+    without_branches,
+    without_marks,
 )
-from threadkeep.export.resuming import resumable
-from threadkeep.knowledge.records import Entry, Image, Kind
+from threadkeep.transfer.hand_off import WRITERS, resumable
 
 ABOUT = ConversationInfo("pi", "s1", "a title", "/home/demo/code", "main", "large", NOW)
 PNG = Image("image/png", "aGk=")

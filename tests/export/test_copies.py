@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from tests.export.conftest import DEMO
 from tests.support.user_homes import opencode_database
 from threadkeep import Home
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.history import History
-from threadkeep.export.handing import TARGETS, HandOff
-from threadkeep.home.browsing import open_browse
-from threadkeep.home.exporting import handed_off
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.home.hand_off import handed_off
+from threadkeep.home.opening import open_browse
 from threadkeep.home.status import knowledge_status
+from threadkeep.transfer.hand_off import TARGETS, HandOff
 
 CLAUDE = "claude-code:5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
 # Words of prompts, answers, calls and results, of the greeting and of titles.

@@ -10,11 +10,11 @@ import pytest
 
 from tests.export.exports import NOW, SESSION, flat, held, new, read_back, written
 from tests.support.user_homes import open_history, opencode_database
-from threadkeep.capture.history import History
+from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.export.conversation import conversation
-from threadkeep.export.handing import TARGETS, HandOff, hand_off, new_session_id, project_slug, put
-from threadkeep.export.records import (
+from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.sources.records import UserHome
+from threadkeep.transfer.conversation import (
     Conversation,
     ConversationInfo,
     ExportMessage,
@@ -24,10 +24,17 @@ from threadkeep.export.records import (
     Summary,
     ToolCall,
     ToolResult,
+    conversation,
 )
-from threadkeep.export.resuming import resumable
-from threadkeep.knowledge.reading import CapturedSessionFilter
-from threadkeep.sources.records import UserHome
+from threadkeep.transfer.hand_off import (
+    TARGETS,
+    HandOff,
+    hand_off,
+    new_session_id,
+    project_slug,
+    put,
+    resumable,
+)
 
 CLAUDE = "5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
 WHERE = "/home/demo/code/harbor"

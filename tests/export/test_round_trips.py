@@ -21,16 +21,20 @@ from tests.support.ai_sdk import VERSIONS, installed_modules
 from tests.support.chats import new_session, open_store
 from tests.support.states import open_state
 from tests.support.user_homes import open_history, real_sample
-from threadkeep.capture.history import History
-from threadkeep.export.ai_sdk import ui_messages
-from threadkeep.export.conversation import conversation, from_entries
-from threadkeep.export.openai import hermes_session
-from threadkeep.export.records import Conversation, ConversationInfo
+from threadkeep.base.json import decode_line
+from threadkeep.capture.capture import History
 from threadkeep.knowledge.records import Entry
 from threadkeep.sources.chat_store import ChatSource
-from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import Source, UserHome
 from threadkeep.sources.state_store import StateSource
+from threadkeep.transfer.conversation import (
+    Conversation,
+    ConversationInfo,
+    conversation,
+    from_entries,
+)
+from threadkeep.transfer.formats.ai_sdk import ui_messages
+from threadkeep.transfer.formats.openai import hermes_session
 
 VALIDATE = Path(__file__).with_name("validate.mjs")
 

@@ -7,23 +7,14 @@ from hypothesis import given
 
 from tests.export.exports import NOW
 from tests.sources.source_support import any_json
-from threadkeep.capture.history import History
+from threadkeep.capture.capture import History
 from threadkeep.knowledge.records import Entry, Image
-from threadkeep.sources import (
-    aider,
-    chat_store,
-    claude_code,
-    codex,
-    copilot_cli,
-    cursor,
-    cursor_chats,
-    cursor_ide,
-    gemini_cli,
-    opencode,
-    pi,
-    state_store,
-)
-from threadkeep.sources.pictures import picture, pictures
+from threadkeep.sources import aider, chat_store, copilot_cli, gemini_cli, pi, state_store
+from threadkeep.sources.claude import transcripts
+from threadkeep.sources.codex import rollouts
+from threadkeep.sources.common import picture, pictures
+from threadkeep.sources.cursor import agent_transcripts, chats, editor
+from threadkeep.sources.opencode import database
 from threadkeep.sources.records import Source
 
 GIVEN = {"command": "ls", "deep": {"n": [1, 2]}}
@@ -75,26 +66,26 @@ ANSWER = {"data": {"toolRequests": [{"toolCallId": "c", "name": "t", "arguments"
 WRITTEN = '{"command":"ls","deep":{"n":[1,2]}}'
 OPENAI = {"id": "c", "function": {"name": "t", "arguments": WRITTEN}}
 CALLS: list[tuple[Source, Any]] = [
-    (claude_code.SOURCE, claude([{"type": "tool_use", "id": "c", "input": GIVEN}], "assistant")),
-    (codex.SOURCE, item(type="function_call", name="t", call_id="c", arguments=WRITTEN)),
-    (codex.SOURCE, item(type="local_shell_call", action=GIVEN)),
-    (opencode.SOURCE, part({"type": "tool", "tool": "t", "state": {"input": GIVEN}})),
+    (transcripts.SOURCE, claude([{"type": "tool_use", "id": "c", "input": GIVEN}], "assistant")),
+    (rollouts.SOURCE, item(type="function_call", name="t", call_id="c", arguments=WRITTEN)),
+    (rollouts.SOURCE, item(type="local_shell_call", action=GIVEN)),
+    (database.SOURCE, part({"type": "tool", "tool": "t", "state": {"input": GIVEN}})),
     (pi.SOURCE, pi_message(role="assistant", content=[{"type": "toolCall", "arguments": GIVEN}])),
     (gemini_cli.SOURCE, {"id": "1", "type": "gemini", "toolCalls": [{"name": "t", "args": GIVEN}]}),
     (copilot_cli.SOURCE, {"type": "assistant.message", "id": "1", "parentId": "0", **ANSWER}),
     (
-        cursor.SOURCE,
+        agent_transcripts.SOURCE,
         {
             "role": "assistant",
             "message": {"content": [{"type": "tool_use", "name": "t", "input": GIVEN}]},
         },
     ),
     (
-        cursor_chats.SOURCE,
+        chats.SOURCE,
         {"message": {"role": "assistant", "content": [{"type": "tool-call", "args": GIVEN}]}},
     ),
     (
-        cursor_ide.SOURCE,
+        editor.SOURCE,
         bubble(type=2, toolFormerData={"name": "t", "rawArgs": WRITTEN}),
     ),
     (CHAT, chat({"type": "tool-t", "toolCallId": "c", "state": "input-available", "input": GIVEN})),
@@ -109,9 +100,9 @@ def test_a_call_has_what_the_tool_was_given(source: Source, record: Any) -> None
 
 
 def test_inputs_that_are_no_objects_stay_as_they_are() -> None:
-    (patch,) = entries(codex.SOURCE, item(type="custom_tool_call", name="p", input="*** Begin"))
+    (patch,) = entries(rollouts.SOURCE, item(type="custom_tool_call", name="p", input="*** Begin"))
     assert (patch.input, patch.text) == ("*** Begin", "*** Begin")
-    (broken,) = entries(codex.SOURCE, item(type="function_call", name="p", arguments="{no"))
+    (broken,) = entries(rollouts.SOURCE, item(type="function_call", name="p", arguments="{no"))
     assert broken.input == "{no"
     record = {"key": "k", "who": "tool", "text": "> Applied edit to a.py"}
     (deed,) = [one for one in entries(aider.SOURCE, record) if one.kind == "tool_call"]
@@ -119,14 +110,14 @@ def test_inputs_that_are_no_objects_stay_as_they_are() -> None:
 
 
 PICTURES: list[tuple[Source, Any, Image]] = [
-    (claude_code.SOURCE, claude([{"type": "text", "text": "look"}, ANTHROPIC]), PNG),
+    (transcripts.SOURCE, claude([{"type": "text", "text": "look"}, ANTHROPIC]), PNG),
     (
-        claude_code.SOURCE,
+        transcripts.SOURCE,
         claude([{"type": "tool_result", "tool_use_id": "c", "content": [ANTHROPIC]}]),
         PNG,
     ),
     (
-        codex.SOURCE,
+        rollouts.SOURCE,
         item(
             type="message",
             role="user",
@@ -135,7 +126,7 @@ PICTURES: list[tuple[Source, Any, Image]] = [
         EMBEDDED,
     ),
     (
-        codex.SOURCE,
+        rollouts.SOURCE,
         item(
             type="function_call_output",
             call_id="c",
@@ -143,14 +134,14 @@ PICTURES: list[tuple[Source, Any, Image]] = [
         ),
         EMBEDDED,
     ),
-    (codex.SOURCE, item(type="image_generation_call", result="aGk="), PNG),
+    (rollouts.SOURCE, item(type="image_generation_call", result="aGk="), PNG),
     (
-        opencode.SOURCE,
+        database.SOURCE,
         part({"type": "file", "mime": "image/webp", "url": EMBEDDED.url}, "user"),
         EMBEDDED,
     ),
     (
-        opencode.SOURCE,
+        database.SOURCE,
         part(
             {
                 "type": "tool",
@@ -180,12 +171,12 @@ PICTURES: list[tuple[Source, Any, Image]] = [
         PNG,
     ),
     (
-        cursor_chats.SOURCE,
+        chats.SOURCE,
         {"message": {"role": "user", "content": [{"type": "image", "image": EMBEDDED.url}]}},
         EMBEDDED,
     ),
     (
-        cursor_ide.SOURCE,
+        editor.SOURCE,
         bubble(type=1, text="look", images=[{"path": "/x/y.png"}]),
         Image("image/png", url="/x/y.png"),
     ),
@@ -219,7 +210,7 @@ def test_anything_can_be_asked_for_pictures(value: Any) -> None:
 
 
 def test_a_record_tells_what_it_goes_on_from() -> None:
-    (said,) = entries(claude_code.SOURCE, claude("go on"))
+    (said,) = entries(transcripts.SOURCE, claude("go on"))
     assert (said.key, said.parent) == ("u2", "u1")
     (asked,) = entries(pi.SOURCE, pi_message(role="user", content="go on"))
     assert (asked.key, asked.parent) == ("b2", "b1")

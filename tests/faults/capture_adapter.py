@@ -24,14 +24,16 @@ from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa:
 from threadkeep.base.checks import sqlite_problems  # noqa: E402
 from threadkeep.base.trouble import translate_os  # noqa: E402
 from threadkeep.base.tx import Tx  # noqa: E402
+from threadkeep.capture.capture import History  # noqa: E402
 from threadkeep.capture.engine import CaptureFilter  # noqa: E402
-from threadkeep.capture.history import History  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
-from threadkeep.home.facade import Home  # noqa: E402
-from threadkeep.knowledge.entries import text_hash  # noqa: E402
-from threadkeep.knowledge.healing import is_whole  # noqa: E402
-from threadkeep.knowledge.logs import all_logs  # noqa: E402
-from threadkeep.knowledge.reading import CapturedSession  # noqa: E402
+from threadkeep.home.home import Home  # noqa: E402
+from threadkeep.knowledge.archive import (  # noqa: E402
+    all_logs,
+    text_hash,
+)
+from threadkeep.knowledge.records import CapturedSession  # noqa: E402
+from threadkeep.knowledge.repair import is_whole  # noqa: E402
 
 CLAUDE = CaptureFilter(frozenset({"claude-code"}))
 # The tool that kills begins a new store after so many rounds; its logs are then new ones too.

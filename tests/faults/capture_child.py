@@ -13,11 +13,11 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from threadkeep.capture import batches  # noqa: E402
-from threadkeep.capture.history import History  # noqa: E402
-from threadkeep.capture.report import Progress  # noqa: E402
+from threadkeep.capture import intake  # noqa: E402
+from threadkeep.capture.capture import History  # noqa: E402
+from threadkeep.capture.records import Progress  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
-from threadkeep.home.facade import Home  # noqa: E402
+from threadkeep.home.home import Home  # noqa: E402
 
 
 def say(*words: object) -> None:
@@ -36,7 +36,7 @@ def tell_lines(history: History) -> None:
 
 def main() -> None:
     role, home, user, batch = sys.argv[1:]
-    vars(batches)["BATCH_BYTES"] = int(batch)
+    vars(intake)["BATCH_BYTES"] = int(batch)
     try:
         with Home(home, environ={}).history(user_home=user) as history:
             if role == "watch":

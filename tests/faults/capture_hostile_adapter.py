@@ -18,10 +18,12 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 from tests.faults.hostile_protocol import Target, one_field_will_do, serve  # noqa: E402
 from threadkeep.base.checks import sqlite_problems  # noqa: E402
 from threadkeep.errors import Conflict, NotFound  # noqa: E402
-from threadkeep.home.facade import Home  # noqa: E402
-from threadkeep.knowledge.archive import read_lines  # noqa: E402
-from threadkeep.knowledge.logs import all_logs  # noqa: E402
-from threadkeep.knowledge.reading import CapturedSessionFilter  # noqa: E402
+from threadkeep.home.home import Home  # noqa: E402
+from threadkeep.knowledge.archive import (  # noqa: E402
+    all_logs,
+    read_lines,
+)
+from threadkeep.knowledge.sessions import CapturedSessionFilter  # noqa: E402
 
 CLAUDE = ".claude/projects/-u-app/{}.jsonl"
 CODEX = ".codex/sessions/2026/05/01/rollout-2026-05-01T10-00-00-{}.jsonl"

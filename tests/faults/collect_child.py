@@ -13,9 +13,9 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from threadkeep.collect import collector  # noqa: E402
+from threadkeep.capture.observed import collector  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
-from threadkeep.home.facade import Home  # noqa: E402
+from threadkeep.home.home import Home  # noqa: E402
 
 
 def main() -> None:

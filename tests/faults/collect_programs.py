@@ -17,8 +17,8 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 from tests.faults.collect_world import shell_line  # noqa: E402
 from threadkeep.base.spool import Spool  # noqa: E402
 from threadkeep.errors import StorageFull  # noqa: E402
-from threadkeep.home.facade import Home  # noqa: E402
-from threadkeep.home.keeping import keeping  # noqa: E402
+from threadkeep.home.home import Home  # noqa: E402
+from threadkeep.service.parts import keeping  # noqa: E402
 
 _LINES = 50
 

@@ -22,8 +22,8 @@ from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa:
 from threadkeep.base.checks import sqlite_problems  # noqa: E402
 from threadkeep.base.sqlite import Database  # noqa: E402
 from threadkeep.base.tx import Tx  # noqa: E402
-from threadkeep.knowledge.healing import is_whole  # noqa: E402
 from threadkeep.knowledge.opening import open_knowledge  # noqa: E402
+from threadkeep.knowledge.repair import is_whole  # noqa: E402
 
 INSERT = (
     "INSERT INTO knowledge_nodes (uuid, content, embed_text, created_at, updated_at)"

@@ -16,7 +16,7 @@ from tests.faults import knowledge_adapter  # noqa: E402
 from tests.faults.old_knowledge_files import THEN, insert, make_old_knowledge, now  # noqa: E402
 from tests.faults.protocol import Adapter, speak  # noqa: E402
 from threadkeep.knowledge.opening import open_knowledge  # noqa: E402
-from threadkeep.knowledge.versions import NEWEST  # noqa: E402
+from threadkeep.knowledge.schema import NEWEST  # noqa: E402
 
 
 def old(path: Path, version: int) -> None:

@@ -14,8 +14,8 @@ from typing import Any, Final
 from threadkeep.base.schema import prepare
 from threadkeep.base.sql import split_statements
 from threadkeep.base.sqlite import Database
-from threadkeep.knowledge.layout import HEAD, TUNING, created
 from threadkeep.knowledge.migrations import knowledge_schema
+from threadkeep.knowledge.schema import HEAD, TUNING, created
 
 VERSIONS: Final = tuple(range(1, 18))
 THEN: Final = 1_700_000_000_000

@@ -11,9 +11,9 @@ from tests.faults.collect_world import end
 from tests.support.serving import serving
 from tests.support.user_homes import archived, assert_sound, lines_of
 from threadkeep.base.processes import is_running
-from threadkeep.home.facade import Home
-from threadkeep.home.learning import enrich
-from threadkeep.knowledge.tickets import QUEUES
+from threadkeep.home.home import Home
+from threadkeep.knowledge.queues import QUEUES
+from threadkeep.service.learn import enrich
 
 # Whoever is killed later than this has got through all that it begins with.
 LONGEST = 2.0

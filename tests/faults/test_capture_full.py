@@ -16,7 +16,7 @@ from tests.support.user_homes import (
     open_history,
     real_sample,
 )
-from threadkeep.capture import batches
+from threadkeep.capture import intake
 from threadkeep.errors import StorageFull
 
 pytestmark = pytest.mark.faults
@@ -43,7 +43,7 @@ def assert_no_half_log(home: Path) -> None:
 def test_a_full_disk_stops_the_run_and_the_next_one_completes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr(batches, "BATCH_BYTES", 64 * KILOBYTE)
+    monkeypatch.setattr(intake, "BATCH_BYTES", 64 * KILOBYTE)
     user = multiply(made_up_home(tmp_path / "user"), at_length(20, 12))
     with small_disk(tmp_path / "disk", "48m") as disk:
         home = disk / "home"

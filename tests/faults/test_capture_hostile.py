@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.user_homes import archived, assert_sound, lines_of, open_history, settle
-from threadkeep.capture.history import History
-from threadkeep.capture.report import HarnessReport
-from threadkeep.knowledge.reading import CapturedSession
+from threadkeep.capture.capture import History
+from threadkeep.capture.records import HarnessReport
+from threadkeep.knowledge.records import CapturedSession
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from tests.support.user_homes import (
     real_sample,
     settle,
 )
-from threadkeep.capture.report import CaptureReport
+from threadkeep.base.json import decode_line
+from threadkeep.capture.records import CaptureReport
 from threadkeep.errors import Invalid
-from threadkeep.sources.decoding import decode_line
 
 pytestmark = pytest.mark.slow
 

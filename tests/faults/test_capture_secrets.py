@@ -20,10 +20,10 @@ from click.testing import CliRunner
 from tests.conftest import REPO
 from tests.redact.planting import IN_CONTEXT, SHAPED
 from tests.support.user_homes import archived, opencode_database, settle
-from threadkeep.capture.history import History
+from threadkeep.capture.capture import History
+from threadkeep.capture.redact.engine import MaskedBlock
 from threadkeep.cli.root import cli
-from threadkeep.home.facade import Home
-from threadkeep.redact.engine import MaskedBlock
+from threadkeep.home.home import Home
 
 pytestmark = pytest.mark.slow
 
@@ -271,7 +271,7 @@ def test_a_killed_capture_leaves_no_secret_in_its_log(
     user, needles = planted
     home = tmp_path / "home"
     script = (
-        "import os, sys; from threadkeep.home.facade import Home\n"
+        "import os, sys; from threadkeep.home.home import Home\n"
         "h = Home(sys.argv[1], environ={}).history(user_home=sys.argv[2])\n"
         "h.capture(); os.kill(os.getpid(), 9)"
     )

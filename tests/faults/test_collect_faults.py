@@ -19,10 +19,10 @@ import pytest
 from tests.collect.recorders import ANSWER_SECONDS
 from tests.faults.collect_world import AT, SESSION, World, begin, end
 from tests.lengths import at_length
-from threadkeep.collect.client import CollectorClient
-from threadkeep.collect.protocol import CollectorStatus, GetStatus
-from threadkeep.home.waiting import socket_path
-from threadkeep.knowledge.observed import Command
+from threadkeep.capture.observed.client import CollectorClient
+from threadkeep.capture.observed.protocol import CollectorStatus, GetStatus
+from threadkeep.home.status import socket_path
+from threadkeep.knowledge.records import Command
 
 pytestmark = pytest.mark.faults
 

@@ -27,12 +27,12 @@ from tests.faults.collect_world import (
 from tests.lengths import at_length, examples
 from threadkeep.base import spool as spool_module
 from threadkeep.base.spool import Spool
-from threadkeep.collect.backend import StoreBackend
-from threadkeep.collect.storing import BatchReport
+from threadkeep.capture.observed.backend import StoreBackend
+from threadkeep.capture.observed.intake import BatchReport
+from threadkeep.capture.observed.shell_history import HistoryFile
 from threadkeep.errors import StorageFull
-from threadkeep.knowledge.observed import Command, Watch
+from threadkeep.knowledge.records import Command, Watch
 from threadkeep.knowledge.store import QUERIES
-from threadkeep.sources.shell_history import HistoryFile
 
 REPO = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -272,7 +272,7 @@ def test_what_is_refused_is_set_aside_once_however_often_the_store_fails(
         raise StorageFull("the disk is full", hint="free some space")
 
     with monkeypatch.context() as patch:
-        patch.setattr("threadkeep.collect.storing.write_command", full)
+        patch.setattr("threadkeep.knowledge.commands.write_command", full)
         for _ in range(3):
             with pytest.raises(StorageFull):
                 world.collect()
@@ -292,7 +292,7 @@ def test_why_nothing_was_collected_is_told_as_soon_as_it_can_be(
             def full(*_: object, **__: object) -> None:
                 raise StorageFull("the disk is full", hint="free some space")
 
-            patch.setattr("threadkeep.collect.storing.write_command", full)
+            patch.setattr("threadkeep.knowledge.commands.write_command", full)
             with pytest.raises(StorageFull):
                 observations.collect()
             assert world.rows(told) == [("the disk is full", 1)]

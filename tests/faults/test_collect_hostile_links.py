@@ -16,13 +16,12 @@ import pytest
 from tests.collect.recorders import ANSWER_SECONDS, Recorder
 from tests.faults.collect_world import AT, SESSION, World
 from threadkeep.base.local_socket import connect
-from threadkeep.collect.backend import StoreBackend
-from threadkeep.collect.buffering import Buffer
-from threadkeep.collect.client import CollectorClient
-from threadkeep.collect.native_host import serve
-from threadkeep.collect.protocol import CollectorStatus, Events, GetEvents, GetStatus
-from threadkeep.collect.server import CollectorLimits, CollectorServer
-from threadkeep.knowledge.observed import Command
+from threadkeep.capture.observed.backend import StoreBackend
+from threadkeep.capture.observed.client import CollectorClient
+from threadkeep.capture.observed.protocol import CollectorStatus, Events, GetEvents, GetStatus
+from threadkeep.capture.observed.server import Buffer, CollectorLimits, CollectorServer
+from threadkeep.capture.observed.visits import serve
+from threadkeep.knowledge.records import Command
 
 MIB = 1 << 20
 GOOD = Command("11111111-0000-4000-8000-0000000000aa", SESSION, AT * 1000, "good", "/u", 0)

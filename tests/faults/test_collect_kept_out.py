@@ -20,12 +20,12 @@ from tests.faults.collect_world import (
     visit_line,
 )
 from tests.github.server import REPO, SHA, Ci, annotation_json, job_json, listening
-from threadkeep.capture.choosing import Forget
-from threadkeep.collect.backend import StoreBackend
-from threadkeep.collect.storing import BatchReport
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.capture.observed.backend import StoreBackend
+from threadkeep.capture.observed.intake import BatchReport
+from threadkeep.capture.observed.shell_history import HistoryFile
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.observed import Command, Visit, Watch
-from threadkeep.sources.shell_history import HistoryFile
+from threadkeep.knowledge.records import Command, Visit, Watch
 
 MARK = "quokka"  # in all that must go, and in nothing else
 EXCLUDING = f"""

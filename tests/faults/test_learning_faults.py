@@ -18,17 +18,16 @@ from tests.support.tickets import NOW, column, ticket_row, waiting
 from tests.support.toy_sources import line
 from tests.support.worlds import World
 from threadkeep.base.config import ModelSettings
-from threadkeep.embed.filling import embed_pending
-from threadkeep.embed.texts import archived_texts
-from threadkeep.enrich.client import ModelClient
-from threadkeep.enrich.material import Author
-from threadkeep.enrich.modelling import make_author
-from threadkeep.enrich.worker import Enricher
 from threadkeep.errors import Damaged, StorageFull
-from threadkeep.knowledge.drafts import BY_RULES
+from threadkeep.knowledge.queues import LOCK_TIMEOUT_MS, QUEUES, claim, depths, reap
+from threadkeep.knowledge.records import BY_RULES
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import LOCK_TIMEOUT_MS, QUEUES, claim, depths, reap
-from threadkeep.recall.memory import Memory
+from threadkeep.memory.learn.evidence_text import Author
+from threadkeep.memory.learn.model import make_author
+from threadkeep.memory.learn.model_client import ModelClient
+from threadkeep.memory.learn.worker import Enricher
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.vectors.backfill import archived_texts, embed_pending
 
 SEGMENTS = 40
 TOOLS = json.dumps([{"name": "Edit", "summary": "/home/me/app/src/a.py"}] * 3)
@@ -73,7 +72,7 @@ def assert_learned_once(path: Path, count: int = SEGMENTS) -> None:
 WORKER = """
 import sys
 from uuid import uuid4
-from threadkeep.enrich.worker import Enricher
+from threadkeep.memory.learn.worker import Enricher
 from threadkeep.knowledge.store import KnowledgeStore
 
 path, now, where, after = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
@@ -145,10 +144,10 @@ import sys
 from pathlib import Path
 from tests.embed.embedders import HashEmbedder
 from tests.support.worlds import World
-from threadkeep.embed import filling
-from threadkeep.embed.texts import archived_texts
-from threadkeep.knowledge import things
-from threadkeep.recall import memory
+from threadkeep.memory.vectors import backfill as filling
+from threadkeep.memory.vectors.backfill import archived_texts
+from threadkeep.knowledge import search_index as things
+from threadkeep.memory import memory
 
 class Slow(HashEmbedder):
     def embed(self, texts):

@@ -24,20 +24,19 @@ from tests.support.knowledge import ask
 from tests.support.remembered import Machine, ms
 from tests.support.tickets import NOW, add_visit, ticket_row, waiting
 from tests.support.worlds import as_it_is
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.history import History
-from threadkeep.capture.report import Progress
-from threadkeep.capture.rescanning import rescan
-from threadkeep.embed.filling import embed_pending
-from threadkeep.embed.texts import archived_texts
-from threadkeep.enrich.material import Material
-from threadkeep.enrich.worker import Enricher
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.capture.records import Progress
+from threadkeep.capture.rescan import rescan
 from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.lessons import LessonRules
+from threadkeep.knowledge.queues import QUEUES, claim, depths, take_back
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import QUEUES, claim, depths, take_back
-from threadkeep.recall.calls import archived_runs
-from threadkeep.recall.memory import Memory
+from threadkeep.memory.fixed import archived_runs
+from threadkeep.memory.learn.evidence_text import Material
+from threadkeep.memory.learn.worker import Enricher
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.vectors.backfill import archived_texts, embed_pending
 
 WORD = "wolverine"  # what is forgotten
 

@@ -17,20 +17,18 @@ from tests.support.forgetting import rows
 from tests.support.knowledge import ask, bring_up, do
 from tests.support.remembered import Machine, ms
 from threadkeep.base.fts_mending import mend_index
-from threadkeep.capture.history import History
-from threadkeep.doctor.repairs import clear_indexes
-from threadkeep.embed.filling import embed_pending
-from threadkeep.embed.texts import archived_texts
-from threadkeep.enrich.client import ModelFailed
-from threadkeep.enrich.worker import Enricher
+from threadkeep.capture.capture import History
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.vectors import VectorIndex
-from threadkeep.recall.meaning import Meaning
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
+from threadkeep.memory.learn.model_client import ModelFailed
+from threadkeep.memory.learn.worker import Enricher
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters, Meaning
+from threadkeep.memory.vectors.backfill import archived_texts, embed_pending
+from threadkeep.service.doctor.doctor import clear_indexes
 
 INDEXES = ("knowledge_fts", "tk_entry_words", "tk_thing_words")
 ANSWERS: dict[str, Callable[[Memory, str], Any]] = {

@@ -12,13 +12,13 @@ from tests.support.tickets import LONG_AGO, NOW, add_event, add_ticket, column, 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.json import encode
 from threadkeep.base.processes import my_mark, my_place
-from threadkeep.doctor.findings import Finding
-from threadkeep.enrich.material import Material
-from threadkeep.enrich.worker import Enricher
-from threadkeep.home.doctoring import diagnose
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
+from threadkeep.knowledge.queues import LOCK_TIMEOUT_MS, QUEUES, Locks, claim, depths, locks, reap
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import LOCK_TIMEOUT_MS, QUEUES, Locks, claim, depths, locks, reap
+from threadkeep.memory.learn.evidence_text import Material
+from threadkeep.memory.learn.worker import Enricher
+from threadkeep.service.doctor.doctor import diagnose
+from threadkeep.service.doctor.facts import Finding
 
 pytestmark = pytest.mark.faults
 
@@ -28,7 +28,7 @@ OF_18 = [queue for queue in QUEUES if queue != "memory"]
 HOLDER = """
 import sys
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import QUEUES, claim, worker_name
+from threadkeep.knowledge.queues import QUEUES, claim, worker_name
 
 with KnowledgeStore.open(sys.argv[1]) as store, store.context.db.write() as tx:
     worker = worker_name("w")
@@ -39,10 +39,10 @@ hear()
 """
 WORKER = """
 import sys, uuid
-from threadkeep.knowledge.drafts import NodeDraft as Draft, Evidence, Mentions
+from threadkeep.knowledge.records import NodeDraft as Draft, Evidence, Mentions
 from threadkeep.knowledge.nodes import write_node
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import claim, held
+from threadkeep.knowledge.queues import claim, held
 
 path, worker, now = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with KnowledgeStore.open(path) as store:

@@ -13,14 +13,12 @@ from tests.github.server import REPO, Ci, listening
 from tests.support.knowledge import NOW, ask
 from threadkeep.base.config import GithubSettings
 from threadkeep.base.tx import Tx
-from threadkeep.github.api import Api
-from threadkeep.github.following import follow
-from threadkeep.github.polling import PollReport, poll
-from threadkeep.knowledge.observed import Watch
+from threadkeep.capture.github.client import Api
+from threadkeep.capture.github.poll import PollReport, follow, poll
+from threadkeep.capture.redact.engine import Redactor
+from threadkeep.knowledge.records import Watch
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.watchlist import register
-from threadkeep.knowledge.workflows import WorkflowRun
-from threadkeep.redact.engine import Redactor
+from threadkeep.knowledge.workflow_runs import WorkflowRun, register
 
 TOKEN = "toktoktok-0123456789"
 

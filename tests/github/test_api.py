@@ -26,10 +26,15 @@ from tests.github.server import (
     stall,
     stream,
 )
+from threadkeep.capture.github import client as api_module
+from threadkeep.capture.github.client import RETRIES, Api
+from threadkeep.capture.github.http import (
+    GithubBadAnswer,
+    GithubRateLimit,
+    GithubRefusal,
+    Interrupted,
+)
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError, TooLarge
-from threadkeep.github import api as api_module
-from threadkeep.github.api import RETRIES, Api
-from threadkeep.github.trouble import GithubBadAnswer, GithubRateLimit, GithubRefusal, Interrupted
 
 RUNS = f"/repos/{REPO}/actions/runs?per_page=20"
 NOW = 1_800_000_000.0

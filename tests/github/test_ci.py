@@ -10,11 +10,11 @@ import pytest
 
 from tests.github.conftest import TOKEN, Poller
 from tests.github.server import REPO, SHA, Ci as Server, refuse
+from threadkeep.capture.github.ci import Ci
+from threadkeep.capture.github.client import Api
+from threadkeep.capture.github.http import GithubRefusal
+from threadkeep.capture.github.poll import PollReport
 from threadkeep.errors import Closed, Invalid, ReadOnly
-from threadkeep.github.api import Api
-from threadkeep.github.ci import Ci
-from threadkeep.github.polling import PollReport
-from threadkeep.github.trouble import GithubRefusal
 from threadkeep.knowledge.store import KnowledgeStore
 
 GOING: dict[str, Any] = {"status": "in_progress", "conclusion": None}

@@ -9,14 +9,12 @@ from tests.github.conftest import Poller
 from tests.github.server import REPO, SHA, Ci, refuse
 from tests.support.knowledge import NOW
 from threadkeep.base.config import GithubSettings
+from threadkeep.capture.github import poll as following
+from threadkeep.capture.github.client import RETRIES
+from threadkeep.capture.github.poll import next_wait, poll
+from threadkeep.capture.github.tokens import ask_gh, find_token
 from threadkeep.errors import Busy
-from threadkeep.github import following
-from threadkeep.github.api import RETRIES
-from threadkeep.github.following import next_wait
-from threadkeep.github.polling import poll
-from threadkeep.github.tokens import ask_gh, find_token
-from threadkeep.knowledge.watchlist import WatchedCommit, ack, pending, verdict, watched
-from threadkeep.knowledge.workflows import FAILED
+from threadkeep.knowledge.workflow_runs import FAILED, WatchedCommit, ack, pending, verdict, watched
 
 OTHER = "b" * 40
 GOING: dict[str, Any] = {"status": "in_progress", "conclusion": None}

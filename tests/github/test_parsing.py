@@ -7,8 +7,15 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from tests.github.server import annotation_json, job_json, run_json
-from threadkeep.errors import Invalid
-from threadkeep.github.parsing import (
+from threadkeep.capture.github.http import (
+    LONGEST_WAIT,
+    GithubBadAnswer,
+    back_off,
+    next_page,
+    repo_path,
+    wait_after,
+)
+from threadkeep.capture.github.runs import (
     MARGIN,
     Blame,
     check_run,
@@ -22,11 +29,9 @@ from threadkeep.github.parsing import (
     read_runs,
     rows_of,
 )
-from threadkeep.github.trouble import GithubBadAnswer
-from threadkeep.github.urls import next_page, repo_path
-from threadkeep.github.waiting import LONGEST_WAIT, back_off, wait_after
-from threadkeep.knowledge.workflows import Annotation
-from threadkeep.redact.engine import Redactor
+from threadkeep.capture.redact.engine import Redactor
+from threadkeep.errors import Invalid
+from threadkeep.knowledge.workflow_runs import Annotation
 
 SECRET = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 CLEAN = Redactor.default().text

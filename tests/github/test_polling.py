@@ -22,13 +22,13 @@ from tests.github.server import (
     stream,
 )
 from tests.support.knowledge import NOW, assert_sound, everything
+from threadkeep.capture.github.client import RETRIES
+from threadkeep.capture.github.poll import poll
 from threadkeep.errors import ReadOnly
-from threadkeep.github.api import RETRIES
-from threadkeep.github.polling import poll
-from threadkeep.knowledge.forgetting import erase
+from threadkeep.knowledge.forget import erase
 from threadkeep.knowledge.lessons import list_lessons
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.workflows import TRIES, list_runs, run_details
+from threadkeep.knowledge.workflow_runs import TRIES, list_runs, run_details
 
 MINUTE = 60_000
 RUN_1 = f"/repos/{REPO}/actions/runs/1"

@@ -8,15 +8,14 @@ import pytest
 from tests.cli.histories import DEMO
 from threadkeep.base.clock import now_ms
 from threadkeep.base.tx import Tx
-from threadkeep.home.desk import Desk
-from threadkeep.home.facade import Home
-from threadkeep.home.learning import enrich
-from threadkeep.knowledge.commands import write_command
+from threadkeep.home.home import Home
+from threadkeep.home.stores import Desk
+from threadkeep.knowledge.commands import write_command, write_visit
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn
-from threadkeep.knowledge.observed import Command, GitState, Visit
-from threadkeep.knowledge.visits import write_visit
+from threadkeep.knowledge.records import Command, GitState, Visit
 from threadkeep.mcp.server import make_room
 from threadkeep.mcp.tools import ToolContext
+from threadkeep.service.learn import enrich
 
 REPOSITORY = "demo/harbor"
 SHA = "ab" * 20

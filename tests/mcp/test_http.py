@@ -9,10 +9,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.mcp.asking import PATIENCE
-from threadkeep.home.facade import Home
-from threadkeep.home.web_token import make_token
+from threadkeep.home.home import Home
 from threadkeep.mcp.http import HttpApp, http_app
 from threadkeep.mcp.server import offered
+from threadkeep.service.web_access import make_token
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 ACCEPT = {"accept": "application/json, text/event-stream"}

@@ -8,8 +8,8 @@ import pytest
 
 from tests.mcp.asking import ask, data, refused
 from tests.support.memories import Notebook
-from threadkeep.home.desk import Desk
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
+from threadkeep.home.stores import Desk
 from threadkeep.mcp.server import make_room
 from threadkeep.mcp.tools import ToolContext
 

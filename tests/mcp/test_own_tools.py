@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.mcp.asking import ask, data, refused
-from threadkeep.capture.choosing import Forget
-from threadkeep.home.desk import Desk
-from threadkeep.home.facade import Home
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.home.home import Home
+from threadkeep.home.stores import Desk
 from threadkeep.mcp.server import described, make_room, offered
 from threadkeep.mcp.tools import ToolContext
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from tests.mcp.asking import data
 from threadkeep.mcp.replies import MOST_BYTES, ROOM, ToolReply, cut, fitting, kept, written
 from threadkeep.mcp.tools import ToolContext
-from threadkeep.recall.fence import FenceItem
+from threadkeep.memory.fence import FenceItem
 
 FENCE = "0123456789abcdef"
 hostile = st.text() | st.sampled_from(

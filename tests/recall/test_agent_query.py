@@ -11,15 +11,19 @@ from hypothesis import given, strategies as st
 from tests.support.memories import Notebook
 from tests.support.tickets import add_event, insert
 from threadkeep.errors import Invalid
-from threadkeep.home.all_sources import all_sources
-from threadkeep.knowledge.evidence_packets import EvidencePacket
-from threadkeep.knowledge.freshness import Freshness, FreshnessStatus, freshness_of
+from threadkeep.home.opening import all_sources
+from threadkeep.knowledge.evidence import EvidencePacket, Freshness, FreshnessStatus, freshness_of
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.recall.agent_query import agent_query
-from threadkeep.recall.confidence import HitFacts, assess
-from threadkeep.recall.conflicts import AgentHit, capped, find_conflicts
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
+from threadkeep.memory.agent_query import (
+    AgentHit,
+    HitFacts,
+    agent_query,
+    assess,
+    capped,
+    find_conflicts,
+)
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000

@@ -6,20 +6,22 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.enrich.grounding import GroundedAnswer, Passage
 from threadkeep.errors import Busy, Damaged, NotFound
-from threadkeep.recall.asking import Answer, ask, confidence_of
-from threadkeep.recall.passages import (
+from threadkeep.memory.ask import (
     MOST_CHARACTERS,
     WIDE,
+    Answer,
     PassageSource,
+    ask,
     best_passages,
+    confidence_of,
     excerpt,
     pieces_of,
     question_terms,
     widened,
 )
-from threadkeep.recall.records import Filters, Hit, HitDetail, RecallResult
+from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
+from threadkeep.memory.records import Filters, Hit, HitDetail, RecallResult
 
 ANY = Filters()
 AT = 1_790_000_000_000

@@ -2,8 +2,8 @@
 
 from hypothesis import given, strategies as st
 
-from threadkeep.recall.collapsing import MOST, are_alike, collapse, words_in
-from threadkeep.recall.fusing import Candidate, RankedCandidate
+from threadkeep.memory.ranking import Candidate, RankedCandidate
+from threadkeep.memory.recall import MOST, are_alike, collapse, words_in
 
 
 def ranked(number: int, hashed: int, *, clues: int = 1, words: float = 0.5) -> RankedCandidate:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from tests.lengths import examples
-from threadkeep.recall.fence import (
+from threadkeep.memory.fence import (
     NAME,
     FenceItem,
     defused,
@@ -17,8 +17,8 @@ from threadkeep.recall.fence import (
     quoted,
     strip_context,
 )
-from threadkeep.recall.records import Hit
-from threadkeep.recall.wording import ago, day_of, label_of
+from threadkeep.memory.hits import ago, day_of, label_of
+from threadkeep.memory.records import Hit
 
 ID = "0123abcd"
 BEGIN, END = f"<<<{NAME} id={ID}", f"{NAME} id={ID}>>>"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.recall.demo import captured_demo, evaluate, questions
-from threadkeep.home.learning import enrich
+from threadkeep.service.learn import enrich
 
 
 def test_nine_of_ten_questions_find_their_answer_by_words_alone(tmp_path: Path) -> None:

@@ -9,15 +9,21 @@ import pytest
 from tests.support.knowledge import NOW, ask, do
 from tests.support.toy_sources import line
 from tests.support.worlds import World
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.history import History
-from threadkeep.knowledge.candidates import Scope, narrowed
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.knowledge.search_index import (
+    Scope,
+    first_varint,
+    inner_words,
+    narrowed,
+    run_title,
+    strings_in,
+)
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.things import first_varint, inner_words, run_title, strings_in
-from threadkeep.recall import finding
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
-from threadkeep.recall.terms import read_question
+from threadkeep.memory import candidates
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.question import read_question
+from threadkeep.memory.records import Filters
 
 SESSION = (
     "INSERT INTO sessions (id, start_time, terminal, shell, hostname, username, created_at) "
@@ -177,14 +183,14 @@ def test_a_budget_loses_no_rare_word(world: World, monkeypatch: pytest.MonkeyPat
     said = [line(id=f"m{n}", kind="text", text=f"common rare{n}", at=n) for n in range(40)]
     world.write(b"".join(said))
     world.capture()
-    monkeypatch.setattr(finding, "BUDGET", 5)
-    monkeypatch.setattr(finding, "_NEWEST", 10)
+    monkeypatch.setattr(candidates, "BUDGET", 5)
+    monkeypatch.setattr(candidates, "_NEWEST", 10)
     with world.history() as history:
         assert refs(history, "common rare3")[0] == "message:4"
         assert refs(history, "common")[0] == "message:40"
         assert refs(history, "common", until=6)[0] == "message:6"
         with history.store.context.db.read() as tx:
-            found = finding.find(tx, read_question("common"), narrowed(tx, Scope()))
+            found = candidates.find(tx, read_question("common"), narrowed(tx, Scope()))
         assert found.compared <= 10 + 4
 
 

@@ -8,11 +8,10 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.remembered import Machine
 from tests.support.user_homes import open_history, settle
-from threadkeep.knowledge.observed import GitState
-from threadkeep.recall.failing import FixStep
-from threadkeep.recall.fixing import Fix, best_first, error_words, fixed
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
+from threadkeep.knowledge.records import GitState
+from threadkeep.memory.fixed import Fix, FixStep, best_first, error_words, fixed
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters
 
 BOOM = "Traceback\nModuleNotFoundError: No module named 'yaml'"
 CLAUDE = "5e550000-0000-4000-8000-000000000001"

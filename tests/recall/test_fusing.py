@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from hypothesis import given, strategies as st
 
 from threadkeep.base.config import RecallSettings
-from threadkeep.knowledge.candidates import Side
-from threadkeep.recall.dates import times_in
-from threadkeep.recall.fusing import Candidate, fuse, recency, weight_of
+from threadkeep.knowledge.search_index import Side
+from threadkeep.memory.question import times_in
+from threadkeep.memory.ranking import Candidate, fuse, recency, weight_of
 
 NOW = int(datetime(2024, 3, 15, tzinfo=UTC).timestamp() * 1000)
 DAY = 86_400_000

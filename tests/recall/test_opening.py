@@ -10,7 +10,7 @@ from tests.support.knowledge import NOW, do
 from tests.support.toy_sources import line
 from tests.support.worlds import World
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.recall.memory import Memory
+from threadkeep.memory.memory import Memory
 
 
 @pytest.fixture

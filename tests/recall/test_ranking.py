@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.recall.ranking import CluePostings, WordScore, enough, rarity, score, share
+from threadkeep.memory.ranking import CluePostings, WordScore, enough, rarity, score, share
 
 places = st.dictionaries(st.integers(-40, 40).filter(bool), st.integers(0, 5_000), max_size=12)
 

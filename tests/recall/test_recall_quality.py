@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.recall import locomo
 from tests.lengths import at_length
-from threadkeep.home.facade import Home
-from threadkeep.recall.memory import Memory
+from threadkeep.home.home import Home
+from threadkeep.memory.memory import Memory
 
 
 def test_words_alone_find_three_quarters_of_the_evidence(shared_data: Path, tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from tests.support.worlds import World
 from threadkeep.base.config import RecallSettings
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge import archive
-from threadkeep.recall.meaning import Meaning, Owner
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters, RecallResult
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters, Meaning, Owner, RecallResult
 
 DAY = 86_400_000
 TALK = (

@@ -7,11 +7,10 @@ from hypothesis import given, strategies as st
 
 from tests.support.remembered import Machine
 from threadkeep.errors import NotFound
-from threadkeep.recall.context_block import context
-from threadkeep.recall.fence import strip_context
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
-from threadkeep.recall.similar import overlap, similar, telling_terms, words_of
+from threadkeep.memory.context import context, overlap, similar, telling_terms, words_of
+from threadkeep.memory.fence import strip_context
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters
 
 PARSER = "The parser reads tokens from the lexer and builds a syntax tree for the compiler."
 ALIKE = "A lexer gives tokens; our parser turns them into the syntax tree of each module."

@@ -6,10 +6,16 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.recall.dates import Named, is_then, times_in
-from threadkeep.recall.forms import forms_of
-from threadkeep.recall.snippets import cut, marks_of
-from threadkeep.recall.terms import MOST_CLUES, Question, read_question
+from threadkeep.memory.hits import cut, marks_of
+from threadkeep.memory.question import (
+    MOST_CLUES,
+    Named,
+    Question,
+    forms_of,
+    is_then,
+    read_question,
+    times_in,
+)
 
 NOW = int(datetime(2024, 3, 15, 12, tzinfo=UTC).timestamp() * 1000)
 DAY = 86_400_000

@@ -11,14 +11,12 @@ from tests.lengths import examples
 from tests.support.knowledge import ask, do
 from tests.support.remembered import START, Machine, ms
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.observed import GitState
-from threadkeep.knowledge.reading import EntryRow
+from threadkeep.knowledge.records import EntryRow, GitState
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.recall.commits import commit_text
-from threadkeep.recall.fixing import fixed
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.timeline import Moment, in_time, near, span_of, timeline
-from threadkeep.recall.turns import turns_of
+from threadkeep.memory.fixed import fixed
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.opened import turns_of
+from threadkeep.memory.timeline import Moment, commit_text, in_time, near, span_of, timeline
 
 CLAUDE = "5e550000-0000-4000-8000-000000000001"
 DAY = START.date()

@@ -11,7 +11,7 @@ import pytest
 from tests.lengths import at_length
 from tests.redact.clean import synthetic
 from tests.redact.harmless import TEXTS, lines
-from threadkeep.redact.engine import Redactor
+from threadkeep.capture.redact.engine import Redactor
 
 REDACTOR = Redactor.default()
 Record = Callable[[str, object], None]

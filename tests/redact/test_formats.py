@@ -9,7 +9,7 @@ import pytest
 
 from tests.lengths import at_length
 from tests.redact.formats import ALONE, NAMED, WRITTEN, draw, is_gone, planted
-from threadkeep.redact.engine import Redactor
+from threadkeep.capture.redact.engine import Redactor
 
 REDACTOR = Redactor.default()
 Record = Callable[[str, object], None]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from threadkeep.redact.engine import Redactor
+from threadkeep.capture.redact.engine import Redactor
 
 REDACTOR = Redactor.default()
 SIZE = 100_000

@@ -10,9 +10,8 @@ from hypothesis import given, strategies as st
 
 from tests.redact.planting import ALNUM, IN_CONTEXT, SHAPED, of, plant, planted, value_of
 from threadkeep.base.redacting import redact_texts
-from threadkeep.redact.engine import Redactor
-from threadkeep.redact.markers import PRIVATE
-from threadkeep.redact.rules import MASK
+from threadkeep.capture.redact.engine import PRIVATE, Redactor
+from threadkeep.capture.redact.rules import MASK
 
 REDACTOR = Redactor.default()
 V = "aB3dE5fG7hJ9kL1mN2pQ"

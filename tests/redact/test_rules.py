@@ -6,11 +6,18 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
+from threadkeep.capture.redact.engine import Redactor
+from threadkeep.capture.redact.rules import (
+    MASK,
+    Rule,
+    UnsupportedRegex,
+    compile_go,
+    load_rules,
+    own_rules,
+    to_python,
+)
+from threadkeep.capture.redact.search import hits, make_plan
 from threadkeep.errors import Invalid
-from threadkeep.redact.anchors import hits, make_plan
-from threadkeep.redact.engine import Redactor
-from threadkeep.redact.go_syntax import UnsupportedRegex, compile_go, to_python
-from threadkeep.redact.rules import MASK, Rule, load_rules, own_rules
 
 GITLEAKS = """
 title = "rules of a team"

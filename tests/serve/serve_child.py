@@ -14,8 +14,8 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
 from threadkeep.cli.ending import ended_by_signals  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
-from threadkeep.home.facade import Home  # noqa: E402
-from threadkeep.home.serving import serve  # noqa: E402
+from threadkeep.home.home import Home  # noqa: E402
+from threadkeep.service.serve import serve  # noqa: E402
 
 
 def say(text: str) -> None:

@@ -21,8 +21,8 @@ import pytest
 from tests.conftest import REPO
 from tests.embed.embedders import write_tiny_model
 from tests.support.user_homes import made_up_home
-from threadkeep.home.facade import Home
-from threadkeep.home.maintenance import CUT_SHORT, MaintenanceTask as Upkeep
+from threadkeep.home.home import Home
+from threadkeep.service.maintenance import CUT_SHORT, MaintenanceTask as Upkeep
 from threadkeep.web.part import WorkerTask as Page
 
 PATIENCE = 60.0  # only a test that is broken ever waits this long
@@ -35,8 +35,8 @@ BEGIN = (
 EMBEDDER = """
 import sys
 from pathlib import Path
-from threadkeep.embed import working
-from threadkeep.embed.builtin import WeightsFolder as Found
+from threadkeep.memory.vectors import worker as working
+from threadkeep.memory.vectors.builtin import WeightsFolder as Found
 working.look_for_weights = lambda: Found(Path(sys.argv[1]), "")
 sys.exit(working.main([sys.argv[2], sys.argv[3]]))
 """
@@ -122,7 +122,7 @@ def page(folder: Path, way: str) -> Iterator[Process]:
 def upkeep(folder: Path, way: str) -> Iterator[Process]:
     user = made_up_home(folder / "user")
     order = Upkeep(str(folder / "home"), None, str(user), catch_up=True)
-    words = ["-m", "threadkeep.home.maintenance", msgspec.json.encode(order).decode()]
+    words = ["-m", "threadkeep.service.maintenance", msgspec.json.encode(order).decode()]
     with Home(folder / "home").knowledge() as store, ExitStack() as stack:
         if way == "left":  # it waits for the store, and is left meanwhile
             stack.enter_context(store.context.db.write())

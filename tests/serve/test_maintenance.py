@@ -20,9 +20,9 @@ from threadkeep.base.backup import stamp, stamp_time
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.processes import is_running
-from threadkeep.doctor.findings import Finding
-from threadkeep.home.doctoring import diagnose
-from threadkeep.home.maintenance import (
+from threadkeep.service.doctor.doctor import diagnose
+from threadkeep.service.doctor.facts import Finding
+from threadkeep.service.maintenance import (
     MaintenanceTask,
     carry_out,
     due_backups,
@@ -31,7 +31,7 @@ from threadkeep.home.maintenance import (
     take_out_old,
     tidy,
 )
-from threadkeep.home.supervising import Bell
+from threadkeep.service.supervisor import Bell
 
 HOUR, DAY = 3_600_000, 86_400_000
 RETENTION = "[retention]\ncommands_days = 30\n"
@@ -236,7 +236,7 @@ def parent(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a process that starts the other one and says its number, then waits."""
     code = (
         "import subprocess, sys, time\n"
-        "from threadkeep.home import maintenance\n"
+        "from threadkeep.service import maintenance\n"
         "held = 'import os, threading; from threadkeep.base.processes import when_parent_ends;'\n"
         "held += ' when_parent_ends(lambda: os._exit(1)); threading.Event().wait()'\n"
         "with maintenance._started([sys.executable, '-c', held]) as child:\n"

@@ -9,9 +9,11 @@ import pytest
 from tests.faults.collect_world import World, end
 from threadkeep.base.config import EnrichSettings
 from threadkeep.base.sqlite import Database
-from threadkeep.collect.server import CollectorServer
+from threadkeep.capture.observed.server import CollectorServer
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.learning import (
+from threadkeep.knowledge.queues import claim, worker_name
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.service.learn import (
     enrich,
     index,
     learn,
@@ -20,10 +22,8 @@ from threadkeep.home.learning import (
     release_claims,
     tickets_wait,
 )
-from threadkeep.home.parts import ServiceContext, all_parts, when_changed
-from threadkeep.home.supervising import Bell
-from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import claim, worker_name
+from threadkeep.service.parts import ServiceContext, all_parts, when_changed
+from threadkeep.service.supervisor import Bell
 
 LATER = 2_000_000_000_000
 

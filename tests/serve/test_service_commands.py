@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from threadkeep.cli.service.serve import serve
 from threadkeep.cli.service.service import service
-from threadkeep.home import units
+from threadkeep.service import unit_files
 
 
 @pytest.fixture
@@ -25,7 +25,9 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "THREADKEEP_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(
-        units, "run_tool", lambda words: units.SystemCommand(words, done=True, said="active")
+        unit_files,
+        "run_tool",
+        lambda words: unit_files.SystemCommand(words, done=True, said="active"),
     )
     return home
 
@@ -77,9 +79,9 @@ def test_without_a_service_manager_the_commands_are_named(
     user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        units,
+        unit_files,
         "run_tool",
-        lambda words: units.SystemCommand(words, done=False, said="no systemctl here"),
+        lambda words: unit_files.SystemCommand(words, done=False, said="no systemctl here"),
     )
     told = run("service", "install", code=1).stderr
     assert "run it yourself: systemctl --user daemon-reload (no systemctl here)" in told
@@ -94,7 +96,7 @@ def test_serving_is_told_where_everything_is(user: Path, monkeypatch: pytest.Mon
         tell("it works")
         given.append(options)
 
-    monkeypatch.setattr("threadkeep.home.serving.serve", note)
+    monkeypatch.setattr("threadkeep.service.serve.serve", note)
     run("serve", "--hippo-dir", "--no-socket", "--no-web")
     run("serve", "--hippo-dir", "/d", "--user-home", str(user), "--no-web")
     assert [one["hippo_dir"] for one in given] == [user / ".local/share/hippo", Path("/d")]
@@ -108,7 +110,7 @@ def test_serving_brings_the_page_and_says_where(
     user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("threadkeep.home.serving.serve", lambda *_, more, **__: given.append(more))
+    monkeypatch.setattr("threadkeep.service.serve.serve", lambda *_, more, **__: given.append(more))
     told = run("serve").stderr
     assert "the page is at http://127.0.0.1:" in told
     assert [[part.name for part in more] for more in given] == [["web"]]
@@ -118,7 +120,7 @@ def test_serving_goes_on_without_what_the_page_needs(
     user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("threadkeep.home.serving.serve", lambda *_, more, **__: given.append(more))
+    monkeypatch.setattr("threadkeep.service.serve.serve", lambda *_, more, **__: given.append(more))
     monkeypatch.setattr("threadkeep.cli.service.serve.missing_packages", lambda: ["starlette"])
     assert "pip install 'threadkeep[web]'" in run("serve").stderr
     assert given == [()]

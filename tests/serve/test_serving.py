@@ -17,18 +17,18 @@ from tests.support.user_homes import made_up_home
 from threadkeep import Home
 from threadkeep.base.local_socket import LocalSocket
 from threadkeep.base.processes import is_stopped, my_mark
-from threadkeep.collect.client import CollectorClient
-from threadkeep.collect.protocol import Ack, CollectorStatus, GetStatus, Shutdown
+from threadkeep.capture.observed.client import CollectorClient
+from threadkeep.capture.observed.protocol import Ack, CollectorStatus, GetStatus, Shutdown
 from threadkeep.errors import Conflict, Damaged, SchemaMismatch
-from threadkeep.home.doctoring import diagnose
-from threadkeep.home.keeping import keeping
-from threadkeep.home.serving import Pulse, hippo_folder, hippo_socket, serve, who_serves
-from threadkeep.home.supervising import Bell, Books
-from threadkeep.home.waiting import socket_path
-from threadkeep.knowledge.observed import Command
-from threadkeep.knowledge.service_state import Service, note_start
+from threadkeep.home.status import socket_path
+from threadkeep.knowledge.health import Service, note_start
+from threadkeep.knowledge.records import Command
+from threadkeep.knowledge.schema import SCHEMA_VERSION
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.versions import SCHEMA_VERSION
+from threadkeep.service.doctor.doctor import diagnose
+from threadkeep.service.parts import keeping
+from threadkeep.service.serve import Pulse, hippo_folder, hippo_socket, serve, who_serves
+from threadkeep.service.supervisor import Bell, Books
 
 LS = Command(
     envelope_id="11111111-0000-4000-8000-000000000002",

@@ -9,7 +9,9 @@ from hypothesis import given, strategies as st
 
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Busy, Closed, StorageFull
-from threadkeep.home.supervising import (
+from threadkeep.knowledge.health import ServicePartState, part_states
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.service.supervisor import (
     Bell,
     Books,
     ServicePart,
@@ -19,8 +21,6 @@ from threadkeep.home.supervising import (
     start_all,
     supervise,
 )
-from threadkeep.knowledge.service_state import ServicePartState, part_states
-from threadkeep.knowledge.store import KnowledgeStore
 
 SECONDS = st.floats(0, 1e9)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.units import (
+from threadkeep.service.unit_files import (
     NAME,
     SystemCommand,
     Unit,

@@ -17,10 +17,9 @@ import pytest
 from tests.conftest import REPO
 from threadkeep.base import json
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.facade import Home
-from threadkeep.home.supervising import Bell
-from threadkeep.home.web_login import own_name
-from threadkeep.home.web_token import one_time_link, read_token
+from threadkeep.home.home import Home
+from threadkeep.service.supervisor import Bell
+from threadkeep.service.web_access import one_time_link, own_name, read_token
 from threadkeep.web.part import Door
 
 PATIENCE = 60.0

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from threadkeep.base.json import decode_line
 from threadkeep.knowledge.records import Entry, Segment, SessionFacts, Usage
-from threadkeep.sources.codex import SOURCE
-from threadkeep.sources.codex_paths import thread_of
-from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.codex.rollouts import SOURCE
+from threadkeep.sources.codex.threads import thread_of
 from threadkeep.sources.records import Log, Stamp, UserHome
 
 HOME = Path(__file__).resolve().parent.parent / "fixtures" / "sources" / "codex" / "home"

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from threadkeep.base.json import decode_line
 from threadkeep.knowledge.records import Entry, Segment, SessionFacts, Usage
-from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import Log, Source
 
 any_json = st.recursive(

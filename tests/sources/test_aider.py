@@ -20,7 +20,7 @@ from tests.sources.test_copilot_cli import (
     said,
 )
 from threadkeep.errors import NotFound
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 from threadkeep.knowledge.records import Entry
 from threadkeep.sources.aider import FILE_NAME, SOURCE, local_ms, messages_of, runs_of, usage_of
 from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UnreadablePlace, UserHome

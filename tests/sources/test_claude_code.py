@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
+from threadkeep.base.json import decode_line
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import Entry, Usage
-from threadkeep.sources.claude_code import SOURCE
-from threadkeep.sources.claude_usage import keep_larger
-from threadkeep.sources.decoding import decode_line
+from threadkeep.sources.claude.transcripts import SOURCE, keep_larger
 from threadkeep.sources.records import Harvest, Log, Stamp, UserHome
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "sources" / "claude-code"

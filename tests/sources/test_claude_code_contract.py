@@ -13,12 +13,12 @@ from uuid import NAMESPACE_URL, uuid5
 import pytest
 from hypothesis import given, strategies as st
 
+from threadkeep.base.json import decode_line
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.hashing import content_hash, prompts_json, tools_json
 from threadkeep.knowledge.records import Segment, ToolRun, Usage
-from threadkeep.sources.claude_code import SOURCE
-from threadkeep.sources.claude_tools import command_of, session_uuid, summary_of
-from threadkeep.sources.decoding import decode_line
+from threadkeep.knowledge.segments import content_hash, prompts_json, tools_json
+from threadkeep.sources.claude.entries import command_of, session_uuid, summary_of
+from threadkeep.sources.claude.transcripts import SOURCE
 from threadkeep.sources.records import Harvest, Log, Stamp, UserHome
 
 LOG = Log("/p/s.jsonl", Stamp(1, 5_000_000, 1, 1), "s", "p")

@@ -18,9 +18,9 @@ from tests.sources.codex_support import (
     read_fixture,
 )
 from threadkeep.knowledge.records import SessionFacts
-from threadkeep.sources import codex_index
-from threadkeep.sources.codex import SOURCE
-from threadkeep.sources.codex_outputs import output_of
+from threadkeep.sources.codex import threads
+from threadkeep.sources.codex.items import output_of
+from threadkeep.sources.codex.rollouts import SOURCE
 from threadkeep.sources.records import Source
 
 POND = f"{THREADS}1"
@@ -47,7 +47,7 @@ def user_says(*texts: str) -> dict[str, Any]:
 
 
 def test_both_are_sources() -> None:
-    sources: list[Source] = [SOURCE, codex_index.SOURCE]
+    sources: list[Source] = [SOURCE, threads.SOURCE]
     assert {(source.harness, source.kind) for source in sources} == {("codex", "lines")}
 
 
@@ -269,9 +269,9 @@ def test_threads_that_codex_runs_for_itself_are_hidden(meta: dict[str, Any], hid
 
 
 def test_names_come_from_the_index() -> None:
-    [log] = codex_index.SOURCE.find(USER)
+    [log] = threads.SOURCE.find(USER)
     assert log.path == str(HOME / ".codex" / "session_index.jsonl")
-    parser = codex_index.SOURCE.parser(log, None)
+    parser = threads.SOURCE.parser(log, None)
     for number, (value, line) in enumerate([*fed_from(Path(log.path)), (None, b"null")]):
         assert parser.feed(value, line, number) == []
     harvest = parser.harvest()

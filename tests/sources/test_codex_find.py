@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.sources.codex_support import THREADS, USER
-from threadkeep.sources.codex import SOURCE
-from threadkeep.sources.codex_paths import thread_of
+from threadkeep.sources.codex.rollouts import SOURCE
+from threadkeep.sources.codex.threads import thread_of
 from threadkeep.sources.records import Log, UserHome
 
 POND = f"{THREADS}1"

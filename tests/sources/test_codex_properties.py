@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from tests.sources.codex_support import HOME, Fed, fed_from, log_of, read
-from threadkeep.sources.codex import SOURCE
-from threadkeep.sources.codex_index import SOURCE as INDEX
+from threadkeep.sources.codex.rollouts import SOURCE
+from threadkeep.sources.codex.threads import SOURCE as INDEX
 
 PATHS = sorted(HOME.glob("**/rollout-*.jsonl"))
 RECORDS: list[Any] = [value for path in PATHS for value, _ in fed_from(path)]

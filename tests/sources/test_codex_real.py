@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tests.sources.codex_support import Result, fed_from, log_of, read
-from threadkeep.knowledge.hashing import content_hash, tools_json
 from threadkeep.knowledge.records import Segment
+from threadkeep.knowledge.segments import content_hash, tools_json
 
 Row = dict[str, Any]
 

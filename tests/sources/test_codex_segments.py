@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.codex_support import HOME, THREADS, Result, fed_from, log_of, read, read_fixture
-from threadkeep.sources.codex_segments import bare_prompt, summed_up
+from threadkeep.sources.codex.items import bare_prompt, summed_up
 
 POND = f"{THREADS}1"
 LAKE = f"{THREADS}2"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
+from threadkeep.base.json import decode_line
 from threadkeep.knowledge.records import Entry, Segment, SessionFacts, Usage
 from threadkeep.sources.copilot_cli import SOURCE
-from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.records import Harvest, Log, Source, Stamp, UserHome
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "sources"

@@ -24,11 +24,11 @@ from tests.sources.cursor_support import (
 )
 from tests.sources.source_support import any_json, broken, feed, lines_of
 from threadkeep.base import foreign
-from threadkeep.knowledge.hashing import content_hash, prompts_json, tools_json
 from threadkeep.knowledge.records import Segment
-from threadkeep.sources.cursor import SOURCE, slug_of
-from threadkeep.sources.cursor_messages import split_user_text, spoken_ms
-from threadkeep.sources.cursor_places import encode, folder_of
+from threadkeep.knowledge.segments import content_hash, prompts_json, tools_json
+from threadkeep.sources.cursor.agent_transcripts import SOURCE, slug_of
+from threadkeep.sources.cursor.messages import split_user_text, spoken_ms
+from threadkeep.sources.cursor.paths import encode, folder_of
 from threadkeep.sources.records import Log
 
 LOG = log_at(

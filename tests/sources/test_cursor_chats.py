@@ -19,8 +19,7 @@ from tests.sources.cursor_support import (
 )
 from tests.sources.source_support import any_json, broken, document, feed, only
 from threadkeep.errors import Damaged
-from threadkeep.sources.cursor_chats import SOURCE
-from threadkeep.sources.protobuf import byte_fields
+from threadkeep.sources.cursor.chats import SOURCE, byte_fields
 
 CREATED = 1_781_256_145_540
 CALL = {"type": "tool-call", "toolCallId": "t1", "toolName": "Shell", "args": {"command": "ls"}}

@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 from tests.sources.cursor_support import CHAT, composer, editor_database, log_at, user
 from tests.sources.source_support import Result, any_json, broken, document, feed, only
 from threadkeep.base.foreign import open_foreign
-from threadkeep.sources import cursor, cursor_chats, cursor_old, cursor_places
-from threadkeep.sources.cursor_ide import _COMPOSERS, _MESSAGES, SOURCE
-from threadkeep.sources.cursor_places import composers_with_messages
+from threadkeep.sources.cursor import agent_transcripts, chats, old_transcripts, paths
+from threadkeep.sources.cursor.editor import _COMPOSERS, _MESSAGES, SOURCE
+from threadkeep.sources.cursor.paths import composers_with_messages
 
 AT = 1_784_628_660_000
 BUBBLES: list[dict[str, Any]] = [
@@ -258,8 +258,8 @@ def test_where_the_editor_is_all_there_is_looking_opens_no_database(
 ) -> None:
     editor_database(tmp_path, composer(CHAT, BUBBLES))
     opened: list[Path] = []
-    monkeypatch.setattr(cursor_places, "open_foreign", opened.append)
-    for source in (cursor.SOURCE, cursor_chats.SOURCE, cursor_old.SOURCE):
+    monkeypatch.setattr(paths, "open_foreign", opened.append)
+    for source in (agent_transcripts.SOURCE, chats.SOURCE, old_transcripts.SOURCE):
         assert list(source.find(user(tmp_path))) == []
     assert len(list(SOURCE.find(user(tmp_path)))) == 1
     assert opened == []

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from tests.sources.cursor_support import CHAT, FIXTURES, ChatStore, transcript, user
 from tests.sources.source_support import any_json, broken, document, feed, only
 from threadkeep.errors import NotFound
-from threadkeep.sources import cursor
-from threadkeep.sources.cursor_old import SOURCE
+from threadkeep.sources.cursor import agent_transcripts
+from threadkeep.sources.cursor.old_transcripts import SOURCE
 from threadkeep.sources.records import Log
 
 
@@ -70,7 +70,7 @@ def test_the_newest_form_of_a_conversation_is_read(tmp_path: Path) -> None:
         transcript(tmp_path, "p", name)
     ChatStore(tmp_path, "/p", "c").close()
     assert [Path(log.path).name for log in SOURCE.find(user(tmp_path))] == ["a.json"]
-    assert [log.session_id for log in cursor.SOURCE.find(user(tmp_path))] == ["b"]
+    assert [log.session_id for log in agent_transcripts.SOURCE.find(user(tmp_path))] == ["b"]
 
 
 def test_the_fingerprint_changes_with_the_file(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.sources.source_support import any_json
+from threadkeep.base.json import decode_line
 from threadkeep.errors import Invalid
-from threadkeep.sources.decoding import decode_line
 
 # JSON as programs write it: no NaN, and numbers that every reader takes for the same.
 plain_json = st.recursive(

@@ -13,9 +13,9 @@ from tests.sources.cursor_support import log_at
 from tests.sources.opencode_support import EXPORT, SESSION, Database, data_folder, user
 from tests.sources.source_support import Result, any_json, broken, document, feed, only
 from threadkeep.errors import Damaged
-from threadkeep.knowledge.hashing import content_hash, prompts_json, tools_json
 from threadkeep.knowledge.records import Segment
-from threadkeep.sources.opencode import SOURCE
+from threadkeep.knowledge.segments import content_hash, prompts_json, tools_json
+from threadkeep.sources.opencode.database import SOURCE
 from threadkeep.sources.records import Log
 
 START = 1_777_926_000_000

@@ -12,8 +12,8 @@ import pytest
 from tests.sources.opencode_support import EXPORT, SESSION, Database, data_folder, make_tree, user
 from tests.sources.source_support import Result, document, feed, only
 from threadkeep.base import foreign
-from threadkeep.sources import opencode
-from threadkeep.sources.opencode_tree import SOURCE
+from threadkeep.sources.opencode import database
+from threadkeep.sources.opencode.files import SOURCE
 from threadkeep.sources.records import Log
 
 
@@ -26,8 +26,8 @@ def test_files_give_what_the_database_gives(tmp_path: Path, *, oldest: bool) -> 
     make_tree(tmp_path / "files", oldest=oldest)
     Database(tmp_path / "database").add()
     made = read(only(SOURCE.find(user(tmp_path / "files"))))
-    log = only(opencode.SOURCE.find(user(tmp_path / "database")))
-    assert made == feed(opencode.SOURCE, log, document(opencode.SOURCE, log, SESSION))
+    log = only(database.SOURCE.find(user(tmp_path / "database")))
+    assert made == feed(database.SOURCE, log, document(database.SOURCE, log, SESSION))
 
 
 def test_what_a_database_has_is_not_read_from_files(tmp_path: Path) -> None:
@@ -159,6 +159,6 @@ def test_without_a_tree_no_database_is_opened(
 ) -> None:
     Database(tmp_path).add()
     opened: list[Path] = []
-    monkeypatch.setattr(opencode, "open_foreign", opened.append)
+    monkeypatch.setattr(database, "open_foreign", opened.append)
     assert list(SOURCE.find(user(tmp_path))) == []
     assert opened == []

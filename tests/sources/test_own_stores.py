@@ -16,10 +16,10 @@ from tests.cli.mail_boxes import contents, make_theirs
 from tests.support.chats import new_session, open_store, plain, record, text_chunks, turn
 from tests.support.mail import open_pair
 from tests.support.states import open_state, talk
+from threadkeep.base.json import decode_line
 from threadkeep.errors import Damaged
 from threadkeep.knowledge.records import Entry
 from threadkeep.sources.chat_store import ChatSource, read_record as read_chat
-from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.mailboxes import MailboxSource, read_record as read_mail
 from threadkeep.sources.own import SessionParser, embed, line as own_line
 from threadkeep.sources.records import Harvest, Log, Source, Stamp, UserHome

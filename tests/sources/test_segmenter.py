@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.knowledge.records import Entry, Segment, SessionFacts
-from threadkeep.sources.records import Log, Stamp
-from threadkeep.sources.segments import (
+from threadkeep.sources.common import (
     GAP_MS,
     MAX_CHARACTERS,
     OpenSegment,
@@ -16,6 +15,7 @@ from threadkeep.sources.segments import (
     last_component,
     summarise,
 )
+from threadkeep.sources.records import Log, Stamp
 
 LOG = Log("/h/s.jsonl", Stamp(0, 0, 0, 0), "s", "fallback")
 FACTS = SessionFacts(cwd="/u/app", git_branch="main", model="m-1", title="named")

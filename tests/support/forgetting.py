@@ -12,12 +12,11 @@ import zstandard
 
 from tests.support.user_homes import LONG_AGO_NS, open_history
 from threadkeep.base.clock import now_ms
-from threadkeep.capture.context import CaptureContext, Mask
-from threadkeep.capture.exclusion import Exclusion
-from threadkeep.capture.harvesting import MachineUser
-from threadkeep.capture.history import History
+from threadkeep.capture.capture import History
+from threadkeep.capture.intake import CaptureContext, MachineUser, Mask
+from threadkeep.capture.records import Exclusion
+from threadkeep.capture.redact.engine import Redactor
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.redact.engine import Redactor
 from threadkeep.sources.records import UserHome
 from threadkeep.sources.registry import foreign_sources
 

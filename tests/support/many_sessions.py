@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.worlds import World
-from threadkeep.browse.browsing import Browse
+from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.store import KnowledgeStore
 
 NOW = 1_800_000_000_000

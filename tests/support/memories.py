@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from threadkeep.knowledge.drafts import NodeDraft
+from threadkeep.knowledge.memory_documents import hash_of
 from threadkeep.knowledge.memory_intake import (
     Put,
     SeenMemory,
@@ -12,10 +12,10 @@ from threadkeep.knowledge.memory_intake import (
     miss_memory,
     put_memory,
 )
-from threadkeep.knowledge.memory_names import hash_of
-from threadkeep.knowledge.memory_publication import publish_memory
+from threadkeep.knowledge.nodes import publish_memory
+from threadkeep.knowledge.queues import claim, give_back
+from threadkeep.knowledge.records import NodeDraft
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import claim, give_back
 
 START = 1_790_000_000_000
 DOCUMENTS = """

@@ -5,7 +5,7 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
-from threadkeep.knowledge.memory_names import document_uuid, node_uuid
+from threadkeep.knowledge.memory_documents import document_uuid, node_uuid
 
 REPOSITORY = "ada/kiln"
 

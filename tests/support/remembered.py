@@ -9,11 +9,10 @@ from typing import Any
 
 from tests.support.worlds import World
 from threadkeep.base.config import RecallSettings
-from threadkeep.knowledge.commands import write_command
-from threadkeep.knowledge.observed import Command, GitState, Output, Visit
-from threadkeep.knowledge.visits import write_visit
-from threadkeep.recall.memory import Memory
-from threadkeep.sources.claude_code import ClaudeCode
+from threadkeep.knowledge.commands import write_command, write_visit
+from threadkeep.knowledge.records import Command, GitState, Output, Visit
+from threadkeep.memory.memory import Memory
+from threadkeep.sources.claude.transcripts import ClaudeCode
 from threadkeep.sources.pi import PiSource
 from threadkeep.sources.records import Source
 

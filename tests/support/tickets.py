@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.queues import QUEUES, Queue
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import QUEUES, Queue
 
 NOW = 1_800_000_000_000
 LONG_AGO = NOW - 86_400_000

@@ -11,9 +11,9 @@ import msgspec
 from threadkeep.errors import NotFound
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
+from threadkeep.sources.common import OpenSegment, Segmenter
 from threadkeep.sources.folders import files_below
 from threadkeep.sources.records import DocumentItem, Harvest, Log, Parser, UserHome
-from threadkeep.sources.segments import OpenSegment, Segmenter
 
 Record = dict[str, Any]
 KINDS: Final = {"prompt": "user", "text": "assistant", "tool_call": "assistant"}

@@ -13,8 +13,8 @@ import pytest
 import zstandard
 
 from tests.conftest import REPO
-from threadkeep.capture.history import History
-from threadkeep.home.facade import Home
+from threadkeep.capture.capture import History
+from threadkeep.home.home import Home
 from threadkeep.knowledge.archive import digest
 
 FIXTURES = REPO / "tests" / "fixtures" / "sources"

@@ -10,15 +10,13 @@ from typing import Any
 
 from tests.support.knowledge import NOW, ask
 from tests.support.toy_sources import ToyDocuments, ToyLines, stamp_back
-from threadkeep.capture.context import CaptureContext, Mask
+from threadkeep.capture.capture import ALL, History
 from threadkeep.capture.engine import CaptureFilter, capture
-from threadkeep.capture.exclusion import Exclusion
-from threadkeep.capture.harvesting import MachineUser
-from threadkeep.capture.history import ALL, History
-from threadkeep.capture.report import CaptureReport, HarnessReport, Watcher, silent
-from threadkeep.knowledge.reading import CapturedSession
+from threadkeep.capture.intake import CaptureContext, MachineUser, Mask
+from threadkeep.capture.records import CaptureReport, Exclusion, HarnessReport, Watcher, silent
+from threadkeep.capture.redact.engine import MaskedBlock
+from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.redact.engine import MaskedBlock
 from threadkeep.sources.records import Source, UserHome
 
 # Times of writing, places and row numbers differ between two stores that hold the same.

@@ -15,10 +15,8 @@ from click.testing import CliRunner
 
 from tests.cli.histories import DEMO
 from threadkeep.cli.root import cli
-from threadkeep.home.facade import Home
-from threadkeep.home.web_login import own_name
-from threadkeep.home.web_place import address_of
-from threadkeep.home.web_token import make_token, one_time_link
+from threadkeep.home.home import Home
+from threadkeep.service.web_access import address_of, make_token, one_time_link, own_name
 from threadkeep.web.worker import WebServer
 
 

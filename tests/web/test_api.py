@@ -12,7 +12,7 @@ import pytest
 from tests.support.hermes_v6 import HermesV6
 from tests.web.site import Answer, Site
 from threadkeep.errors import ReadOnly
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
 from threadkeep.web.api import DESCRIBED
 from threadkeep.web.api.chat import ChatList, DeleteChat, delete_session, sessions

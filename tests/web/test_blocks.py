@@ -5,9 +5,8 @@ from typing import Any, get_type_hints
 import msgspec
 from hypothesis import given, strategies as st
 
-from threadkeep.browse.records import Block, SessionSummary, TurnSum
-from threadkeep.knowledge.reading import CapturedSession
-from threadkeep.knowledge.records import Image
+from threadkeep.knowledge.records import CapturedSession, Image
+from threadkeep.knowledge.results import Block, SessionSummary, TurnSum
 from threadkeep.web.blocks import CUT, bars, headline, piece_of, subagent_of, view, views
 from threadkeep.web.diffs import changes_of, compare
 

@@ -5,9 +5,9 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import given, settings, strategies as st
 
-from threadkeep.browse.query import parse_query
-from threadkeep.browse.records import Edge, EntityRow, Graph, Sum
-from threadkeep.recall.timeline import Moment
+from threadkeep.knowledge.query import parse_query
+from threadkeep.knowledge.results import Edge, EntityRow, Graph, Sum
+from threadkeep.memory.timeline import Moment
 from threadkeep.web.addresses import refined, session_address, with_query
 from threadkeep.web.charts import HEIGHT, SERIES, bar, level, series_of, share, stacked, year
 from threadkeep.web.drawing import graph_map, ranked, ribbon, spent_bars, total_tokens

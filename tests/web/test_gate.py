@@ -26,9 +26,8 @@ from tests.conftest import need_tool
 from tests.web.site import Answer, Site
 from threadkeep.base.config import WebSettings
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.home.facade import Home
-from threadkeep.home.web_place import address_of, listen
-from threadkeep.home.web_token import make_token, token_path
+from threadkeep.home.home import Home
+from threadkeep.service.web_access import address_of, listen, make_token, token_path
 from threadkeep.web.connections import SILENT_SECONDS, ConnectionCounter
 from threadkeep.web.guard import RESPONSE_HEADERS, Bucket, place_of, refuse_shape, refuse_stranger
 from threadkeep.web.worker import WebServer

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from tests.web.site import Site
 from tests.web.transcripts import Log
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
 from threadkeep.web.live import Follower, StoreWatcher
 

@@ -17,9 +17,9 @@ from threadkeep.base import peers
 from threadkeep.base.given_signs import GivenSigns
 from threadkeep.base.tokens import make_secret, new_sign
 from threadkeep.errors import NotFound
-from threadkeep.home import web_login
-from threadkeep.home.facade import Home
-from threadkeep.home.web_login import IDLE_SECONDS, Logins, browser_of, own_name
+from threadkeep.home.home import Home
+from threadkeep.service import web_access
+from threadkeep.service.web_access import IDLE_SECONDS, Logins, browser_of, own_name
 from threadkeep.web import visitor
 from threadkeep.web.guard import Bucket
 
@@ -242,7 +242,7 @@ def test_a_login_ends_unused_after_a_week_and_in_any_case_after_a_month(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, day = [10**12], 86_400_000
-    monkeypatch.setattr(web_login, "now_ms", lambda: now[0])
+    monkeypatch.setattr(web_access, "now_ms", lambda: now[0])
     logins = Logins(Home(tmp_path / "home", environ=os.environ))
     idle, used = logins.add("token", ""), logins.add("token", "")
     for kept in (tmp_path / "home").rglob("logins/*"):

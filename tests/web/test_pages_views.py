@@ -15,7 +15,7 @@ from tests.cli.histories import CLAUDE
 from tests.web.conftest import let_in
 from tests.web.site import Site
 from tests.web.views import make_site, twin
-from threadkeep.browse.records import Sum, UsageReport
+from threadkeep.knowledge.results import Sum, UsageReport
 from threadkeep.web.pages.usage import as_csv
 
 DAY = "2026-03-02"  # of the demo's longest session

@@ -15,10 +15,9 @@ from tests.web.test_live import stream
 from tests.web.test_streams import BEGINNING, Follower
 from tests.web.transcripts import Log
 from threadkeep import Home
-from threadkeep.browse.browsing import Browse
 from threadkeep.errors import Closed, NotFound
-from threadkeep.home.desk import Desk
-from threadkeep.home.stores import Stores
+from threadkeep.home.stores import Desk, Stores
+from threadkeep.knowledge.library import Browse
 from threadkeep.mcp.server import make_room
 from threadkeep.web import live as live_module
 from threadkeep.web.live import StoreWatcher

@@ -21,7 +21,7 @@ from tests.support.golden import golden
 from tests.web.site import Answer, Site
 from threadkeep import ChatStore, Recorder
 from threadkeep.chat.wire.sse import SseParser
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 from threadkeep.web.api import recording as recording_body, streams
 
 Json = dict[str, Any]

@@ -58,3 +58,12 @@ def printable(text: str) -> str:
 
 def _visible(found: re.Match[str]) -> str:
     return ascii(found[0])[1:-1]
+
+
+_TITLE: Final = 120
+
+
+def one_line(text: str) -> str:
+    """Give the beginning of a text, in one line."""
+    flat = " ".join(text[: 4 * _TITLE].split())
+    return flat if len(flat) <= _TITLE else f"{flat[: _TITLE - 1]}…"

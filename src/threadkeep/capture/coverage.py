@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from threadkeep.capture.context import CaptureContext
-from threadkeep.capture.sight import SourceLogs, see
+from threadkeep.capture.intake import CaptureContext
+from threadkeep.capture.records import SourceLogs, see
+from threadkeep.knowledge.archive import LogState, all_looks, keeps_sums
 from threadkeep.knowledge.copies import copies_by_harness
-from threadkeep.knowledge.logs import LogState, all_looks, keeps_sums
 from threadkeep.sources.records import Log, Source
 
 

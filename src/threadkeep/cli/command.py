@@ -17,7 +17,7 @@ from threadkeep.errors import Invalid, ReadOnly, ThreadkeepError
 
 if TYPE_CHECKING:
     from threadkeep import ChatStore
-    from threadkeep.home.facade import Home
+    from threadkeep.home.home import Home
 
 INTERRUPTED = 130
 PROBLEMS = 1
@@ -165,7 +165,7 @@ def session_argument(function: Function) -> Function:
 
 def home_of(ctx: click.Context) -> "Home":
     """Give the home that the command line names."""
-    from threadkeep.home.facade import Home
+    from threadkeep.home.home import Home
 
     return Home(ctx.find_root().params.get("home"))
 

@@ -12,8 +12,8 @@ from threadkeep.cli.output import one_line
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.home.facade import Home
-    from threadkeep.knowledge.reading import CapturedSession
+    from threadkeep.home.home import Home
+    from threadkeep.knowledge.records import CapturedSession
 
 _OFFERED = 200
 _LOOKED_AT = 1000  # sessions, for the names of projects and programs
@@ -113,7 +113,7 @@ def _items(named: Iterable[tuple[str, str]], incomplete: str) -> Items:
 
 
 def _home(ctx: click.Context) -> "Home":
-    from threadkeep.home.facade import Home
+    from threadkeep.home.home import Home
 
     return Home(ctx.find_root().params.get("home"))
 

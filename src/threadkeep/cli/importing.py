@@ -4,7 +4,7 @@ import click
 
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, document, note, progress, size_text, warn
-from threadkeep.home.originals import PROGRAMS, AdoptReport, Original
+from threadkeep.transfer.originals import PROGRAMS, AdoptReport, Original
 
 _SINGULAR = {"sessions": "session", "messages": "message", "events": "event", "nodes": "node"}
 

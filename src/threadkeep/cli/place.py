@@ -58,7 +58,7 @@ def paths(call: Call, *, init: bool, store: str) -> None:
 @store_option
 def status(call: Call, *, store: str) -> int:
     """Show the files, their sizes and health, and who records right now."""
-    from threadkeep.home.observed_status import observed_status
+    from threadkeep.service.health import observed_status
 
     found = call.home.status(**{_NAMED[store]: call.db})
     observed = observed_status(call.home, call.db if store == "knowledge" else None)

@@ -24,24 +24,25 @@ from threadkeep.base.backup import (
 )
 from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.clock import now_ms
+from threadkeep.base.paths import free_name, need_file, same_file
 from threadkeep.base.sqlite import Database
 from threadkeep.base.tx import Tx
 from threadkeep.chat import layout as chat_layout, verify as chat_verify
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
-from threadkeep.home.places import free_name, need_file, same_file
-from threadkeep.knowledge import layout as knowledge_layout
-from threadkeep.knowledge.versions import NEWEST
+from threadkeep.knowledge import schema as knowledge_layout
+from threadkeep.knowledge.schema import NEWEST
 from threadkeep.mailbox import index_layout
 from threadkeep.state import check as state_check, layout as state_layout
 
 if TYPE_CHECKING:
     from threadkeep.chat.store import ChatStore
-    from threadkeep.home.facade import Home
+    from threadkeep.home.home import Home
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.mailbox.index import MailIndex
     from threadkeep.state.session_db import SessionDB
 
     Store = ChatStore | SessionDB | MailIndex | KnowledgeStore
+
 
 _LAST = "last"
 _LIST = "`threadkeep backup --list` shows the backups"

@@ -5,24 +5,46 @@ Loading this loads the collector: a surface does so when a command needs it.
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID, uuid4
 
-from threadkeep.collect.observing import Observations
-from threadkeep.collect.protocol import RegisterWatchSha, watch_of
-from threadkeep.collect.storing import BatchReport
-from threadkeep.errors import ThreadkeepError
-from threadkeep.home.observing import open_observations
-from threadkeep.home.waiting import reports_waiting
+from threadkeep.base.clock import now_ms
+from threadkeep.capture.observed.browsers import (
+    BrowserInstallPlan,
+    InstallContext,
+    install as install_of_browsers,
+    packaged_extension,
+    plan_install,
+    plan_uninstall,
+    uninstall as uninstall_of_browsers,
+)
+from threadkeep.capture.observed.command_wrapper import ProcessResult, run_command
+from threadkeep.capture.observed.intake import BatchReport
+from threadkeep.capture.observed.observed import Observations
+from threadkeep.capture.observed.protocol import RegisterWatchSha, watch_of
+from threadkeep.capture.observed.shell_history import HistoryFile, Kind, find_histories
+from threadkeep.capture.observed.shell_hooks import ShellInstallPlan, install, render, uninstall
+from threadkeep.capture.observed.visits import (
+    ByteSink,
+    ByteSource,
+    VisitRules,
+    check_caller,
+    rules_of,
+    serve,
+)
+from threadkeep.errors import Invalid, NotFound, ThreadkeepError
+from threadkeep.home.opening import open_observations
+from threadkeep.home.status import reports_waiting, spool_folder
 from threadkeep.knowledge.commands import ALLOWED_VARIABLES
-from threadkeep.knowledge.observed import GitState, Watch
+from threadkeep.knowledge.records import GitState, Watch
 from threadkeep.sources.git_facts import GitCache, facts_at, find_repository, read_history
 
 if TYPE_CHECKING:
-    from threadkeep.home.facade import Home
+    from threadkeep.home.home import Home
 
 
 # Whoever only wants to look does not wait long for somebody who writes.
@@ -114,3 +136,111 @@ def head_of(folder: str) -> Head:
 def commit_to_watch(sha: str, repo: str, ttl_secs: int, now: int) -> Watch:
     """Make a report of a commit to wait for; what is no commit or no repository is refused."""
     return watch_of(RegisterWatchSha(sha, repo, ttl_secs), now)
+
+
+# ------------------------------------------------------------------------------
+# Running a command by the rules of a home, with what it prints.
+
+
+def run_here(home: "Home", argv: Sequence[str]) -> ProcessResult:
+    """Run a program to its end; as much of its output is kept as the configuration says."""
+    settings = home.config.shell
+    return run_command(
+        argv, head_lines=settings.output_head_lines, tail_lines=settings.output_tail_lines
+    )
+
+
+# ------------------------------------------------------------------------------
+# How a home's shell hooks are set up, and which histories of shells its user has.
+
+
+def hook_text(home: "Home", shell: str) -> str:
+    """Give the hook of a shell, which reports to the spool of this home."""
+    return render(shell, spool_folder(home))
+
+
+def install_hook(home: "Home", shell: str, *, dry_run: bool = False) -> ShellInstallPlan:
+    """Write the hook of a shell and load it in the user's start-up files."""
+    return install(shell, home.environ, home.paths().data, dry_run=dry_run)
+
+
+def uninstall_hook(home: "Home", shell: str, *, dry_run: bool = False) -> ShellInstallPlan:
+    """Take the hook of a shell out of the user's start-up files."""
+    return uninstall(shell, home.environ, home.paths().data, dry_run=dry_run)
+
+
+def user_histories(home: "Home", kind: Kind | None = None) -> list[HistoryFile]:
+    """List the histories of this home's user, of all shells or of one."""
+    below = Path(home.environ.get("HOME") or Path.home())
+    found = find_histories(below, home.environ)
+    return [file for file in found if kind in (None, file.kind)]
+
+
+def named_histories(paths: tuple[str, ...], kind: Kind | None = None) -> list[HistoryFile]:
+    """Give the histories at these paths; their names tell the kind where it is not given."""
+    return [_named(Path(path), kind) for path in paths]
+
+
+def _named(path: Path, kind: Kind | None) -> HistoryFile:
+    if not path.is_file():
+        raise NotFound(f"there is no file {path}", hint="give the path of a shell's history")
+    found = kind or kind_of(path)
+    if found is None:
+        msg = f"the name of {path} does not tell which shell wrote it"
+        raise Invalid(msg, hint="say it: --shell zsh, bash, fish or atuin")
+    return HistoryFile(found, path)
+
+
+def kind_of(path: Path) -> Kind | None:
+    """Tell from a file's name which program keeps its history there."""
+    name = path.name.lower()
+    if path.suffix == ".db":
+        return "atuin"
+    if "zsh" in name or name in {".zhistory", ".histfile"}:
+        return "zsh"
+    if "bash" in name:
+        return "bash"
+    return "fish" if "fish" in name else None
+
+
+# ------------------------------------------------------------------------------
+# How browsers are told about a home, and how one that calls is answered.
+
+
+def surroundings(home: "Home") -> InstallContext:
+    """Describe this machine and this home for an installation."""
+    return InstallContext(home.environ, sys.platform, sys.executable, home.paths().data)
+
+
+def plan_for(home: "Home", browser: str, *, hippo: bool = False) -> BrowserInstallPlan:
+    """Say what to write so that a browser finds this home; nothing is written yet."""
+    return plan_install(browser, surroundings(home), packaged_extension(), hippo=hippo)
+
+
+def carry_out(plan: BrowserInstallPlan, *, replace: bool = False) -> tuple[Path, ...]:
+    """Write what a plan says; give the files that are new or changed."""
+    return install_of_browsers(plan, replace=replace)
+
+
+def plan_removal(home: "Home", browser: str) -> tuple[Path, ...]:
+    """Name what belongs to this browser alone; nothing is removed yet."""
+    return plan_uninstall(browser, surroundings(home))
+
+
+def remove_from(home: "Home", browser: str) -> tuple[Path, ...]:
+    """Remove what belongs to this browser alone; give the paths."""
+    return uninstall_of_browsers(browser, surroundings(home))
+
+
+def visit_rules(home: "Home") -> VisitRules:
+    """Say which pages are kept."""
+    return rules_of(home.config.browser)
+
+
+def serve_browser(
+    home: "Home", arguments: Sequence[str], stdin: ByteSource, stdout: ByteSink
+) -> None:
+    """Answer a browser until it closes its side; what it reports goes into the spool."""
+    check_caller(arguments)
+    reporter = home.reporter()
+    serve(stdin, stdout, reporter.visits, reporter.report, now_ms)

@@ -4,13 +4,15 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from threadkeep.base.config import store_path
 from threadkeep.base.engine import Engine
 from threadkeep.base.paths import Paths
 from threadkeep.base.processes import is_alive
+from threadkeep.base.spool import Spool
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat import layout as chat_layout
@@ -18,12 +20,15 @@ from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import Backup, backups_of
-from threadkeep.knowledge import layout as knowledge_layout
+from threadkeep.knowledge import schema as knowledge_layout
 from threadkeep.knowledge.ledger import ModelUsage, day_of, spent
 from threadkeep.mailbox import index_layout
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.state import layout as state_layout
 from threadkeep.state.session_db import SessionDB
+
+if TYPE_CHECKING:
+    from threadkeep.home.home import Home
 
 
 class StoreStatus(msgspec.Struct, frozen=True):
@@ -243,7 +248,7 @@ def _look_into_knowledge(path: Path) -> KnowledgeStatus:
 
 
 def _learned(tx: Tx, now: int) -> LearningStatus:
-    from threadkeep.knowledge.tickets import depths  # noqa: PLC0415  (every command loads this file)
+    from threadkeep.knowledge.queues import depths  # noqa: PLC0415  (every command loads this file)
 
     tables = knowledge_layout.names(tx, "table")
     vectors = tx.all("count_vectors") if "tk_vectors" in tables else []
@@ -261,3 +266,35 @@ def _learned(tx: Tx, now: int) -> LearningStatus:
 
 def _journal_mode(tx: Tx) -> str:
     return str(tx.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+# ------------------------------------------------------------------------------
+# Where reports lie until they are collected, and how many do; loads nothing of what collects.
+
+FALLBACK: Final = "fallback"  # where Hippo's programs leave what they cannot deliver
+_SPOOL: Final = "spool"
+_SOCKET: Final = "daemon.sock"
+
+
+def spool_folder(home: "Home") -> Path:
+    """Give the folder of a home in which reports lie until they are collected."""
+    return home.paths().data / _SPOOL
+
+
+def socket_path(home: "Home") -> Path:
+    """Give the place where a home listens for reports."""
+    named = home.config.socket.path
+    if named is None:
+        return home.paths().data / _SOCKET
+    return store_path(named, home.paths().config, home.environ)
+
+
+def fallback_folders(home: "Home", store: Path) -> tuple[Path, ...]:
+    """Give where Hippo's programs leave what they cannot deliver: by the store, by the socket."""
+    return tuple(dict.fromkeys(near.parent / FALLBACK for near in (store, socket_path(home))))
+
+
+def reports_waiting(home: "Home", path: str | Path | None = None) -> int:
+    """Count the files that wait to be collected: in the spool, and where Hippo leaves them."""
+    folders = (spool_folder(home), *fallback_folders(home, home.knowledge_path(path)))
+    return sum(len(Spool(folder).waiting()) for folder in folders)

@@ -7,7 +7,7 @@ import msgspec
 
 from threadkeep.base.json import encode
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.workflows import RunDetails, run_details
+from threadkeep.knowledge.workflow_runs import RunDetails, run_details
 
 MOST_ANNOTATIONS: Final = 10  # of each job
 _MOST_LINKS: Final = 200

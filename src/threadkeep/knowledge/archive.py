@@ -7,13 +7,28 @@ Only the end of a log that is being written lies in small blocks for a while.
 """
 
 import hashlib
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from threadkeep.base.compression import compress, decompress
+import msgspec
+
+from threadkeep.base.compression import (
+    compress,
+    compressed_size,
+    decompress,
+    is_compressed,
+)
+from threadkeep.base.fts import index_text
+from threadkeep.base.schema import columns_of
+from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
+from threadkeep.knowledge.copies import COPY, is_here, parts_of
+from threadkeep.knowledge.records import Entry, Usage
 
 BLOCK_BYTES: Final = 256 * 1024
 _DIGEST_BYTES: Final = 16
@@ -147,3 +162,359 @@ def drop_lines(tx: Tx, log_id: int) -> None:
     tx.run("delete_log_blocks", {"log": log_id})
     for block_id in set(blocks):
         tx.run("drop_unused_block", {"block": block_id})
+
+
+# ------------------------------------------------------------------------------
+# Entries: rows that say where in the archive something stands, and the words it is found by.
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
+
+
+class EntryLocation(NamedTuple):
+    """An entry and its place in the archive."""
+
+    entry: Entry
+    line: int
+    part: int
+
+
+class EntryChanges(NamedTuple):
+    """The entries that are new or have changed, and how many of them took another's place."""
+
+    fresh: list[Entry]
+    copies: list[Entry]  # the same, of those that another session has, too
+    replaced: int
+
+
+def text_hash(text: str) -> int:
+    """Name a text by 64 bits: enough to see that an entry has changed, or is told twice."""
+    data = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big", signed=True)
+
+
+Words = list[tuple[int, str]]  # the number of an entry, and the text it is found by
+
+
+def write_entries(
+    tx: Tx, log_id: int, session: int, placed: Iterable[EntryLocation], words: Words
+) -> EntryChanges:
+    """Store entries of one session, in the order in which they were told.
+
+    One that is told again as it was stays where it is; one that has changed takes its new place.
+    What is to be indexed is added to `words`, for `index_words` before the commit. A copy is not:
+    it is found where it was said first.
+    """
+    told = list(placed)
+    known = _known(tx, session, {one.entry.key for one in told})
+    latest = _latest(known, told)
+    following = int(tx.value("last_entry_id") or 0) + 1
+    origins = _Origins(tx, session)
+    written = EntryChanges([], [], 0)
+    rows, replaced = [], []
+    for key, ((entry, *place), hashed) in latest.items():
+        if key in known:
+            replaced.append((known[key][0],))
+        copied = bool(entry.origin) and origins.have(entry, following)
+        kind = COPY if copied else entry.kind
+        rows.append(_row(following, session, entry, (log_id, *place), (kind, hashed)))
+        if entry.text and not copied:
+            words.append((following, words_of(entry.text)))
+        (written.copies if copied else written.fresh).append(entry)
+        following += 1
+    if replaced:
+        tx.run_bulk("delete_entry", replaced)
+    tx.run_bulk("insert_entry", rows)
+    origins.note()
+    return written._replace(replaced=len(replaced))
+
+
+class _Origins:
+    """The sessions that entries of one session were copied from."""
+
+    def __init__(self, tx: Tx, session: int) -> None:
+        self._tx = tx
+        self._session = session
+        self._here: dict[str, bool] = {}
+        self._lone: list[tuple[object, ...]] = []
+
+    def have(self, entry: Entry, number: int) -> bool:
+        """Tell whether the store has an entry where it was copied from; if not, note that."""
+        origin = parts_of(entry.origin)
+        if origin is None:
+            return False
+        if entry.origin not in self._here:
+            self._here[entry.origin] = is_here(self._tx, origin, self._session)
+        if not self._here[entry.origin]:
+            self._lone.append((number, self._session, *origin))
+        return self._here[entry.origin]
+
+    def note(self) -> None:
+        """Remember what may become a copy, and, unless it is known, what the session continues."""
+        if self._lone:
+            self._tx.run_bulk("put_lone_copy", self._lone)
+        for origin in self._here:
+            harness, _, session_id = origin.partition(":")
+            values = {"session": self._session, "harness": harness, "session_id": session_id}
+            self._tx.run("put_first_origin", values)
+
+
+def words_of(text: str) -> str:
+    """Give what a text is found by: without the colour codes that stick to words in a terminal."""
+    return index_text(_COLOURS.sub(" ", text) if "\x1b" in text else text)
+
+
+def _latest(
+    known: dict[str, tuple[int, int]], told: list[EntryLocation]
+) -> dict[str, tuple[EntryLocation, int]]:
+    """Give what is to be written: of several tellings the first of the last text."""
+    stands = {key: hashed for key, (_, hashed) in known.items()}
+    latest: dict[str, tuple[EntryLocation, int]] = {}
+    for one in told:
+        hashed = text_hash(one.entry.text)
+        if stands.get(one.entry.key) != hashed:
+            stands[one.entry.key] = hashed
+            latest[one.entry.key] = one, hashed
+    return latest
+
+
+def index_words(tx: Tx, words: Words) -> None:
+    """Index the texts of entries, all those of a transaction at once.
+
+    Between two other statements FTS5 writes out what it has gathered: one by one the same texts
+    take twice the time, and leave an index in hundreds of pieces.
+    """
+    tx.run_bulk("index_entry", words)
+
+
+def _known(tx: Tx, session: int, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+    if tx.value("session_has_entries", {"session": session}) is None:
+        return {}
+    known = {}
+    for key in keys:
+        row = tx.one("entry_by_key", (session, key))
+        if row is not None:
+            known[key] = row
+    return known
+
+
+def _row(
+    id_: int, session: int, entry: Entry, place: tuple[int, ...], what: tuple[str, int]
+) -> tuple[object, ...]:
+    kind, hashed = what
+    said = (entry.role, kind, entry.at, entry.tool or None, int(entry.error), hashed)
+    return (id_, session, entry.key, *place, *said)
+
+
+# ------------------------------------------------------------------------------
+# What capture remembers of each log: how it looked, how far it was read, its parser's state.
+
+# Whose folders are known projects. Commands are read row by row: of a thousand that takes 3 ms.
+_SESSIONS: Final = 1000
+_COMMANDS: Final = 100
+_LARGE_STATE: Final = 3072
+
+
+class LogRow(msgspec.Struct):
+    """One log that was found, and how far it has been read."""
+
+    reader: str
+    harness: str
+    path: str
+    item: str = ""
+    id: int = 0  # 0: not stored yet
+    session_id: str = ""
+    size: int = 0
+    mtime_ns: int = 0
+    device: int = 0
+    inode: int = 0
+    fingerprint: str = ""
+    read_to: int = 0
+    head: bytes | None = None
+    head_size: int = 0
+    tail: bytes | None = None
+    lines: int = 0
+    bad_lines: int = 0
+    source_bytes: int = 0
+    parser: bytes | None = None
+    excluded: bool = False
+    captured_at: int | None = None
+    gone_at: int | None = None
+    error: str | None = None
+    # What `load_marks` fills in; what is None is not changed when the row is saved.
+    ctime_ns: int | None = None
+    crc: int | None = None
+    checked_at: int | None = None
+
+
+class LogState(msgspec.Struct, gc=False):
+    """How a log looked when it was last read, all that deciding whether to read it again needs."""
+
+    id: int
+    stamp: tuple[int, ...]  # size, mtime, device, inode, ctime
+    head: bytes | None
+    head_size: int
+    read_to: int
+    tail: bytes | None
+    gone: bool
+    failed: bool
+    excluded_by: str | None  # the name of the rules that kept it, or sessions in it, out
+    crc: int | None  # of all that was read; None: nobody has summed it up yet
+    checked_at: int | None  # when all that was read was last compared with that
+    captured_at: int | None
+
+    def is_untouched(self, stamp: tuple[int, ...]) -> bool:
+        """Tell whether nobody did anything to a log; of older versions no ctime is known."""
+        return self.stamp == stamp or (not self.stamp[4] and self.is_current(stamp))
+
+    def is_current(self, stamp: tuple[int, ...]) -> bool:
+        """Tell whether a log has the size and time it had: all that programs write shows there."""
+        return self.stamp[:4] == stamp[:4]
+
+    @property
+    def is_checked(self) -> bool:
+        """Tell whether nothing was read since all of it was compared."""
+        return self.crc is not None and (self.checked_at or 0) >= (self.captured_at or 0)
+
+
+def keeps_sums(tx: Tx) -> bool:
+    """Tell whether a file that is only looked at was ever open for writing in this version."""
+    return "crc" in columns_of(tx, "tk_logs")
+
+
+def all_looks(tx: Tx, reader: str, *, sums: bool = True) -> dict[str, LogState]:
+    """Give how every log of one source looked, by its path; `sums` is what `keeps_sums` says."""
+    query = "log_looks" if sums else "old_log_looks"
+    return {from_sql(row[0]): _looks(*row[1:]) for row in tx.all(query, {"reader": reader})}
+
+
+def _looks(id_: int, *row: Any) -> LogState:
+    head, head_size, read_to, tail, gone, failed, *marks = row[5:]
+    read = (head, head_size, read_to, tail)
+    return LogState(id_, row[:5], *read, bool(gone), bool(failed), *marks)
+
+
+def load_marks(tx: Tx, row: LogRow) -> LogRow:
+    """Fill in what is remembered of the bytes that were read of a log."""
+    marks = tx.one("log_marks", {"id": row.id})
+    if marks is not None:
+        row.ctime_ns, row.crc, row.checked_at = marks
+    return row
+
+
+def known_projects(tx: Tx) -> list[Path]:
+    """Give the folders in which agents and shells worked lately, or that hold a log."""
+    limits = {"sessions": _SESSIONS, "commands": _COMMANDS}
+    rows = tx.all("known_projects", limits)
+    folders = {from_sql(row[0]) for row in rows if row[0]}
+    folders.update(os.path.dirname(from_sql(row[0])) for row in tx.all("logs_in_projects"))  # noqa: PTH120
+    return sorted(Path(folder) for folder in folders if folder.startswith("/"))
+
+
+def load_log(tx: Tx, reader: str, path: str, item: str = "") -> LogRow | None:
+    """Give the row of a log, None if it was never seen."""
+    row = tx.one("log_by_place", {"reader": reader, "path": path, "item": item})
+    return None if row is None else _log(row)
+
+
+def load_log_by_id(tx: Tx, log_id: int) -> LogRow | None:
+    """Give the row of a log by its number."""
+    row = tx.one("log_by_id", {"id": log_id})
+    return None if row is None else _log(row)
+
+
+def logs_of_session(tx: Tx, harness: str, session_id: str) -> list[LogRow]:
+    """Give the logs in which a session stands, in the order in which they were found."""
+    rows = tx.all("logs_of_session", {"harness": harness, "session_id": session_id})
+    return [_log(row) for row in rows]
+
+
+def all_logs(tx: Tx, harness: str | None = None) -> list[LogRow]:
+    """Give every log, or those of one harness."""
+    return [_log(row) for row in tx.all("all_logs", {"harness": harness})]
+
+
+def fingerprints(tx: Tx, reader: str, path: str) -> dict[str, str]:
+    """Give the fingerprint under which each session of a database was read last."""
+    return dict(tx.all("log_fingerprints", {"reader": reader, "path": path}))
+
+
+def save_log(tx: Tx, log: LogRow) -> None:
+    """Store a log; a new one gets its number."""
+    values = {name: getattr(log, name) for name in LogRow.__struct_fields__}
+    values["parser"] = _packed(log.parser)
+    if log.id:
+        tx.run("update_log", values)
+        tx.run("place_log", values)
+    else:
+        log.id = tx.insert("insert_log", {**values, "id": None})
+
+
+def _log(row: tuple[Any, ...]) -> LogRow:
+    log = LogRow(*row)
+    log.path = from_sql(log.path)  # a name that is no UTF-8 is stored as bytes
+    log.excluded = bool(log.excluded)
+    log.parser = _unpacked(log.parser)
+    return log
+
+
+def _packed(state: bytes | None) -> bytes | None:
+    """Compress a state that does not fit into a page: it is written with every line."""
+    return state if state is None or len(state) < _LARGE_STATE else compress(state)
+
+
+def _unpacked(state: bytes | None) -> bytes | None:
+    if state is None or not is_compressed(state):
+        return state
+    try:
+        return decompress(state, compressed_size(state))
+    except Damaged:
+        return state  # its parser cannot read it either, and whoever asks it says so
+
+
+def drop_notes(tx: Tx, reader: str, harness: str, session_id: str) -> None:
+    """Take out what only notes told of a session, with the log that they were kept as."""
+    named = {"harness": harness, "session_id": session_id}
+    for log, session in tx.all("notes_of_session", {**named, "reader": reader}):
+        drop_lines(tx, log)
+        for step in ("delete_log_entries", "delete_log_records", "delete_log_unknown"):
+            tx.run(step, {"log": log})
+        tx.run("delete_log", {"log": log})
+        tx.run("drop_usage_of_notes", named)
+        if session is not None:
+            tx.run("recount_session", {"session": session})
+            tx.run("unname_noted", {"session": session})
+
+
+# ------------------------------------------------------------------------------
+# What the models' answers cost, counted once each.
+
+
+def write_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None:
+    """Store usage with the number of its session; of one key the largest output counts."""
+    tx.run_bulk("put_usage", [_usage_row(harness, session, one) for session, one in usage])
+
+
+def counted(tx: Tx, log: LogRow, usage: list[Usage]) -> list[Usage]:
+    """Give what counts of the usage that a log tells of.
+
+    What stands in for a session's usage gives way to another log of that session, whichever of
+    the two is read first.
+    """
+    if not log.item:
+        return usage
+    if not any(one.stands_in for one in usage):
+        tx.run("drop_stand_ins", {"harness": log.harness, "session_id": log.session_id})
+        return usage
+    place = {"harness": log.harness, "session_id": log.session_id, "log": log.id}
+    if tx.value("has_another_log", place) is None:
+        return usage
+    return [one for one in usage if not one.stands_in]
+
+
+def _usage_row(harness: str, session: int, one: Usage) -> tuple[object, ...]:
+    cache = (one.cache_read, one.cache_write, one.cache_write_1h)
+    spent = (one.input, one.output, *cache, one.reasoning)
+    return (harness, one.key, session, one.at, one.model, *spent, int(one.final))
+
+
+TAIL_BYTES: Final = 256

@@ -1,13 +1,15 @@
 """Commands as rows of `events`: stored once, whichever ways and however often they come."""
 
 import json
+import uuid
 from collections.abc import Mapping
 from hashlib import sha256
+from struct import pack, unpack
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
-from threadkeep.knowledge.observed import Command, GitState, Output
+from threadkeep.knowledge.records import Command, GitState, Output, ToolRun, Visit
 
 # Variables that say something about the work, and are not secrets by their nature.
 ALLOWED_VARIABLES: Final = frozenset(
@@ -234,3 +236,103 @@ def _output(name: str, output: Output | None) -> dict[str, object]:
 def _masks(command: Command) -> int:
     texts = [command.command, *(o.content for o in (command.stdout, command.stderr) if o)]
     return sum(text.count(_MASK) for text in texts)
+
+
+# ------------------------------------------------------------------------------
+# Visits to pages as rows of `browser_events`: once for each page and span of time.
+
+
+def write_visit(tx: Tx, visit: Visit, now: int) -> WriteResult:
+    """Store a visit whose secrets are masked, and its ticket; a longer one replaces a shorter."""
+    found = tx.value("visit_by_envelope", {"envelope": visit.envelope_id})
+    values = _visits_values(visit, now)
+    if found is not None:
+        return _lengthen(tx, int(found), values)
+    if tx.value("was_forgotten", {"envelope": visit.envelope_id}):
+        return NOTHING
+    event = tx.insert("insert_visit", values)
+    if visit.probe_tag is None:
+        tx.run("enqueue_visit", {"event": event, "now": now})
+    return WriteResult(event, new=True)
+
+
+def _lengthen(tx: Tx, event: int, values: dict[str, object]) -> WriteResult:
+    if not tx.run("lengthen_visit", values | {"id": event}):
+        return NOTHING
+    if values["probe_tag"] is None and not tx.value("is_enriched_visit", {"id": event}):
+        tx.run("enqueue_visit", {"event": event, "now": values["now"]})
+    return WriteResult(event, new=False)
+
+
+def _single(number: float | None) -> float | None:
+    # Hippo holds it in 32 bits; written like that, its rows and ours are equal.
+    return None if number is None else float(unpack("f", pack("f", number))[0])
+
+
+def _visits_values(visit: Visit, now: int) -> dict[str, object]:
+    text = visit.extracted_text
+    return {
+        "at": visit.at,
+        "url": visit.url,
+        "title": visit.title,
+        "domain": visit.domain,
+        "dwell": visit.dwell_ms,
+        "scroll": _single(visit.scroll_depth),
+        "text": text,
+        "query": visit.search_query,
+        "referrer": visit.referrer,
+        "hash": None if text is None else sha256(text.encode("utf-8", "replace")).hexdigest(),
+        "envelope": visit.envelope_id,
+        "probe_tag": visit.probe_tag,
+        "now": now,
+    }
+
+
+# ------------------------------------------------------------------------------
+# Tool calls of agents as rows of `events`, beside the commands that people typed.
+
+_TOOL_EVENTS_MASK = "[REDACTED]"
+
+
+def write_tool_runs(
+    tx: Tx, runs: list[ToolRun], *, shell: str, hostname: str, username: str, now: int
+) -> int:
+    """Store tool calls, each once, and complete those whose result has come; count the new."""
+    if not runs:
+        return 0
+    who = {"shell": shell, "hostname": hostname, "username": username, "now": now}
+    sessions: dict[str, int] = {}
+    for run in runs:
+        if run.session_id not in sessions:
+            sessions[run.session_id] = _tool_events_session(tx, run, who)
+    last = tx.value("last_event") or 0
+    tx.run_bulk(
+        "put_tool_event", [_tool_events_values(run, sessions[run.session_id], who) for run in runs]
+    )
+    return tx.run("enqueue_events_after", {"last": last, "now": now})
+
+
+def _tool_events_session(tx: Tx, run: ToolRun, who: dict[str, object]) -> int:
+    found = session_of(tx, run.session_id)
+    if found is not None:
+        return found
+    return tx.insert("insert_shell_session", {**who, "terminal": run.session_id, "start": run.at})
+
+
+def _tool_events_values(run: ToolRun, session: int, who: dict[str, object]) -> dict[str, object]:
+    return {
+        **who,
+        "envelope": str(uuid.uuid5(uuid.NAMESPACE_URL, run.call_id)),
+        "session": session,
+        "at": run.at,
+        "tool": run.tool,
+        "command": run.command,
+        "masked": run.command.count(_TOOL_EVENTS_MASK),
+        "cwd": run.cwd,
+        "git_branch": run.git_branch,
+        "git_dirty": None if run.git_branch is None else 0,
+        "stdout": run.output,
+        "truncated": None if run.output is None else int(run.truncated),
+        "exit_code": run.exit_code,
+        "duration": run.duration_ms,
+    }

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.schema import names
 
 COPY: Final = "copy"  # the kind of an entry's row, whatever the entry itself is
 _LONGEST_REF: Final = 400

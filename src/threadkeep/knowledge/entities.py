@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.json import encode
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.drafts import Mentions, NodeDraft
+from threadkeep.knowledge.records import Mentions, NodeDraft
 
 # What a draft calls its lists -> the type of entity in them, in the contract's order.
 TYPES: Final[Mapping[str, str]] = {

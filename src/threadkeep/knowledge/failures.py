@@ -4,19 +4,85 @@ Work is looked at once, in the order of its rows. What is counted is named by it
 nothing counts twice, whatever is captured again; the tables for this hold no text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
-from threadkeep.knowledge.ci_fixes import learn_ci_fixes
-from threadkeep.knowledge.command_shapes import aim_of, main_step, project_of, shape_of
-from threadkeep.knowledge.error_signatures import is_failure, rule_of, telling_line
-from threadkeep.knowledge.fix_hints import hint_of
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn, note_fix, summarize
-from threadkeep.knowledge.runs import CommandAttempt, is_shell_tool
+from threadkeep.knowledge.records import CommandAttempt, is_shell_tool
+from threadkeep.knowledge.shapes import (
+    aim_of,
+    is_failure,
+    main_step,
+    only_looks,
+    project_of,
+    rule_of,
+    shape_of,
+    target_of,
+    telling_line,
+)
+from threadkeep.knowledge.workflow_runs import learn_ci_fixes
+
+# ------------------------------------------------------------------------------
+# What ended a failure, in a line: the edits and commands between it and the next success.
+
+_MOST_NAMED: Final = 4
+_LONGEST_COMMAND: Final = 100
+_LONGEST_HINT: Final = 400
+_EDITS: Final = frozenset(
+    {
+        *("edit", "write", "multiedit", "notebookedit", "apply_patch", "write_file", "replace"),
+        *("str_replace_editor", "str_replace", "create", "edit_file", "create_file", "patch"),
+    }
+)
+_EDITORS: Final = frozenset({"vi", "vim", "nvim", "nano", "emacs", "code", "hx", "micro", "subl"})
+
+
+def is_edit(run: CommandAttempt) -> bool:
+    """Tell whether a run changed a file by hand."""
+    if is_shell_tool(run.tool):
+        return main_step(run.command).program in _EDITORS
+    return str(run.tool).lower() in _EDITS
+
+
+def is_change(run: CommandAttempt) -> bool:
+    """Tell whether a run may have changed something: it worked, and does more than look."""
+    if run.exit_code != 0 and is_failure(run.command, run.exit_code, run.output):
+        return False
+    if is_edit(run):
+        return True
+    step = main_step(run.command)
+    if step.program == "sed" and "-i" not in run.command:
+        return False
+    return is_shell_tool(run.tool) and not only_looks(step)
+
+
+def hint_of(
+    failure: CommandAttempt, between: Sequence[CommandAttempt], success: CommandAttempt
+) -> str:
+    """Say what stood between a failure and the next success of the same command."""
+    named = list(dict.fromkeys(_named(run) for run in between if is_change(run)))[-_MOST_NAMED:]
+    passed = _quoted(success.command)
+    if named:
+        return f"{', '.join(named)}; then {passed} passed"[:_LONGEST_HINT]
+    if success.command.strip() != failure.command.strip():
+        return f"{passed} passed instead"[:_LONGEST_HINT]
+    return f"{passed} passed when it was run again"[:_LONGEST_HINT]
+
+
+def _named(run: CommandAttempt) -> str:
+    target = target_of(run.command, run.cwd)
+    return f"edit of {target}" if is_edit(run) and target else _quoted(run.command)
+
+
+def _quoted(command: str) -> str:
+    line = " ".join(command.split())
+    cut = line[:_LONGEST_COMMAND] + "…" if len(line) > _LONGEST_COMMAND else line
+    return f"`{cut}`"
+
 
 EVENTS: Final = "event"
 ENTRIES: Final = "entry"

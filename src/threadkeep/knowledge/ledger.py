@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.schema import names
 
 _DAYS: Final = "tk_model_days"
 _TROUBLES: Final = "tk_model_troubles"

@@ -5,15 +5,17 @@ whose node is published. Until the newest is published the one before it stays i
 """
 
 import json
-from collections.abc import Callable, Iterable
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from difflib import SequenceMatcher, unified_diff
+from itertools import chain
 from typing import Final, NamedTuple
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.forgetting import erase_nodes
-from threadkeep.knowledge.markdown import sections
-from threadkeep.knowledge.memory_diff import change_between
-from threadkeep.knowledge.memory_links import put_links, retry_links
-from threadkeep.knowledge.memory_names import (
+from threadkeep.knowledge.forget import erase_nodes
+from threadkeep.knowledge.memory_documents import (
     INDEX_NAME,
     PROBE_REPOSITORY,
     SOURCE_KIND,
@@ -21,6 +23,235 @@ from threadkeep.knowledge.memory_names import (
     document_uuid,
     hash_of,
 )
+
+# ------------------------------------------------------------------------------
+# Markdown as notes are written in it: its sections by their headings, and its links.
+#
+# What stands inside a fenced block of code is text: no heading and no link.
+
+_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t\r]*")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)]+)\)")
+
+
+class Section(NamedTuple):
+    """A part of a text: the headings above it, where it stands, what it says."""
+
+    heading_path: str  # `Glaze > Rules`; empty before the first heading
+    start: int  # characters from the beginning
+    end: int
+    text: str  # without the white space around it
+
+
+class Link(NamedTuple):
+    """An inline link: its words, and where it leads."""
+
+    words: str
+    target: str
+
+
+class _MarkdownLine(NamedTuple):
+    start: int
+    text: str
+
+
+def sections(text: str) -> list[Section]:
+    """Cut a text at its headings; nothing of it but white space is in no section."""
+    cuts: list[tuple[int, str]] = [(0, "")]
+    above: list[str] = []
+    for line in _outside_fences(text):
+        found = _HEADING.fullmatch(line.text)
+        if found:
+            # As many names as the level says at most: the paths that the contract's writers give.
+            above = [*above[: len(found[1]) - 1], found[2]]
+            cuts.append((line.start, " > ".join(above)))
+    ends = [start for start, _ in cuts[1:]] + [len(text)]
+    cut = (
+        Section(path, start, end, text[start:end].strip())
+        for (start, path), end in zip(cuts, ends, strict=True)
+    )
+    return [section for section in cut if section.text]
+
+
+def links(text: str) -> list[Link]:
+    """Give the inline links of a text in their order, titles left out."""
+    found = (match for line in _outside_fences(text) for match in _LINK.finditer(line.text))
+    pairs = ((match[1].strip(), _target(match[2])) for match in found)
+    return [Link(words, target) for words, target in pairs if target]
+
+
+def _target(inside: str) -> str:
+    """Give where a link leads, without the brackets around it or the title behind it."""
+    plain = inside.strip()
+    if plain.startswith("<") and ">" in plain:
+        return plain[1 : plain.index(">")].strip()
+    return re.split(r"\s+[\"'(]", plain, maxsplit=1)[0].strip()
+
+
+def _outside_fences(text: str) -> Iterator[_MarkdownLine]:
+    """Yield the lines that are not inside fenced code; a fence without an end goes to the end."""
+    fence = ""
+    at = 0
+    for line in text.split("\n"):
+        found = _FENCE.fullmatch(line.rstrip("\r"))
+        if fence:
+            if found and found[1].startswith(fence) and not found[2].strip():
+                fence = ""
+        elif found and not (found[1][0] == "`" and "`" in found[2]):
+            fence = found[1]
+        else:
+            yield _MarkdownLine(at, line)
+        at += len(line) + 1
+
+
+# ------------------------------------------------------------------------------
+# What changed from one revision of a memory to the next, in lines.
+
+_LONGEST: Final = 16_384
+# Comparing long texts of lines that come again and again would take minutes.
+_MOST_PAIRS: Final = 200_000
+_MOST_LINES: Final = 20_000
+_CUT: Final = "\n…\n"
+
+
+class RevisionChange(NamedTuple):
+    """A change in a sentence, and as a unified diff of bounded length."""
+
+    summary: str
+    diff: str
+
+
+def change_between(old: str, new: str) -> RevisionChange:
+    """Tell what was added and removed between two texts."""
+    before, after = old.splitlines(), new.splitlines()
+    is_long = len(before) + len(after) > _MOST_LINES or _pairs(before, after) > _MOST_PAIRS
+    compare = _replaced if is_long else _compared
+    added, removed, lines = compare(before, after)
+    diff = ""
+    for line in lines:
+        diff += f"{line}\n"
+        if len(diff) > _LONGEST:
+            diff = diff[: _LONGEST - len(_CUT)] + _CUT
+            break
+    return RevisionChange(f"{_lines(added)} added, {removed} removed", diff)
+
+
+def _pairs(before: list[str], after: list[str]) -> int:
+    """Count the pairs of equal lines: what a comparison line by line takes grows with them."""
+    counted = Counter(after)
+    return sum(counted[line] for line in before)
+
+
+def _compared(before: list[str], after: list[str]) -> tuple[int, int, Iterable[str]]:
+    added = removed = 0
+    for tag, low, high, start, end in SequenceMatcher(None, before, after).get_opcodes():
+        if tag != "equal":
+            removed += high - low
+            added += end - start
+    return added, removed, unified_diff(before, after, "before", "after", lineterm="")
+
+
+def _replaced(before: list[str], after: list[str]) -> tuple[int, int, Iterable[str]]:
+    """Take all between the first and the last line that differ for replaced."""
+    most = min(len(before), len(after))
+    head = next((n for n in range(most) if before[n] != after[n]), most)
+    most -= head
+    tail = next((n for n in range(most) if before[-1 - n] != after[-1 - n]), most)
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    if not old and not new:
+        return 0, 0, ()
+    place = f"@@ -{head + 1},{len(old)} +{head + 1},{len(new)} @@"
+    lines = chain(
+        ("--- before", "+++ after", place),
+        (f"-{line}" for line in old),
+        (f"+{line}" for line in new),
+    )
+    return len(new), len(old), lines
+
+
+def _lines(count: int) -> str:
+    return f"{count} line" if count == 1 else f"{count} lines"
+
+
+# ------------------------------------------------------------------------------
+# Where the index of a folder of memories leads: each target once, and what becomes of it.
+#
+# The index (MEMORY.md) names the other files. What it names and is not there yet is looked for
+# again
+# whenever a file comes.
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+class LinkTarget(NamedTuple):
+    """What a link names: a file beside the index, or something outside of its folder."""
+
+    path: str
+    is_inside: bool
+
+
+def target_of(href: str) -> LinkTarget | None:
+    """Read where a link leads; None if it only names a place in the index itself."""
+    plain = href.partition("#")[0].strip()
+    if not plain:
+        return None
+    if _SCHEME.match(plain):
+        return LinkTarget(plain, is_inside=False)
+    way = posixpath.normpath(plain)
+    name = way.rpartition("/")[2]
+    outside = way.startswith(("/", "../")) or way in {".", ".."}
+    return LinkTarget(plain if name in {".", "..", ""} else name, is_inside=not outside)
+
+
+def targets_in(text: str) -> dict[str, tuple[LinkTarget, Link]]:
+    """Give the targets of a text by their path; a file beside the index wins over its namesake."""
+    found: dict[str, tuple[LinkTarget, Link]] = {}
+    for link in links(text):
+        target = target_of(link.target)
+        if target is None:
+            continue
+        known = found.get(target.path)
+        if known is None or (target.is_inside and not known[0].is_inside):
+            found[target.path] = (target, link)
+    return found
+
+
+def put_links(tx: Tx, document: int, revision: int, repository: str, text: str, now: int) -> None:
+    """Store where the index of a repository leads, in place of where it led before."""
+    tx.run("drop_memory_links", {"document": document})
+    for target, link in targets_in(text).values():
+        found = _resolved(tx, document, repository, target.path) if target.is_inside else _OUTSIDE
+        values = {"document": document, "revision": revision, "path": target.path}
+        words = {"words": link.words, "target": found.document, "resolution": found.how}
+        tx.run("add_memory_link", {**values, **words, "now": now})
+
+
+def retry_links(tx: Tx, repository: str, path: str, now: int) -> None:
+    """Lead the links to a file that has come to it."""
+    for number, source in tx.all("links_awaiting", {"repository": repository, "path": path}):
+        found = _resolved(tx, source, repository, path)
+        values = {"id": number, "target": found.document, "resolution": found.how, "now": now}
+        tx.run("link_is_resolved", values)
+
+
+class _FoundDocument(NamedTuple):
+    document: int | None
+    how: str
+
+
+_OUTSIDE: Final = _FoundDocument(None, "external")
+
+
+def _resolved(tx: Tx, source: int, repository: str, path: str) -> _FoundDocument:
+    rows = tx.all("memories_named", {"repository": repository, "path": path})
+    if len(rows) != 1:
+        return _FoundDocument(None, "ambiguous" if rows else "unresolved")
+    target = int(rows[0][0])
+    if target == source:
+        return _FoundDocument(None, "circular")
+    back = tx.value("leads_back", {"target": target, "source": source}) is not None
+    return _FoundDocument(target, "circular" if back else "resolved")
+
 
 _CHUNKER: Final = {
     "chunker": "markdown-headings",

@@ -13,9 +13,13 @@ from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, colu
 from threadkeep.base.sql import load_text, parse_queries, split_statements
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict
-from threadkeep.knowledge.layout import (
+from threadkeep.knowledge.repair import HIPPOS, rebuild, set_aside_orphans
+from threadkeep.knowledge.schema import (
+    CHANGES,
     FILL_INDEX,
     PACKAGE,
+    SCHEMA_VERSION,
+    VersionChange,
     create_missing,
     head_with_rows,
     names,
@@ -25,9 +29,6 @@ from threadkeep.knowledge.layout import (
     seed_health,
     write_version,
 )
-from threadkeep.knowledge.orphans import set_aside_orphans
-from threadkeep.knowledge.rebuilding import HIPPOS, rebuild
-from threadkeep.knowledge.versions import CHANGES, SCHEMA_VERSION, VersionChange
 
 Columns = Mapping[str, Mapping[str, str]]
 Code = Callable[[Tx, int], None]

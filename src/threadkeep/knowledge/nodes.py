@@ -22,7 +22,7 @@ import msgspec
 from threadkeep.base.json import encode
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.drafts import BY_RULES, ENRICHMENT_VERSION, Evidence, NodeDraft, Outcome
+from threadkeep.knowledge.commands import session_of
 from threadkeep.knowledge.entities import (
     Tie,
     link_entities,
@@ -34,9 +34,18 @@ from threadkeep.knowledge.entities import (
     ties_among,
     ties_of,
 )
-from threadkeep.knowledge.forgetting import erase, erase_nodes, vectors_are
-from threadkeep.knowledge.layout import names
-from threadkeep.knowledge.tickets import Queue, finish_targets, present
+from threadkeep.knowledge.forget import erase, erase_nodes, vectors_are
+from threadkeep.knowledge.memory_documents import SOURCE_KIND, known_categories, node_uuid
+from threadkeep.knowledge.queues import Queue, finish_targets, present
+from threadkeep.knowledge.records import (
+    BY_RULES,
+    ENRICHMENT_VERSION,
+    Evidence,
+    Mentions,
+    NodeDraft,
+    Outcome,
+)
+from threadkeep.knowledge.schema import names
 
 # Queue -> what its rows are called in evidence and in named queries; in the order in which a node
 # with evidence of several kinds belongs to one of them.
@@ -306,3 +315,158 @@ def _home(tx: Tx, node: int) -> tuple[Queue | None, tuple[int, ...]]:
         if targets:
             return queue, tuple(sorted(targets))
     return None, ()
+
+
+# ------------------------------------------------------------------------------
+# Notes that agents leave: a command as evidence, and a node that says whose word it is.
+
+SOURCE: Final = "agent-note"  # what the contract calls `source_kind`
+TAGS: Final = ("note", "from-agent")
+_SHOWN: Final = 80
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What an agent wants to be remembered; texts are masked already."""
+
+    text: str
+    author: str  # the program that the agent runs in
+    envelope_id: str  # one note has one id
+    session: str  # of the program that took it, a UUID
+    at: int  # epoch milliseconds
+    title: str = ""
+    cwd: str = ""
+    repo: str | None = None
+    tags: tuple[str, ...] = ()
+    hostname: str = ""
+    username: str = ""
+
+
+def draft_of(note: Note) -> NodeDraft:
+    """Make the draft of a note; its first words say that an agent said it."""
+    named = note.repo or note.cwd.rstrip("/").rpartition("/")[2]
+    told = ": ".join(part for part in (note.title, note.text) if part)
+    return NodeDraft(
+        summary=f"Noted by an agent ({note.author}), not verified: {told}",
+        intent="a note to remember",
+        entities=Mentions(projects=(named,) if named else ()),
+        tags=tuple(dict.fromkeys((*TAGS, *note.tags))),
+        embed_text=" ".join(part for part in (note.title, note.text, named) if part),
+    )
+
+
+def write_note(tx: Tx, note: Note, *, uuid: str, roots: Sequence[str] = ()) -> int:
+    """Store a note and give the number of its node."""
+    event = tx.insert("insert_command", _event(tx, note))
+    return write_node(
+        tx,
+        "shell",
+        draft_of(note),
+        Evidence(events=(event,)),
+        model=f"agent:{note.author}",
+        now=note.at,
+        uuid=uuid,
+        roots=roots,
+    )
+
+
+def _event(tx: Tx, note: Note) -> dict[str, object]:
+    nothing = ("stdout", "stderr", "stdout_truncated", "stderr_truncated", "snapshot", "probe_tag")
+    git = ("git_branch", "git_commit", "git_dirty")
+    begins = " ".join((note.title or note.text).split())[:_SHOWN]
+    return {
+        **dict.fromkeys((*nothing, *git)),
+        "session_id": _session(tx, note),
+        "at": note.at,
+        "command": f"remember: {begins}",
+        "exit_code": 0,
+        "duration": 0,
+        "cwd": note.cwd,
+        "hostname": note.hostname,
+        "shell": note.author,
+        "git_repo": note.repo,
+        "envelope": note.envelope_id,
+        "source_kind": SOURCE,
+        "tool_name": "remember",
+        "redactions": 0,
+        "now": note.at,
+    }
+
+
+def _session(tx: Tx, note: Note) -> int:
+    found = session_of(tx, note.session)
+    if found is not None:
+        return found
+    who = {"shell": note.author, "hostname": note.hostname, "username": note.username}
+    return tx.insert(
+        "insert_shell_session",
+        {**who, "terminal": note.session, "start": note.at, "now": note.at},
+    )
+
+
+# ------------------------------------------------------------------------------
+# A memory is published: the node of its newest revision takes the place of the one before it.
+
+_BY_MODEL: Final = 0.8  # how sure a category is that a model named
+
+
+def publish_memory(
+    tx: Tx, draft: NodeDraft, revision: int, *, model: str, now: int, roots: tuple[str, ...] = ()
+) -> int | None:
+    """Store what a draft says of a revision in place of what was published; give the node's number.
+
+    A draft that comes late, for a revision that is no longer the newest, is noted and makes no
+    node: that would bring back what the note said before.
+    """
+    row = tx.one("memory_to_publish", {"id": revision})
+    if row is None:
+        msg = f"a node is about a revision that is not there: {revision}"
+        raise NotFound(msg, hint="its document was forgotten meanwhile; leave the node")
+    _, document, hashed, captured, uuid, repository, logical_path, path, current, _ = row
+    learned = {"model": model, "version": ENRICHMENT_VERSION, "now": now, "id": revision}
+    tx.run("revision_is_learned", {**learned, "summary": draft.summary})
+    if current != revision:
+        finish_targets(tx, "memory", [revision], now)
+        return None
+    erase_nodes(tx, [found[0] for found in tx.all("nodes_of_memory", {"document": document})])
+    source = {
+        "kind": SOURCE_KIND,
+        "repository": repository,
+        "logical_path": logical_path,
+        "source_path": path,
+        "content_hash": hashed,
+        "captured_at": captured,
+    }
+    node = write_node(
+        *(tx, "memory", draft, Evidence(revisions=(revision,))),
+        model=model,
+        now=now,
+        uuid=node_uuid(uuid, revision),
+        roots=roots,
+        source=source,
+    )
+    tx.run("memory_is_published", {"id": document, "revision": revision, "now": now})
+    if model != BY_RULES:
+        _categorize(tx, document, draft, model, now)
+    return node
+
+
+def _categorize(tx: Tx, document: int, draft: NodeDraft, model: str, now: int) -> None:
+    """Put the categories that a model named in place of those that one named before."""
+    tx.run("drop_categories_by_model", {"document": document})
+    told = {"source": "model", "confidence": _BY_MODEL, "model": model, "version": 1}
+    for category in known_categories(draft.memory_categories):
+        tx.run("put_category", {**told, "document": document, "category": category, "now": now})
+
+
+def summary_of(content: str) -> str:
+    """Give the summary of a node's content; of content that has none, its beginning."""
+    summary = _fields(content).get("summary")
+    return summary if isinstance(summary, str) and summary else content
+
+
+def _fields(content: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -14,17 +14,26 @@ from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ReadOnly, SchemaMismatch
-from threadkeep.knowledge.fit import FittedQueries
-from threadkeep.knowledge.healing import finish_making, heal
-from threadkeep.knowledge.layout import TUNING, names, read_version, refuse_newer_now, user_version
 from threadkeep.knowledge.migrations import knowledge_schema
-from threadkeep.knowledge.orphans import OrphanRow, count_set_aside, list_set_aside
-from threadkeep.knowledge.versions import (
+from threadkeep.knowledge.repair import (
+    OrphanRow,
+    count_set_aside,
+    finish_making,
+    heal,
+    list_set_aside,
+)
+from threadkeep.knowledge.schema import (
     NEWEST,
     SCHEMA_VERSION,
+    TUNING,
+    FittedQueries,
     SchemaFinding,
     explain_version,
+    names,
+    read_version,
+    refuse_newer_now,
     target_of,
+    user_version,
 )
 
 log = logging.getLogger(__name__)
@@ -189,3 +198,15 @@ def refuse_write(access: Access) -> None:
         raise ReadOnly(f"{access.path} is open read-only", hint="open it for writing")
     msg = f"{access.path} cannot be written: {access.finding.cause}"
     raise SchemaMismatch(msg, hint=access.finding.fix)
+
+
+# ------------------------------------------------------------------------------
+# What the verbs of the knowledge store work with.
+
+
+class KnowledgeContext(NamedTuple):
+    """The open file, and the clock in epoch milliseconds."""
+
+    db: Database
+    access: Access
+    clock: Callable[[], int]

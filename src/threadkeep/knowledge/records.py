@@ -1,6 +1,7 @@
 """What is captured of a conversation, before it becomes rows."""
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -42,6 +43,22 @@ class Entry(msgspec.Struct, gc=False):
     images: tuple[Image, ...] = ()
     parent: str = ""  # the record it goes on from, where the program keeps a tree of them
     origin: str = ""  # the session that it was copied from, as `harness:session_id`
+
+
+class Reader(Protocol):
+    """What reads the lines of one program's logs: all that the archive needs to show a text."""
+
+    @property
+    def harness(self) -> str:
+        """The program that wrote them."""
+        ...
+
+    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
+        """Read the entries of one record alone; `line` is it as it stands, `number` its place."""
+        ...
+
+
+Readers = Mapping[str, Reader]  # by the name that the archive keeps with each log
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -119,3 +136,241 @@ class ToolRun(msgspec.Struct, gc=False):
     duration_ms: int = 0
     output: str | None = None
     truncated: bool = False
+
+
+# ------------------------------------------------------------------------------
+# What shells and browsers report, as it is stored: one command, one visit to a page.
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What a command printed, or as much of it as was kept."""
+
+    content: str
+    truncated: bool = False
+    original_bytes: int = 0
+
+
+class GitState(msgspec.Struct, frozen=True):
+    """Where a command found its repository; what nobody knows is None."""
+
+    repo: str | None = None  # owner/name, or the name of the work tree
+    branch: str | None = None
+    commit: str | None = None
+    is_dirty: bool | None = None
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command that somebody ran in a shell, or a tool that an agent called."""
+
+    envelope_id: str  # one event has one id, whichever ways it comes
+    session: str  # the session's UUID, kept in `sessions.terminal`
+    at: int  # epoch milliseconds: when it had ended
+    command: str
+    cwd: str
+    exit_code: int | None = None  # None: it was never seen to end
+    duration_ms: int = 0
+    hostname: str = ""
+    shell: str = ""
+    username: str = ""
+    stdout: Output | None = None
+    stderr: Output | None = None
+    env: dict[str, str] = {}  # variables as they were; only the allowed ones are kept
+    git: GitState | None = None  # None: nobody has looked yet
+    tool_name: str | None = None
+    probe_tag: str | None = None
+    origin: str = "socket"  # which way it came: hook, socket, fallback, run, history
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """A page that somebody read; url and referrer without secret parameters."""
+
+    envelope_id: str
+    at: int  # epoch milliseconds: when it was reported
+    url: str
+    domain: str
+    title: str | None = None
+    dwell_ms: int = 0
+    scroll_depth: float | None = None
+    extracted_text: str | None = None
+    search_query: str | None = None
+    referrer: str | None = None
+    probe_tag: str | None = None
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """A sign of life of a producer that may have nothing to report."""
+
+    source: str  # the row of `source_health`
+    at: int
+    error: str | None = None  # what went wrong with it last; None takes back what it said before
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """A commit whose CI runs somebody waits for."""
+
+    sha: str
+    repo: str
+    at: int
+    ttl_secs: int = 1200
+
+
+Observed = Command | Visit | Heartbeat | Watch
+
+
+# ------------------------------------------------------------------------------
+# A run: a command that somebody ran, or a tool that an agent called, with what came of it.
+
+# Tools of agents that run a command line.
+_SHELL_TOOLS: Final = frozenset(
+    {
+        *("bash", "shell", "sh", "exec", "exec_command", "local_shell", "local_shell_call"),
+        *("run_shell_command", "run_terminal_cmd", "shell_command", "terminal", "execute_command"),
+        *("run_command", "run", "container.exec", "powershell", "command"),
+    }
+)
+
+
+class CommandAttempt(msgspec.Struct, frozen=True):
+    """One run, whichever table it stands in."""
+
+    id: int
+    at: int
+    command: str
+    tool: str | None  # None: somebody typed it
+    exit_code: int | None  # None: nobody saw how it ended
+    output: str  # the end of what it printed
+    cwd: str
+    key: str  # its name, the same whenever it is captured
+    repo: str | None = None
+    session: str = ""
+    is_open: bool = False  # it has not ended yet
+
+
+def is_shell_tool(tool: str | None) -> bool:
+    """Tell whether a run is a command line, typed by somebody or run by an agent."""
+    return tool is None or tool.lower() in _SHELL_TOOLS
+
+
+# ------------------------------------------------------------------------------
+# What a node of knowledge says, before it becomes a row.
+
+Outcome = Literal["success", "partial", "failure", "unknown"]
+
+# The name that nodes carry as their model when rules alone have written them.
+BY_RULES = "threadkeep-rules"
+# The version of the contract's prompts and fields that nodes follow.
+ENRICHMENT_VERSION = 3
+
+
+class Mentions(msgspec.Struct, frozen=True):
+    """What a node mentions, each name as it stands in the source."""
+
+    projects: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    env_vars: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A choice that was made, and why."""
+
+    considered: str
+    chosen: str
+    reason: str
+
+
+class NodeDraft(msgspec.Struct, frozen=True):
+    """The content of a node, in the contract's order, and the text that it is found by."""
+
+    summary: str
+    intent: str
+    outcome: Outcome = "unknown"
+    entities: Mentions = Mentions()
+    tags: tuple[str, ...] = ()
+    key_decisions: tuple[str, ...] = ()
+    problems_encountered: tuple[str, ...] = ()
+    design_decisions: tuple[Decision, ...] = ()
+    embed_text: str = ""  # a column of its own, not a part of the content
+    memory_categories: tuple[str, ...] = ()  # of a memory, as a model names them: rows of their own
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """The rows that a node rests on."""
+
+    events: tuple[int, ...] = ()
+    segments: tuple[int, ...] = ()  # rows of agentic_sessions
+    visits: tuple[int, ...] = ()
+    runs: tuple[int, ...] = ()
+    lessons: tuple[int, ...] = ()
+    revisions: tuple[int, ...] = ()  # of memories; what is linked are their sections
+
+
+class CapturedSession(msgspec.Struct, frozen=True):
+    """One captured session."""
+
+    id: int
+    harness: str
+    session_id: str
+    parent_session_id: str | None
+    is_subagent: bool
+    hidden: bool
+    title: str
+    agent: str
+    model: str
+    cwd: str
+    project: str
+    git_branch: str
+    slug: str
+    version: str
+    first_prompt: str
+    started_at: int | None
+    ended_at: int | None
+    entries: int
+    prompts: int
+    tool_calls: int
+    errors: int
+
+    @property
+    def name(self) -> str:
+        """What to call it in a list: its title, else how it began."""
+        return self.title or self.first_prompt or self.slug or self.session_id
+
+
+_WIDTH = len(CapturedSession.__struct_fields__)
+
+
+class EntryRow(msgspec.Struct, frozen=True):
+    """Where an entry stands in the archive, and what it is."""
+
+    id: int
+    session: int
+    key: str
+    log_id: int
+    line: int
+    part: int
+    role: str
+    kind: str
+    at: int | None
+    tool: str | None
+    error: bool
+    hash: int
+
+
+_ENTRY_WIDTH = len(EntryRow.__struct_fields__)
+
+
+def to_session(row: tuple[Any, ...]) -> CapturedSession:
+    """Make a session of a row that begins with its columns."""
+    values = list(row[:_WIDTH])
+    values[4], values[5] = bool(values[4]), bool(values[5])
+    return CapturedSession(*values)
+
+
+def to_entry(row: tuple[Any, ...]) -> EntryRow:
+    """Make an entry of a row that begins with its columns."""
+    values = list(row[:_ENTRY_WIDTH])
+    values[-2] = bool(values[-2])
+    return EntryRow(*values)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, tzinfo
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.context import KnowledgeContext
-from threadkeep.knowledge.reading import CapturedSessionFilter
+from threadkeep.knowledge.opening import KnowledgeContext
+from threadkeep.knowledge.sessions import CapturedSessionFilter
 
 
 class TokenTotals(msgspec.Struct):

@@ -9,14 +9,13 @@ from threadkeep.base.sql import load_queries
 from threadkeep.base.sqlite import DEFAULT_BUDGET
 from threadkeep.base.verbs import reads
 from threadkeep.knowledge import (
-    events as events_,
+    command_list as events_,
     health as health_,
-    reading as reading_,
+    sessions as reading_,
     spending as spending_,
 )
-from threadkeep.knowledge.context import KnowledgeContext
-from threadkeep.knowledge.opening import Access, open_knowledge
-from threadkeep.knowledge.versions import SCHEMA_VERSION
+from threadkeep.knowledge.opening import Access, KnowledgeContext, open_knowledge
+from threadkeep.knowledge.schema import SCHEMA_VERSION
 
 QUERIES = load_queries(
     __package__,

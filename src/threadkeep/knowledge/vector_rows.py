@@ -15,8 +15,8 @@ import msgspec
 from threadkeep.base.json import encode
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict
-from threadkeep.knowledge.layout import names
-from threadkeep.knowledge.reading import EntryRow, to_entry
+from threadkeep.knowledge.records import EntryRow, to_entry
+from threadkeep.knowledge.schema import names
 
 Kind = Literal["node", "message"]
 KINDS: Final[tuple[Kind, ...]] = ("node", "message")

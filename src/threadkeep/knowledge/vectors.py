@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from threadkeep.base.sqlite import Database
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.knowledge.forgetting import vectors_are
-from threadkeep.knowledge.layout import names
+from threadkeep.knowledge.forget import vectors_are
+from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.vector_rows import (
     KINDS,
     Kind,

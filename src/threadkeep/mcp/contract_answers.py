@@ -10,9 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from threadkeep.knowledge.agent_views import AgentEntityView, AgentNodeView, EventView, ProjectView
 from threadkeep.knowledge.lessons import Lesson
-from threadkeep.knowledge.workflows import Job, RunDetails
+from threadkeep.knowledge.workflow_runs import Job, RunDetails
 from threadkeep.mcp.replies import NOTICE, cut
-from threadkeep.recall.records import Hit
+from threadkeep.memory.records import Hit
 
 _SUMMARY = 2_000
 _WORDS = 3_000

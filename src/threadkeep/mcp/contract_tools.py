@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.home.memory import answering
+from threadkeep.home.opening import answering
 from threadkeep.knowledge.agent_views import AgentViewFilter, EventView
 from threadkeep.mcp import telling
 from threadkeep.mcp.arguments import clamped, filter_source, younger_than
@@ -35,9 +35,9 @@ from threadkeep.mcp.contract_arguments import (
 from threadkeep.mcp.replies import ToolReply, cut, kept
 from threadkeep.mcp.telling import NOTHING, SHOWN, told
 from threadkeep.mcp.tools import Tool, ToolContext
-from threadkeep.recall.asking import Citation
-from threadkeep.recall.fence import FenceItem
-from threadkeep.recall.records import Filters, Hit
+from threadkeep.memory.ask import Citation
+from threadkeep.memory.fence import FenceItem
+from threadkeep.memory.records import Filters, Hit
 
 _CONTEXT: Final = 900  # characters for each thing in a context block
 _LONGEST_CONTEXT: Final = 50_000

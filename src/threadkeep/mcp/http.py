@@ -10,13 +10,13 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from threadkeep.errors import Conflict
-from threadkeep.home.desk import Desk
-from threadkeep.home.web_token import is_token, make_token
+from threadkeep.home.stores import Desk
 from threadkeep.mcp.server import make_room, make_server, offered
 from threadkeep.mcp.session_log import LONGEST_LINE, refusal, too_long
+from threadkeep.service.web_access import is_token, make_token
 
 if TYPE_CHECKING:
-    from threadkeep.home.facade import Home
+    from threadkeep.home.home import Home
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

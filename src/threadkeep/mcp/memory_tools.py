@@ -23,11 +23,10 @@ from threadkeep.mcp.arguments import (
 from threadkeep.mcp.replies import NOTICE, ToolReply, cut, kept
 from threadkeep.mcp.telling import told
 from threadkeep.mcp.tools import Tool, ToolContext
-from threadkeep.recall.agent_query import AgentAnswer, AgentMode
-from threadkeep.recall.conflicts import AgentHit
-from threadkeep.recall.fence import FenceItem
-from threadkeep.recall.records import Filters
-from threadkeep.recall.wording import ago
+from threadkeep.memory.agent_query import AgentAnswer, AgentHit, AgentMode
+from threadkeep.memory.fence import FenceItem
+from threadkeep.memory.hits import ago
+from threadkeep.memory.records import Filters
 
 _SHOWN: Final = 2_000
 

@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from threadkeep.browse.records import Sum
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.results import Sum
 from threadkeep.mcp import telling
 from threadkeep.mcp.arguments import clamped, moment
 from threadkeep.mcp.own_answers import (
@@ -25,10 +25,10 @@ from threadkeep.mcp.queries import query_of
 from threadkeep.mcp.replies import ToolReply, cut, kept
 from threadkeep.mcp.telling import told
 from threadkeep.mcp.tools import Tool, ToolContext
-from threadkeep.recall.fence import FenceItem
-from threadkeep.recall.records import Filters, Hit
-from threadkeep.recall.timeline import Moment
-from threadkeep.recall.wording import ago, label_of
+from threadkeep.memory.fence import FenceItem
+from threadkeep.memory.hits import ago, label_of
+from threadkeep.memory.records import Filters, Hit
+from threadkeep.memory.timeline import Moment
 
 _TITLE: Final = 200
 _SNIPPET: Final = 600

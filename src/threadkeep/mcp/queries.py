@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from threadkeep.browse.query import parse_query
-from threadkeep.browse.records import Query
+from threadkeep.knowledge.query import parse_query
+from threadkeep.knowledge.results import Query
 from threadkeep.mcp.arguments import moment
 from threadkeep.mcp.tools import ToolContext
 

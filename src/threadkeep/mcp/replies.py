@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.text import printable
-from threadkeep.recall.fence import FenceItem, defused, fenced
+from threadkeep.memory.fence import FenceItem, defused, fenced
 
 # Clients take 25,000 tokens; a byte of UTF-8 is less than half a token in any script.
 MOST_BYTES: Final = 60_000

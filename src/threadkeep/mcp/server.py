@@ -18,12 +18,12 @@ from mcp_types import (
 
 from threadkeep import __version__
 from threadkeep.base.clock import now_ms
-from threadkeep.home.desk import Desk
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
+from threadkeep.home.stores import Desk
 from threadkeep.mcp import contract_tools, memory_tools, own_tools, session_tools
 from threadkeep.mcp.replies import ToolOutput
 from threadkeep.mcp.tools import Tool, ToolContext, call, input_schema, schema_of
-from threadkeep.recall.fence import new_fence_id
+from threadkeep.memory.fence import new_fence_id
 
 NAME: Final = "threadkeep"
 INSTRUCTIONS: Final = (

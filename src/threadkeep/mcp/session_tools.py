@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.browse.records import Block, SessionSummary, TurnSum
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.results import Block, SessionSummary, TurnSum
 from threadkeep.mcp import telling
 from threadkeep.mcp.arguments import clamped
 from threadkeep.mcp.own_answers import (
@@ -26,7 +26,7 @@ from threadkeep.mcp.queries import query_of
 from threadkeep.mcp.replies import ToolReply, cut, kept
 from threadkeep.mcp.telling import told
 from threadkeep.mcp.tools import Tool, ToolContext
-from threadkeep.recall.fence import FenceItem
+from threadkeep.memory.fence import FenceItem
 
 _TITLE: Final = 200
 _PROMPT: Final = 300

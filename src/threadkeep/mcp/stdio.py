@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from threadkeep import __version__
 from threadkeep.base.local_socket import LocalSocket, connect
 from threadkeep.errors import Busy, Conflict, NotFound, ThreadkeepError
-from threadkeep.home.sharing import Meeting, meeting
 from threadkeep.mcp.lifetime import Ended, Parent
 from threadkeep.mcp.relay import Relay
+from threadkeep.mcp.socket import Meeting, meeting
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -54,8 +54,8 @@ class Joining:
         return host(self._build, listener)
 
     def _build(self) -> "Server[Any]":
-        from threadkeep.home.desk import Desk  # noqa: PLC0415  (loads services)
-        from threadkeep.home.facade import Home  # noqa: PLC0415  (loads every store)
+        from threadkeep.home.home import Home  # noqa: PLC0415  (loads every store)
+        from threadkeep.home.stores import Desk  # noqa: PLC0415  (loads services)
         from threadkeep.mcp.server import make_room, make_server, offered  # noqa: PLC0415  (SDK)
 
         home = Home(self._home)

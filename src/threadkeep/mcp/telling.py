@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from threadkeep.knowledge.agent_views import AgentEntityView, EventView, ProjectView
 from threadkeep.knowledge.lessons import Lesson
-from threadkeep.knowledge.workflows import RunRow
+from threadkeep.knowledge.workflow_runs import RunRow
 from threadkeep.mcp.contract_answers import CiJob, HybridHit, Knowledge
 from threadkeep.mcp.replies import cut
-from threadkeep.recall.fence import FenceItem
-from threadkeep.recall.wording import ago, day_of
+from threadkeep.memory.fence import FenceItem
+from threadkeep.memory.hits import ago, day_of
 
 SHOWN: Final = 4_000  # characters of one thing
 NOTHING: Final = "Nothing was found. Use other words, or fewer filters."

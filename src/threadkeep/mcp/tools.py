@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.desk import Desk
+from threadkeep.home.stores import Desk
 from threadkeep.mcp.arguments import read_arguments
 from threadkeep.mcp.replies import ToolOutput, ToolReply, written
 

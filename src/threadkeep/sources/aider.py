@@ -20,10 +20,17 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from threadkeep.knowledge.records import Entry, Usage
-from threadkeep.sources.common import number as count, table, text
+from threadkeep.sources.common import (
+    Gatherer,
+    GathererState,
+    number as count,
+    plain,
+    strange_name,
+    table,
+    text,
+)
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.folders import entry_stamp, file_stamp, listed
-from threadkeep.sources.gathering import Gatherer, GathererState, plain, strange_name
 from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UnreadablePlace, UserHome
 
 FILE_NAME: Final = ".aider.chat.history.md"

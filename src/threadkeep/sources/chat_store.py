@@ -16,7 +16,7 @@ from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.chat.records import UNTITLED
 from threadkeep.chat.wire.names import normalize_part
 from threadkeep.knowledge.records import Entry, Kind, Role, SessionFacts, Usage
-from threadkeep.sources.common import describe_input, number, rows, table, text
+from threadkeep.sources.common import describe_input, number, pictures, rows, table, text
 from threadkeep.sources.own import (
     OwnStoreRecord,
     Row,
@@ -31,7 +31,6 @@ from threadkeep.sources.own import (
     said,
     table_rows,
 )
-from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
 
 _TABLES: Final = {"chat_sessions", "chat_messages", "chat_parts"}

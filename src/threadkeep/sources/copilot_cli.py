@@ -14,16 +14,21 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.knowledge.records import Entry, Kind, Role, Usage
-from threadkeep.sources.common import describe_input, iso_ms, number as count, rows, table, text
-from threadkeep.sources.folders import file_stamp, files_below, folders_in
-from threadkeep.sources.gathering import (
+from threadkeep.sources.common import (
     Gatherer,
     GathererState,
     begun,
+    describe_input,
+    iso_ms,
+    number as count,
     numbered,
     plain,
+    rows,
     strange_name,
+    table,
+    text,
 )
+from threadkeep.sources.folders import file_stamp, files_below, folders_in
 from threadkeep.sources.records import DocumentItem, Harvest, Log, UserHome
 
 

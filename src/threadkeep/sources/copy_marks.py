@@ -8,10 +8,10 @@ and OpenCode keeps what stands in a part's `metadata`.
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from threadkeep.base.json import decode_line
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import table, text
-from threadkeep.sources.decoding import decode_line
 
 _FIELD: Final = "threadkeep"
 _ANYWHERE: Final = b'"threadkeep"'

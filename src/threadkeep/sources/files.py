@@ -2,13 +2,19 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from zlib import crc32
 
+import msgspec
+
 from threadkeep.base.compression import decompressed
+from threadkeep.base.json import decode_line
 from threadkeep.base.nofollow import open_plain
-from threadkeep.errors import TooLarge
+from threadkeep.base.trouble import translate_os
+from threadkeep.errors import Invalid, NotFound, TooLarge
+from threadkeep.knowledge.archive import TAIL_BYTES
 from threadkeep.sources.folders import stamp_of
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -18,7 +24,6 @@ LONGEST_LINE: Final = 16 * 1024 * 1024
 # What comes behind this much of one line is left out, and told: somebody's core dump, or a bomb.
 LONGEST_KEPT: Final = 4 * LONGEST_LINE
 LARGEST_DOCUMENT: Final = 64 * 1024 * 1024
-TAIL_BYTES: Final = 256
 
 
 class LogChunk(NamedTuple):
@@ -181,3 +186,53 @@ def _whole_lines(raw: Iterable[bytes], begun: int = 0) -> Iterator[LogChunk]:
             length += len(held[-1])
     if held:
         yield LogChunk(b"".join(held), complete=False, kept=given < LONGEST_KEPT)
+
+
+# ------------------------------------------------------------------------------
+# JSON that other programs stored, made one line of a record without being written anew.
+
+_check = msgspec.json.Decoder(msgspec.Raw)
+# Inside JSON these bytes are white space between values, never a part of one.
+_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
+
+
+def one_line(stored: str | bytes) -> bytes:
+    """Give stored JSON as one line; what is no JSON becomes a JSON text, so nothing is lost."""
+    raw = stored.encode("utf-8", "replace") if isinstance(stored, str) else bytes(stored)
+    try:
+        _check.decode(raw)
+        raw.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.json.encode(raw.decode("utf-8", "replace"))
+    return raw.translate(_BREAKS) if b"\n" in raw or b"\r" in raw else raw
+
+
+def wrap(about: dict[str, Any], name: str, stored: bytes) -> bytes:
+    """Write `about` as an object with one line of stored JSON as its last member."""
+    head = msgspec.json.encode(about)
+    comma = b"," if about else b""
+    return b"".join((head[:-1], comma, msgspec.json.encode(name), b":", stored, b"}"))
+
+
+def stored_object(stored: object) -> dict[str, Any]:
+    """Read a stored JSON object; empty if it is none."""
+    if isinstance(stored, str):
+        stored = stored.encode("utf-8", "replace")
+    if not isinstance(stored, bytes):
+        return {}
+    try:
+        found = decode_line(stored)
+    except Invalid:
+        return {}
+    return found[0] if found and isinstance(found[0], dict) else {}
+
+
+def file_bytes(path: Path, root: str) -> bytes:
+    """Read a whole file of another program; nothing on the way from the root may be a link."""
+    try:
+        with LogFile(str(path), root) as file:
+            return file.whole()
+    except FileNotFoundError:
+        raise NotFound(f"{path} is gone", hint="what was read of it is kept") from None
+    except OSError as error:
+        raise translate_os(error, path, "cannot read") from error

@@ -17,18 +17,27 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.knowledge.records import Entry, Kind, Usage
-from threadkeep.sources.common import describe_input, iso_ms, number as count, rows, table, text
-from threadkeep.sources.folders import files_below, folders_in
-from threadkeep.sources.gathering import Gatherer, GathererState, begun, plain, strange_name
-from threadkeep.sources.pictures import pictures
-from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UserHome
-from threadkeep.sources.segments import (
+from threadkeep.sources.common import (
     PROMPT_CHARACTERS,
     TEXT_CHARACTERS,
     TOOL_CHARACTERS,
+    Gatherer,
+    GathererState,
     OpenSegment,
     Segmenter,
+    begun,
+    describe_input,
+    iso_ms,
+    number as count,
+    pictures,
+    plain,
+    rows,
+    strange_name,
+    table,
+    text,
 )
+from threadkeep.sources.folders import files_below, folders_in
+from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UserHome
 
 LABEL: Final = "Gemini CLI"
 _HASH: Final = re.compile("[0-9a-f]{64}")

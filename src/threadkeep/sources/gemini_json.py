@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.base.json import decode_line
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import rows, table, text
-from threadkeep.sources.decoding import decode_line
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.gemini_cli import GeminiParser, chats, entries_of, roots
 from threadkeep.sources.records import DocumentItem, Log, UserHome

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from threadkeep.base.nofollow import read
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.observed import GitState
+from threadkeep.knowledge.records import GitState
 
 DETACHED: Final = "HEAD"  # what git itself calls the branch when there is none
 

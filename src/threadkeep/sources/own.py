@@ -15,12 +15,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase
-from threadkeep.knowledge.hashing import compact
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
-from threadkeep.sources.common import rows, table, text
+from threadkeep.knowledge.segments import compact
+from threadkeep.sources.common import Segmenter, rows, table, text
 from threadkeep.sources.folders import database_stamp
 from threadkeep.sources.records import DocumentItem, Harvest, Log, UserHome
-from threadkeep.sources.segments import Segmenter
 
 Row = dict[str, Any]
 _NAME: Final = 80

@@ -12,12 +12,23 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.knowledge.records import Entry, Usage
-from threadkeep.sources.common import describe_input, iso_ms, number as count, rows, table, text
+from threadkeep.sources.common import (
+    Gatherer,
+    GathererState,
+    describe_input,
+    iso_ms,
+    last_component,
+    number as count,
+    numbered,
+    pictures,
+    plain,
+    rows,
+    strange_name,
+    table,
+    text,
+)
 from threadkeep.sources.folders import files_below, folders_in
-from threadkeep.sources.gathering import Gatherer, GathererState, numbered, plain, strange_name
-from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UserHome
-from threadkeep.sources.segments import last_component
 
 
 def content_text(content: object) -> str:

@@ -14,13 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from threadkeep.knowledge.records import (
-    Entry,
-    Segment,
-    SessionFacts,
-    ToolRun,
-    Usage,
-)
+from threadkeep.knowledge.records import Entry, Segment, SessionFacts, ToolRun, Usage
 
 
 class Harvest(msgspec.Struct):

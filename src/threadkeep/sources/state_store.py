@@ -14,7 +14,7 @@ import msgspec
 
 from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
-from threadkeep.sources.common import describe_input, iso_ms, number, rows, table, text
+from threadkeep.sources.common import describe_input, iso_ms, number, pictures, rows, table, text
 from threadkeep.sources.folders import folders_in
 from threadkeep.sources.own import (
     OwnStoreRecord,
@@ -31,7 +31,6 @@ from threadkeep.sources.own import (
     said,
     table_rows,
 )
-from threadkeep.sources.pictures import pictures
 from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
 from threadkeep.state.offload import checked_text, read_pieces, rebuild
 

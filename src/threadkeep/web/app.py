@@ -16,13 +16,19 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from threadkeep.browse.records import Query
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
-from threadkeep.home.web_login import LOGIN_SECONDS, Logins, own_name
-from threadkeep.home.web_place import page_cache
-from threadkeep.home.web_token import is_link, redeem, watch_token
+from threadkeep.knowledge.results import Query
+from threadkeep.service.web_access import (
+    LOGIN_SECONDS,
+    Logins,
+    is_link,
+    own_name,
+    page_cache,
+    redeem,
+    watch_token,
+)
 from threadkeep.web.answers import problem, problem_of, refusal, wants_page
 from threadkeep.web.api import api_routes
 from threadkeep.web.gate import BodyTooLarge, Gate, cookie_name, is_secure, own_address

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.browse.records import Block, SessionSummary, TurnSum
 from threadkeep.knowledge.records import Image
+from threadkeep.knowledge.results import Block, SessionSummary, TurnSum
 from threadkeep.web.diffs import FileDiff, changes_of
 from threadkeep.web.markup import anchor
 

@@ -7,9 +7,9 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from threadkeep.browse.query import hour_name
-from threadkeep.browse.records import EntityRow, Graph, Sum
-from threadkeep.recall.timeline import Moment
+from threadkeep.knowledge.query import hour_name
+from threadkeep.knowledge.results import EntityRow, Graph, Sum
+from threadkeep.memory.timeline import Moment
 from threadkeep.web import addresses, charts, wording
 from threadkeep.web.charts import Drawing, Mark, Series
 from threadkeep.web.graphs import laid_out

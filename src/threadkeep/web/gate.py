@@ -8,8 +8,7 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from threadkeep.base.tokens import SecretFile
-from threadkeep.home.web_login import Logins, own_name
-from threadkeep.home.web_token import is_token
+from threadkeep.service.web_access import Logins, is_token, own_name
 from threadkeep.web import guard
 from threadkeep.web.answers import refusal, wants_page
 from threadkeep.web.guard import Bucket, Headers, RequestRefusal, ServerAddress

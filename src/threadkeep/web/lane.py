@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from threadkeep.base.clock import now_ms
-from threadkeep.browse.kept import AnswerCache
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.stores import Stores
+from threadkeep.knowledge.library import AnswerCache
 from threadkeep.web.gate import LOGIN
 
 PIECE: Final = "hx-request"  # the header of a request that wants a piece of a page

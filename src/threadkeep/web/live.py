@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from threadkeep.browse.browsing import Browse
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.stores import Stores
+from threadkeep.knowledge.library import Browse
 from threadkeep.web.answers import problem
 
 KEEP_ALIVE_SECONDS: Final = 15.0

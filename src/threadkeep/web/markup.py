@@ -17,7 +17,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from markupsafe import Markup, escape
 
-from threadkeep.browse.kept import AnswerCache
+from threadkeep.knowledge.library import AnswerCache
 
 _TAGS: Final = {
     *("a", "blockquote", "br", "code", "del", "em", "h4", "h5", "h6", "hr", "li"),

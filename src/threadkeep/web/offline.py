@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 from markupsafe import Markup
 
-from threadkeep.browse.browsing import Browse
-from threadkeep.browse.records import Block, SessionDetail, SessionSummary
-from threadkeep.home.browsing import open_browse
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
+from threadkeep.home.opening import open_browse
+from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.results import Block, SessionDetail, SessionSummary
 from threadkeep.web.rendering import Renderer
 
 _STYLES: Final = ("site.css", "session.css")

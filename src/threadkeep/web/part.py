@@ -19,11 +19,16 @@ from typing import Final
 import msgspec
 
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.facade import Home
-from threadkeep.home.maintenance import named_home
-from threadkeep.home.supervising import Bell, ServicePart
-from threadkeep.home.web_place import address_of, listen, note_address
-from threadkeep.home.web_token import make_token, one_time_link
+from threadkeep.home.home import Home
+from threadkeep.service.maintenance import named_home
+from threadkeep.service.supervisor import Bell, ServicePart
+from threadkeep.service.web_access import (
+    address_of,
+    listen,
+    make_token,
+    note_address,
+    one_time_link,
+)
 
 PART: Final = "web"
 IDLE_SECONDS: Final = 300.0

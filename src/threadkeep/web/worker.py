@@ -13,10 +13,9 @@ import uvicorn
 
 from threadkeep.base.processes import when_parent_ends
 from threadkeep.errors import ThreadkeepError
-from threadkeep.home.facade import Home
-from threadkeep.home.thrift import share_one_arena
-from threadkeep.home.web_place import BACKLOG, scheme_of
-from threadkeep.home.web_token import make_token
+from threadkeep.home.home import Home
+from threadkeep.service.serve import share_one_arena
+from threadkeep.service.web_access import BACKLOG, make_token, scheme_of
 from threadkeep.web.app import make_app
 from threadkeep.web.connections import ConnectionCounter
 from threadkeep.web.guard import ServerAddress, place_of

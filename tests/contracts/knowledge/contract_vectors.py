@@ -5,10 +5,10 @@ from pathlib import Path
 
 from tests.embed.embedders import HashEmbedder, vector_of
 from threadkeep.base.tx import Tx
-from threadkeep.embed.filling import embed_pending
-from threadkeep.knowledge.forgetting import erase_nodes
-from threadkeep.knowledge.reading import EntryRow
+from threadkeep.knowledge.forget import erase_nodes
+from threadkeep.knowledge.records import EntryRow
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.vectors.backfill import embed_pending
 
 NEAR = "SELECT knowledge_node_id, distance FROM knowledge_vectors WHERE {} MATCH ? AND k = 3"
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.knowledge import ask, do
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.alarms import (
+from threadkeep.knowledge.health import (
     Changes,
     Violation,
     ack_alarm,

@@ -18,11 +18,11 @@ from threadkeep.knowledge.commands import (
     note_environment,
     notice_others,
     write_command,
+    write_visit,
 )
-from threadkeep.knowledge.forgetting import erase
-from threadkeep.knowledge.observed import Command, GitState, Output, Visit
+from threadkeep.knowledge.forget import erase
+from threadkeep.knowledge.records import Command, GitState, Output, Visit
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.visits import write_visit
 
 NOW = 1_800_000_000_000
 LS = Command(

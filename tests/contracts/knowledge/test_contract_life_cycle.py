@@ -13,11 +13,9 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.tickets import NOW, column, insert, status_of, ticket_row, undone, waiting
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.drafts import Evidence, NodeDraft
-from threadkeep.knowledge.forgetting import erase_nodes
+from threadkeep.knowledge.forget import erase_nodes
 from threadkeep.knowledge.nodes import write_node
-from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import (
+from threadkeep.knowledge.queues import (
     LOCK_TIMEOUT_MS,
     QUEUES,
     Queue,
@@ -29,6 +27,8 @@ from threadkeep.knowledge.tickets import (
     requeue,
     skip,
 )
+from threadkeep.knowledge.records import Evidence, NodeDraft
+from threadkeep.knowledge.store import KnowledgeStore
 
 DRAFT = NodeDraft(summary="Fixed the build", intent="debugging", embed_text="make")
 FIELDS: dict[Queue, str] = {

@@ -5,7 +5,6 @@ from hypothesis import given, strategies as st
 
 from tests.support.tickets import NOW, add_event, column
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.drafts import Mentions, NodeDraft
 from threadkeep.knowledge.entities import (
     TIES,
     TYPES,
@@ -18,6 +17,7 @@ from threadkeep.knowledge.entities import (
     strip_worktrees,
     ties_of,
 )
+from threadkeep.knowledge.records import Mentions, NodeDraft
 
 HOME = "/home/me"
 ROOTS = ("/home/me/app", "~/Other")

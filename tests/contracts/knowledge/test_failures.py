@@ -10,23 +10,23 @@ from hypothesis import given, strategies as st
 
 from tests.support.worlds import World
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.command_shapes import (
+from threadkeep.knowledge.commands import write_command, write_tool_runs
+from threadkeep.knowledge.failures import drop_unfounded, learn_failures
+from threadkeep.knowledge.lessons import Lesson, LessonKey, LessonRules, learn, list_lessons
+from threadkeep.knowledge.records import Command, GitState, Output, ToolRun
+from threadkeep.knowledge.shapes import (
     aim_of,
     exit_step,
+    generalize,
+    is_failure,
     main_step,
     project_of,
+    rule_of,
     shape_of,
     target_of,
 )
-from threadkeep.knowledge.commands import write_command
-from threadkeep.knowledge.error_signatures import generalize, is_failure, rule_of
-from threadkeep.knowledge.failures import drop_unfounded, learn_failures
-from threadkeep.knowledge.lessons import Lesson, LessonKey, LessonRules, learn, list_lessons
-from threadkeep.knowledge.observed import Command, GitState, Output
-from threadkeep.knowledge.records import ToolRun
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tool_events import write_tool_runs
-from threadkeep.recall.calls import archived_runs, command_in
+from threadkeep.memory.fixed import archived_runs, command_in
 from threadkeep.sources.pi import PiSource
 
 NOW = 1_800_000_000_000

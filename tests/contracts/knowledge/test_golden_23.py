@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.support.knowledge import ask, assert_sound, normal
-from threadkeep.home.adopting import adopt
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.upgrading import migrate_file
+from threadkeep.knowledge.upgrade import migrate_file
+from threadkeep.transfer.adopt import adopt
 
 TIMED = {"source_health": "updated_at"}  # what bears the time of the step itself
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 
 OURS = {"id", "created_at"}  # numbers and times of writing
 MTIME = 1_777_632_000  # what Hippo found the files to be from

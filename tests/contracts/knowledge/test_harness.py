@@ -11,7 +11,7 @@ from tests.faults.old_knowledge_files import THEN, make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, objects, rows
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.opening import open_knowledge
-from threadkeep.knowledge.rebuilding import (
+from threadkeep.knowledge.repair import (
     HARNESSES,
     allowed_harnesses,
     harness_is_allowed,

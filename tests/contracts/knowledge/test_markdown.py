@@ -4,9 +4,15 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
-from threadkeep.knowledge.markdown import Link, links, sections
-from threadkeep.knowledge.memory_diff import change_between
-from threadkeep.knowledge.memory_links import LinkTarget, target_of, targets_in
+from threadkeep.knowledge.memory_intake import (
+    Link,
+    LinkTarget,
+    change_between,
+    links,
+    sections,
+    target_of,
+    targets_in,
+)
 
 LINES = st.sampled_from(
     ["# One", "## Two", "###### Six", "####### no", "#no", "#", "```", "~~~~", "```py", "text", ""]

@@ -10,19 +10,17 @@ from tests.support import memories as asked
 from tests.support.knowledge import assert_sound
 from tests.support.memories import Notebook
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.eligibility import eligible_nodes
+from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.memory_documents import (
-    MemoryFilter,
-    memory_health,
-    memory_history,
-    query_memories,
-)
-from threadkeep.knowledge.memory_names import (
     PROBE_REPOSITORY,
+    MemoryFilter,
     category_of,
     document_uuid,
     known_categories,
+    memory_health,
+    memory_history,
     node_uuid,
+    query_memories,
 )
 from threadkeep.knowledge.store import KnowledgeStore
 

@@ -11,8 +11,8 @@ import pytest
 from tests.support import memories as asked
 from tests.support.memories import Notebook
 from threadkeep.base.tx import Tx
-from threadkeep.home.all_sources import all_sources
-from threadkeep.knowledge.eligibility import eligible_nodes
+from threadkeep.home.opening import all_sources
+from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.lessons import list_lessons
 from threadkeep.knowledge.memory_documents import (
     MemoryFilter,
@@ -21,8 +21,8 @@ from threadkeep.knowledge.memory_documents import (
     query_memories,
 )
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters
 
 FACTS = {
     "documents": asked.DOCUMENTS,

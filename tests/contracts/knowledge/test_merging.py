@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.knowledge import ask, assert_sound, clock
 from threadkeep.base.sqlite import Database
-from threadkeep.knowledge.merging import MergeCounts, merge_knowledge
+from threadkeep.knowledge.merge import MergeCounts, merge_knowledge
 from threadkeep.knowledge.opening import open_knowledge
 
 Events = list[tuple[int, str]]

@@ -32,9 +32,9 @@ from tests.support.knowledge import (
 )
 from threadkeep.base.backup import list_backups
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.healing import merge_health
-from threadkeep.knowledge.layout import TABLES
 from threadkeep.knowledge.opening import open_knowledge
+from threadkeep.knowledge.repair import merge_health
+from threadkeep.knowledge.schema import TABLES
 
 RECORDED = (1, 3, 5, 7, 9, 11, 13, 15, 17)
 KIND_INDEX = (

@@ -24,13 +24,13 @@ from tests.support.tickets import (
 )
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.drafts import BY_RULES, Decision, Evidence, Mentions, NodeDraft
 from threadkeep.knowledge.entities import recount_some
-from threadkeep.knowledge.forgetting import erase
-from threadkeep.knowledge.linking import AROUND_MS, evidence_of_run, in_project
+from threadkeep.knowledge.forget import erase
 from threadkeep.knowledge.nodes import ToUpgrade, content_of, nodes_by_rules, note_tried, write_node
+from threadkeep.knowledge.queues import QUEUES, Queue, claim, requeue
+from threadkeep.knowledge.records import BY_RULES, Decision, Evidence, Mentions, NodeDraft
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import QUEUES, Queue, claim, requeue
+from threadkeep.knowledge.workflow_runs import AROUND_MS, evidence_of_run, in_project
 
 DRAFT = NodeDraft(
     summary='Fixed "E0425" in café',

@@ -11,9 +11,8 @@ from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, objects
 from threadkeep.base.sqlite import Database
 from threadkeep.errors import Damaged, Invalid, NotFound, ReadOnly, SchemaMismatch
-from threadkeep.knowledge.layout import write_version
 from threadkeep.knowledge.opening import KnowledgeFile, open_knowledge, refuse_write
-from threadkeep.knowledge.versions import explain_version
+from threadkeep.knowledge.schema import explain_version, write_version
 
 WRITE = "INSERT INTO sha_watchlist VALUES ('abc', 'o/r', 1, 2, NULL, 0)"
 

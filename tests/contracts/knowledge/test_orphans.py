@@ -11,15 +11,15 @@ from hypothesis import given, strategies as st
 from tests.faults.old_knowledge_files import NOW, THEN, make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, rows
 from threadkeep.base.sqlite import Database
-from threadkeep.knowledge.layout import TABLES
 from threadkeep.knowledge.opening import open_knowledge
-from threadkeep.knowledge.orphans import (
+from threadkeep.knowledge.repair import (
     OrphanRow,
     find_orphans,
     list_set_aside,
     read_whole,
     set_aside_orphans,
 )
+from threadkeep.knowledge.schema import TABLES
 
 QUEUE = (
     f"INSERT INTO enrichment_queue (event_id, created_at, updated_at) VALUES (4711, {THEN}, {THEN})"

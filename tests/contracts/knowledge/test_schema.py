@@ -21,9 +21,9 @@ from tests.support.knowledge import (
     rows,
     shape,
 )
-from threadkeep.knowledge.layout import SEEDED, TABLES, is_begun, write_version
 from threadkeep.knowledge.opening import open_knowledge
-from threadkeep.knowledge.rebuilding import HARNESSES, allowed_harnesses
+from threadkeep.knowledge.repair import HARNESSES, allowed_harnesses
+from threadkeep.knowledge.schema import SEEDED, TABLES, is_begun, write_version
 
 AGENTS = "agentic_sessions"
 HIPPO, LISTED = (",".join(f"'{name}'" for name in some) for some in (HARNESSES[:4], HARNESSES))

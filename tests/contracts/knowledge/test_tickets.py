@@ -29,9 +29,8 @@ from tests.support.tickets import (
     waiting,
 )
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge import tickets
-from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tickets import (
+from threadkeep.knowledge import queues
+from threadkeep.knowledge.queues import (
     LOCK_TIMEOUT_MS,
     QUEUES,
     Queue,
@@ -46,8 +45,11 @@ from threadkeep.knowledge.tickets import (
     release,
     requeue,
     skip,
+    why_skip_agentic,
+    why_skip_browser,
+    why_skip_shell,
 )
-from threadkeep.knowledge.why_skip import why_skip_agentic, why_skip_browser, why_skip_shell
+from threadkeep.knowledge.store import KnowledgeStore
 
 ALL: tuple[Queue, ...] = get_args(Queue)
 every_queue = pytest.mark.parametrize("queue", ALL)
@@ -157,7 +159,7 @@ def test_runs_go_by_priority_and_age(tx: Tx) -> None:
 def test_a_session_that_goes_on_at_the_front_does_not_hold_up_the_others(
     tx: Tx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tickets, "_FRONT", 2)
+    monkeypatch.setattr(queues, "_FRONT", 2)
     lively = [waiting(tx, "shell", session=1, at=NOW - n) for n in (900_000, 800_000, 0)]
     others = [waiting(tx, "shell", session=2, at=LONG_AGO + n) for n in range(3)]
     assert take(tx, "shell") == others
@@ -169,7 +171,7 @@ def test_a_session_that_goes_on_at_the_front_does_not_hold_up_the_others(
 def test_a_long_queue_is_taken_to_its_end(
     tx: Tx, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tickets, "_FRONT", 2)
+    monkeypatch.setattr(queues, "_FRONT", 2)
     known = {"content_hash": "x", "last_enriched_content_hash": "x"} if queue == "agentic" else {}
     for _ in range(3 if known else 0):  # the whole front has no news
         waiting(tx, queue, **known)

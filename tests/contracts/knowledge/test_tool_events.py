@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.lengths import examples
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.commands import write_tool_runs
 from threadkeep.knowledge.records import ToolRun
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.tool_events import write_tool_runs
 
 NOW = 1_800_000_000_000
 CALL = ToolRun("toolu_1", "s", NOW, "Bash", "make", "/u/app", "main")

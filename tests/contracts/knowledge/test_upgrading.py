@@ -12,7 +12,7 @@ from tests.faults.old_knowledge_files import VERSIONS, make_old_knowledge
 from tests.support.children import Child
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do
 from threadkeep.errors import Invalid, NotFound, SchemaMismatch
-from threadkeep.knowledge.upgrading import Migration, migrate_file, plan_migration
+from threadkeep.knowledge.upgrade import Migration, migrate_file, plan_migration
 
 ORPHAN = "INSERT INTO knowledge_node_events VALUES (999, 1)"
 

@@ -9,14 +9,13 @@ import pytest
 
 from tests.support.knowledge import NOW, ask, assert_sound, clock, do, objects, rows
 from threadkeep.errors import Conflict, Invalid, SchemaMismatch, ThreadkeepError
-from threadkeep.knowledge.layout import SEEDED
 from threadkeep.knowledge.opening import open_knowledge
-from threadkeep.knowledge.rebuilding import HARNESSES, HIPPOS
+from threadkeep.knowledge.queues import claim, depths, release
+from threadkeep.knowledge.repair import HARNESSES, HIPPOS
+from threadkeep.knowledge.schema import CHANGES, NEWEST, SEEDED, WRITTEN, VersionChange, target_of
 from threadkeep.knowledge.segments import enqueue
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
-from threadkeep.knowledge.tickets import claim, depths, release
-from threadkeep.knowledge.upgrading import migrate_file, plan_migration
-from threadkeep.knowledge.versions import CHANGES, NEWEST, WRITTEN, VersionChange, target_of
+from threadkeep.knowledge.upgrade import migrate_file, plan_migration
 
 VERSION = "PRAGMA user_version"
 FROZEN = CHANGES[-1].dropped

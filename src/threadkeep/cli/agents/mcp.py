@@ -58,8 +58,8 @@ def mcp(
 
 
 def _serve_http(ctx: click.Context, db: str | None, port: int, *, write: bool) -> NoReturn:
-    from threadkeep.home.web_token import token_path
     from threadkeep.mcp.http import serve_http
+    from threadkeep.service.web_access import token_path
 
     home = home_of(ctx)
 

@@ -10,8 +10,8 @@ from threadkeep.cli.history.words import when
 from threadkeep.cli.output import counted, document, note, table
 
 if TYPE_CHECKING:
-    from threadkeep.home.watchdog import WatchdogReport
-    from threadkeep.knowledge.alarms import Alarm
+    from threadkeep.knowledge.health import Alarm
+    from threadkeep.service.watchdog import WatchdogReport
 
 
 @group("alarms", "threadkeep alarms list", "threadkeep alarms ack 3 --note 'disk replaced'")
@@ -23,7 +23,7 @@ def alarms() -> None:
 @click.option("--all", "every", is_flag=True, help="Also those that were seen or went away.")
 def list_(call: Call, *, every: bool) -> int:
     """List alarms, the latest first. Exit code 1 if one is active."""
-    from threadkeep.home.watchdog import alarms_of
+    from threadkeep.service.watchdog import alarms_of
 
     with call.home.knowledge(call.db, read_only=True) as store:
         found = alarms_of(store, active=not every)
@@ -42,7 +42,7 @@ def list_(call: Call, *, every: bool) -> int:
 @click.option("--note", "text", metavar="TEXT", help="What to remember about it.")
 def ack(call: Call, *, number: int, text: str | None) -> None:
     """Say that you have seen alarm NUMBER; done again, it changes nothing."""
-    from threadkeep.home.watchdog import acknowledge
+    from threadkeep.service.watchdog import acknowledge
 
     with call.home.knowledge(call.db, must_exist=True) as store:
         alarm = acknowledge(store, number, text)
@@ -55,7 +55,7 @@ def ack(call: Call, *, number: int, text: str | None) -> None:
 @store_command("prune", "threadkeep alarms prune")
 def prune(call: Call) -> None:
     """Put away the alarms that went away by themselves."""
-    from threadkeep.home.watchdog import put_away
+    from threadkeep.service.watchdog import put_away
 
     with call.home.knowledge(call.db, must_exist=True) as store:
         count = put_away(store)
@@ -77,7 +77,7 @@ def watchdog() -> None:
 @store_command("run", "threadkeep watchdog run", "threadkeep watchdog run --json")
 def run(call: Call) -> int:
     """Look once, and raise or resolve alarms. Exit code 1 if a rule is broken."""
-    from threadkeep.home.watchdog import watchdog_once
+    from threadkeep.service.watchdog import watchdog_once
 
     report = watchdog_once(call.home, call.db)
     if call.as_json:

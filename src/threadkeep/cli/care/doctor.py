@@ -10,8 +10,8 @@ from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, note, progress, write
 
 if TYPE_CHECKING:
-    from threadkeep.doctor.findings import Finding
-    from threadkeep.home.doctoring import DoctorReport
+    from threadkeep.service.doctor.doctor import DoctorReport
+    from threadkeep.service.doctor.facts import Finding
 
 _SIGNS = {"ok": "[ok]", "info": "[--]", "warn": "[!?]", "fail": "[!!]"}
 _STYLES = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
@@ -33,7 +33,7 @@ def doctor(call: Call, *, explain: bool, deep: bool, repair: bool) -> int:
     A source that is not used is no problem. --db names another knowledge store. Exit code 1 if
     something has failed, 0 otherwise.
     """
-    from threadkeep.home.doctoring import diagnose, repair as mend
+    from threadkeep.service.doctor.doctor import diagnose, repair as mend
 
     if repair:
         with progress("repairing"):

@@ -6,13 +6,13 @@ from contextlib import closing
 import click
 
 from threadkeep import ChatStore, Event
+from threadkeep.chat.replies import follow
 from threadkeep.cli.chat.live import EventText
 from threadkeep.cli.chat.parts import Json, header, message_pieces
 from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.ending import need_reader, stopped_by_signals
 from threadkeep.cli.output import json_line, wrapped
 from threadkeep.cli.wrap import StyledText
-from threadkeep.home.live import follow
 
 
 @store_command("tail", "threadkeep chat tail last", "threadkeep chat tail last --until-idle --json")

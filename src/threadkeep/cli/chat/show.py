@@ -7,6 +7,7 @@ import click
 
 from threadkeep import ChatStore, Message, Run
 from threadkeep.base.clock import iso
+from threadkeep.chat.replies import running_runs
 from threadkeep.chat.timeline import Timeline, Turn
 from threadkeep.cli.chat.parts import LIMIT, Json, header, indented, part_pieces
 from threadkeep.cli.chat.words import duration, model_text, money, tokens
@@ -14,7 +15,6 @@ from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.output import counted, document, one_line, write_pieces
 from threadkeep.cli.wrap import StyledText
 from threadkeep.errors import NotFound
-from threadkeep.home.live import running_runs
 
 _TARGET = 80
 _DIGEST = 12

@@ -69,7 +69,7 @@ def _written(call: Call, session: str, harness: str | None, form: str) -> tuple[
         found = find(history, session, harness)
         name = f"{found.harness}:{found.session_id}"
         if form != "html":
-            from threadkeep.home.exporting import exported
+            from threadkeep.home.hand_off import exported
 
             return name, exported(history, found, form)
     try:

@@ -11,7 +11,7 @@ from threadkeep.cli.output import counted, document, note, one_line, write
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.export.handing import HandOff
+    from threadkeep.transfer.hand_off import HandOff
 
 PROGRAMS: Final = ("claude-code", "codex", "opencode")
 
@@ -35,7 +35,7 @@ def resume(
     SESSION is an id or the beginning of one, `program:id`, or `last`. It becomes a new session
     there, whose title says where it comes from; nothing that is there is changed.
     """
-    from threadkeep.home.exporting import handed_off
+    from threadkeep.home.hand_off import handed_off
 
     if cwd is not None and not Path(cwd).is_dir():
         raise NotFound(f"there is no folder {cwd}", hint="name one that is there with --cwd")

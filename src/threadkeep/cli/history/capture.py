@@ -35,10 +35,10 @@ from threadkeep.errors import Invalid
 if TYPE_CHECKING:
     import threading
 
+    from threadkeep.capture.capture import History
     from threadkeep.capture.engine import CaptureFilter
-    from threadkeep.capture.history import History
-    from threadkeep.capture.report import CaptureReport, HarnessReport
-    from threadkeep.enrich.worker import EnrichReport
+    from threadkeep.capture.records import CaptureReport, HarnessReport
+    from threadkeep.memory.learn.worker import EnrichReport
 
 _COLUMNS = (
     *("program", "found", "new", "lines", "messages", "size"),
@@ -302,7 +302,7 @@ def watch(
     Commands and visits are collected as they come, and CI is followed where [github] enabled says
     so. It goes on until it is ended with Ctrl-C. With --json every line is the report of a capture.
     """
-    from threadkeep.home.keeping import shake_hands
+    from threadkeep.service.parts import shake_hands
 
     shake_hands(call.home, warn, call.db)
     opened = call.home.history(call.db, user_home=user_home, roots=roots)
@@ -328,7 +328,7 @@ def watch(
 @contextmanager
 def _kept_current(call: Call, stop: "threading.Event", *, socket: bool) -> Iterator[None]:
     """Collect, listen and follow CI beside the logs, until the block ends."""
-    from threadkeep.home.keeping import keeping
+    from threadkeep.service.parts import keeping
 
     with (
         call.home.observations(call.db) as observations,
@@ -365,7 +365,7 @@ class CapturePrinter:
         return new
 
     def _line(self, harness: str, part: "HarnessReport") -> None:
-        from threadkeep.knowledge.reading import CapturedSessionFilter
+        from threadkeep.knowledge.sessions import CapturedSessionFilter
 
         newest = self._history.sessions(
             CapturedSessionFilter(harness=harness), limit=1, everything=True

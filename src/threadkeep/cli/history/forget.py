@@ -14,8 +14,8 @@ from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
-    from threadkeep.capture.choosing import Forget
-    from threadkeep.capture.planning import ForgetReport
+    from threadkeep.capture.forget import ForgetReport
+    from threadkeep.capture.forget_selection import Forget
 
 _KINDS = {
     "sessions": "session",
@@ -97,7 +97,7 @@ def _collect_first(call: Call) -> None:
 
 
 def _tell_uncollected(call: Call) -> None:
-    from threadkeep.home.waiting import reports_waiting
+    from threadkeep.home.status import reports_waiting
 
     waiting = reports_waiting(call.home, call.db)
     if waiting:
@@ -128,7 +128,7 @@ def _what(
     pattern: str | None,
     harness: str | None,
 ) -> "Forget":
-    from threadkeep.capture.choosing import Forget
+    from threadkeep.capture.forget_selection import Forget
 
     ids: tuple[str, ...] = ()
     if sessions:

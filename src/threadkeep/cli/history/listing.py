@@ -12,9 +12,9 @@ from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table
 
 if TYPE_CHECKING:
-    from threadkeep.capture.history import History
+    from threadkeep.capture.capture import History
     from threadkeep.knowledge.copies import Links
-    from threadkeep.knowledge.reading import CapturedSession
+    from threadkeep.knowledge.records import CapturedSession
 
 Row = tuple[str, ...]
 

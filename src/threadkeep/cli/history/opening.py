@@ -18,8 +18,9 @@ from threadkeep.cli.times import read_times
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.capture.history import History
-    from threadkeep.knowledge.reading import CapturedSession, CapturedSessionFilter
+    from threadkeep.capture.capture import History
+    from threadkeep.knowledge.records import CapturedSession
+    from threadkeep.knowledge.sessions import CapturedSessionFilter
 
 _LAST = "last"
 _LOOKED_AT = 5000  # sessions, for a title
@@ -31,8 +32,8 @@ _SHORT = (8, 13, 18, 23)  # ids are cut where the groups of a UUID end
 @contextmanager
 def looking(call: Call) -> Iterator["History"]:
     """Open the captured history without changing it."""
-    from threadkeep.home.captured import need_captured
-    from threadkeep.home.in_place import open_history_to_list
+    from threadkeep.capture.capture import need_captured
+    from threadkeep.home.opening import open_history_to_list
 
     with open_history_to_list(call.home, call.db) as history:
         need_captured(history)
@@ -49,7 +50,7 @@ class LogPlaces(NamedTuple):
 @contextmanager
 def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
     """Open the history to compare it with the disk; where there is none, an empty one for now."""
-    from threadkeep.home.captured import need_captured
+    from threadkeep.capture.capture import need_captured
 
     if call.home.knowledge_path(call.db).exists():
         with call.home.history(
@@ -77,7 +78,7 @@ def find(history: "History", name: str, harness: str | None) -> "CapturedSession
     """Give the session that is meant: an id or its beginning, `program:id`, a title, or `last`."""
     if name != _LAST:
         return _named(history, name, harness)
-    from threadkeep.knowledge.reading import CapturedSessionFilter
+    from threadkeep.knowledge.sessions import CapturedSessionFilter
 
     newest = history.sessions(CapturedSessionFilter(harness=harness), limit=1)
     if not newest:
@@ -103,7 +104,7 @@ def _named(history: "History", name: str, harness: str | None) -> "CapturedSessi
 
 def _titled(history: "History", name: str, harness: str | None) -> list["CapturedSession"]:
     """Find sessions by their title, or by a beginning of it, among the latest ones."""
-    from threadkeep.knowledge.reading import CapturedSessionFilter
+    from threadkeep.knowledge.sessions import CapturedSessionFilter
 
     wanted = name.casefold()
     latest = history.sessions(
@@ -164,7 +165,7 @@ def read_among(
     **more: Any,
 ) -> "CapturedSessionFilter":
     """Read the options that choose sessions."""
-    from threadkeep.knowledge.reading import CapturedSessionFilter
+    from threadkeep.knowledge.sessions import CapturedSessionFilter
 
     first, last = read_times(since, until)
     return CapturedSessionFilter(harness=harness, project=project, since=first, until=last, **more)

@@ -11,7 +11,7 @@ from threadkeep.cli.history.opening import looking
 from threadkeep.cli.output import counted, document, note, one_line, table, warn, write
 
 if TYPE_CHECKING:
-    from threadkeep.redact.engine import SecretMatch
+    from threadkeep.capture.redact.engine import SecretMatch
 
 _SHOWN = 4  # letters of a secret that are repeated, so that one knows which is meant
 
@@ -69,7 +69,7 @@ def _hint_of(text: str, found: "SecretMatch") -> str:
 @command("rules", "threadkeep redact rules", "threadkeep redact rules --json", lists=True)
 def rules(call: Call) -> None:
     """List the rules for secrets: our own, and those of the files that the configuration names."""
-    from threadkeep.home.redacting import rule_book
+    from threadkeep.home.opening import rule_book
 
     book = rule_book(call.home)
     if call.as_json:

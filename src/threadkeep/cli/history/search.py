@@ -14,8 +14,8 @@ from threadkeep.cli.wrap import StyledText, marked
 from threadkeep.knowledge.records import Kind, Role
 
 if TYPE_CHECKING:
-    from threadkeep.capture.history import History
-    from threadkeep.capture.transcripts import EntryHit
+    from threadkeep.capture.capture import History
+    from threadkeep.knowledge.transcript import EntryHit
 
 _TITLE = 60
 

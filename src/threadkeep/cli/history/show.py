@@ -15,9 +15,9 @@ from threadkeep.cli.wrap import StyledText
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.capture.history import History
-    from threadkeep.capture.transcripts import TranscriptEntry
-    from threadkeep.knowledge.reading import CapturedSession
+    from threadkeep.capture.capture import History
+    from threadkeep.knowledge.records import CapturedSession
+    from threadkeep.knowledge.transcript import TranscriptEntry
 
 _AROUND = 6  # entries before and after the one that is asked for
 _LINES = 12
@@ -123,7 +123,7 @@ def _around(
 def _as_json(
     history: "History", session: "CapturedSession", entries: Iterable["TranscriptEntry"]
 ) -> Json:
-    from threadkeep.home.captured import spent_in
+    from threadkeep.capture.capture import spent_in
     from threadkeep.knowledge.copies import NO_LINKS
 
     return {
@@ -159,7 +159,7 @@ def _pieces(
 
 
 def _facts(history: "History", session: "CapturedSession") -> Iterator[StyledText]:
-    from threadkeep.home.captured import spent_in
+    from threadkeep.capture.capture import spent_in
     from threadkeep.knowledge.copies import NO_LINKS
 
     yield StyledText(one_line(session.session_id), "bold")

@@ -26,8 +26,8 @@ from threadkeep.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from threadkeep.capture.history import History
-    from threadkeep.home.tailing import TailEntry
+    from threadkeep.capture.capture import History
+    from threadkeep.service.tail import TailEntry
 
 _ID = 8
 _NAME = 16
@@ -63,8 +63,8 @@ def tail(
     Where nobody serves the store, the logs are captured here meanwhile. With --json every line is
     an object.
     """
-    from threadkeep.home.tailing import Tail
-    from threadkeep.knowledge.reading import CapturedSessionFilter
+    from threadkeep.knowledge.sessions import CapturedSessionFilter
+    from threadkeep.service.tail import Tail
 
     kinds = {"reasoning": reasoning, "tool_call": not no_tools, "tool_result": not no_tools}
     with stopped_by_signals() as goes_on, kept_current(call, user_home) as history:
@@ -82,7 +82,7 @@ def tail(
 @contextmanager
 def kept_current(call: Call, user_home: str | None = None) -> Iterator["History"]:
     """Open the history as somebody brings it up to date: who serves it, or this process."""
-    from threadkeep.home.tailing import capturing, is_served
+    from threadkeep.service.tail import capturing, is_served
 
     if is_served(call.home, call.db):
         with looking(call) as history:

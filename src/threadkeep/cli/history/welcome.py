@@ -17,7 +17,7 @@ from threadkeep.cli.history.words import session_json
 from threadkeep.cli.output import note, write
 
 if TYPE_CHECKING:
-    from threadkeep.capture.history import History
+    from threadkeep.capture.capture import History
 
 DEMO_FILE: Final = "demo-knowledge.db"
 _LATEST: Final = 5

@@ -10,7 +10,7 @@ from threadkeep.cli.output import is_terminal, one_line
 
 if TYPE_CHECKING:
     from threadkeep.knowledge.copies import Links
-    from threadkeep.knowledge.reading import CapturedSession
+    from threadkeep.knowledge.records import CapturedSession
     from threadkeep.knowledge.spending import TokenTotals
 
 Json = dict[str, Any]

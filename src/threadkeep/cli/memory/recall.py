@@ -16,7 +16,7 @@ from threadkeep.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from threadkeep.recall.records import Hit, HitScore, RecallResult
+    from threadkeep.memory.records import Hit, HitScore, RecallResult
 
 _TITLE = 70
 

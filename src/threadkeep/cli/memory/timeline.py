@@ -16,7 +16,7 @@ from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
-    from threadkeep.recall.timeline import Moment
+    from threadkeep.memory.timeline import Moment
 
 _TEXT = 100
 _COLUMNS = ("when", "what", "text", "ref")

@@ -42,7 +42,7 @@ def install(call: Call, *, name: str, hippo: bool, dry_run: bool, replace: bool)
 
     It knows firefox, librewolf, chromium, chrome, brave, edge and vivaldi.
     """
-    from threadkeep.home.browsers import carry_out, plan_for
+    from threadkeep.home.observed import carry_out, plan_for
 
     plan = plan_for(call.home, name, hippo=hippo)
     written = () if dry_run else carry_out(plan, replace=replace)
@@ -81,7 +81,7 @@ def by_folder(paths: Iterable[Path]) -> Iterator[str]:
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, remove nothing.")
 def uninstall(call: Call, *, name: str, dry_run: bool) -> None:
     """Take away what was installed for a BROWSER; what it reported stays."""
-    from threadkeep.home.browsers import plan_removal, remove_from
+    from threadkeep.home.observed import plan_removal, remove_from
 
     paths = (plan_removal if dry_run else remove_from)(call.home, name)
     if call.as_json:
@@ -96,7 +96,7 @@ def uninstall(call: Call, *, name: str, dry_run: bool) -> None:
 @command("domains", "threadkeep browser domains", lists=True)
 def domains(call: Call) -> None:
     """List the domains whose pages are kept, with all their sub-domains."""
-    from threadkeep.home.browsers import visit_rules
+    from threadkeep.home.observed import visit_rules
 
     rules = visit_rules(call.home)
     if call.as_json:
@@ -121,7 +121,7 @@ for _command in (install, uninstall, domains):
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def native_host(call: Call, *, arguments: tuple[str, ...]) -> None:
     """Answer a browser over stdin and stdout; `browser install` sets it up."""
-    from threadkeep.home.browsers import serve_browser
+    from threadkeep.home.observed import serve_browser
 
     stdin = cast("BufferedReader", sys.stdin.buffer)
     serve_browser(call.home, arguments, stdin, sys.stdout.buffer)

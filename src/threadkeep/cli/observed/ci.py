@@ -15,10 +15,9 @@ from threadkeep.errors import Busy, Invalid
 if TYPE_CHECKING:
     import threading
 
-    from threadkeep.github.ci import Ci
-    from threadkeep.github.polling import PollReport
-    from threadkeep.knowledge.watchlist import WatchedCommit
-    from threadkeep.knowledge.workflows import WorkflowRun
+    from threadkeep.capture.github.ci import Ci
+    from threadkeep.capture.github.poll import PollReport
+    from threadkeep.knowledge.workflow_runs import WatchedCommit, WorkflowRun
 
 _SHORT = 7  # so many characters of a commit are shown
 _LONGEST_TTL = 30 * 86_400  # seconds

@@ -16,10 +16,9 @@ from threadkeep.cli.output import note, one_line, paging, table, write
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.github.ci import Ci
+    from threadkeep.capture.github.ci import Ci
     from threadkeep.knowledge.lessons import Lesson
-    from threadkeep.knowledge.watchlist import CommitFailure
-    from threadkeep.knowledge.workflows import Job, RunDetails, RunRow
+    from threadkeep.knowledge.workflow_runs import CommitFailure, Job, RunDetails, RunRow
 
 _SHORT = 7
 _RUNS = ("run", "when", "result", "repository", "branch", "commit", "address")

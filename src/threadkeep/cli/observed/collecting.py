@@ -10,7 +10,7 @@ from threadkeep.cli.output import counted, note, warn
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.collect.storing import BatchReport
+    from threadkeep.capture.observed.intake import BatchReport
 
 
 class SpoolReport(NamedTuple):
@@ -43,7 +43,7 @@ def tell_collected(found: SpoolReport | None, *, quiet: bool) -> int:
 def collect_reports(call: Call, *, dry_run: bool = False) -> SpoolReport:
     """Collect what shells and browsers left; a dry run only counts the files."""
     from threadkeep.home.observed import collect_now
-    from threadkeep.home.waiting import reports_waiting
+    from threadkeep.home.status import reports_waiting
 
     try:
         if dry_run:

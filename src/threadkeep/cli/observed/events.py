@@ -16,8 +16,8 @@ from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
-    from threadkeep.collect.observing import Observations
-    from threadkeep.knowledge.events import CommandFilter, CommandRow, StoredVisit
+    from threadkeep.capture.observed.observed import Observations
+    from threadkeep.knowledge.command_list import CommandFilter, CommandRow, StoredVisit
 
 _COLUMNS = ("when", "exit", "took", "folder", "command")
 _SPARE = ("took", "folder", "exit")
@@ -66,7 +66,7 @@ def events(
     means that nobody saw the command end.
     """
     from threadkeep.home.observed import collected
-    from threadkeep.home.waiting import reports_waiting
+    from threadkeep.home.status import reports_waiting
 
     if visits:
         _refuse_for_visits(chosen)
@@ -129,7 +129,7 @@ def _wanted(
     until: str | None,
     **more: Any,
 ) -> "CommandFilter":
-    from threadkeep.knowledge.events import CommandFilter
+    from threadkeep.knowledge.command_list import CommandFilter
 
     first, last = read_times(since, until)
     row, begins = session_of(session)

@@ -9,8 +9,8 @@ from threadkeep.cli.history.words import Json, when
 from threadkeep.cli.output import counted
 
 if TYPE_CHECKING:
-    from threadkeep.home.observed_status import ObservedStatus, SocketStatus
     from threadkeep.knowledge.health import Health
+    from threadkeep.service.health import ObservedStatus, SocketStatus
 
 
 def observed_json(found: "ObservedStatus") -> Json:

@@ -8,7 +8,7 @@ from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import table
 
 if TYPE_CHECKING:
-    from threadkeep.collect.probing import ProbeResult
+    from threadkeep.capture.observed.observed import ProbeResult
 
 _SOURCES = ("shell", "claude-tool", "browser")
 

@@ -13,7 +13,7 @@ from threadkeep.cli.output import json_text, warn
 from threadkeep.errors import Invalid, ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.collect.running import ProcessResult
+    from threadkeep.capture.observed.command_wrapper import ProcessResult
 
 _OFF = "off"
 
@@ -32,7 +32,7 @@ def run(call: Call, *, words: tuple[str, ...], line: str | None) -> int:
     It runs as it would by itself, and its exit code is given. With THREADKEEP_SHELL=off nothing
     is kept. With --json a line about it goes to stderr.
     """
-    from threadkeep.home.running import run_here
+    from threadkeep.home.observed import run_here
 
     argv = _argv(words, line)
     cwd = _folder()
@@ -67,7 +67,7 @@ def _folder() -> str:
 def _keep(call: Call, ran: "ProcessResult", cwd: str, text: str) -> bool:
     """Leave a report of it; whatever goes wrong here is no failure of the command."""
     from threadkeep.home import observed
-    from threadkeep.knowledge.observed import Command
+    from threadkeep.knowledge.records import Command
 
     made = Command(
         envelope_id=str(uuid4()),

@@ -15,7 +15,7 @@ from threadkeep.cli.output import document
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
-    from threadkeep.knowledge.observed import Command, GitState, Output
+    from threadkeep.knowledge.records import Command, GitState, Output
 
 _LONGEST_TTL: Final = 30 * 86_400  # seconds
 _TOOL = "claude-tool"
@@ -75,7 +75,7 @@ def _command(
     **git: Any,
 ) -> "Command":
     from threadkeep.home import observed
-    from threadkeep.knowledge.observed import Command
+    from threadkeep.knowledge.records import Command
 
     now = now_ms()
     return Command(
@@ -106,7 +106,7 @@ def _whole(cwd: str) -> str:
 
 
 def _printed(output: str) -> "Output":
-    from threadkeep.knowledge.observed import Output
+    from threadkeep.knowledge.records import Output
 
     return Output(output, original_bytes=len(output.encode("utf-8", "surrogateescape")))
 
@@ -137,7 +137,7 @@ def _git(
 ) -> "GitState | None":
     """Take what was said; None leaves all of it to the collector."""
     from threadkeep.home.observed import found_in_folder
-    from threadkeep.knowledge.observed import GitState
+    from threadkeep.knowledge.records import GitState
 
     if not (git_repo or git_branch or git_commit or git_dirty):
         return None

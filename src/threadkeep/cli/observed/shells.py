@@ -13,10 +13,9 @@ from threadkeep.cli.output import counted, document, note, progress, table, warn
 from threadkeep.errors import Invalid, ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.collect.importing import ImportedFile
-    from threadkeep.collect.observing import Observations
-    from threadkeep.collect.shell_init import ShellInstallPlan
-    from threadkeep.sources.shell_history import HistoryFile
+    from threadkeep.capture.observed.observed import Observations
+    from threadkeep.capture.observed.shell_history import HistoryFile, ImportedFile
+    from threadkeep.capture.observed.shell_hooks import ShellInstallPlan
 
 Json = dict[str, Any]
 
@@ -41,7 +40,7 @@ def shell_init(call: Call, *, shell: str, uninstall: bool, only_print: bool, dry
     A hook appends them to the spool; no program runs at the prompt. A command typed with a space
     in front is never kept, and THREADKEEP_SHELL=off pauses it.
     """
-    from threadkeep.home.shells import hook_text, install_hook, uninstall_hook
+    from threadkeep.home.observed import hook_text, install_hook, uninstall_hook
 
     if only_print:
         if uninstall or dry_run:
@@ -102,7 +101,7 @@ def import_history(call: Call, *, paths: tuple[str, ...], kind: Any, dry_run: bo
 
     Without PATH all histories of this user are looked for. The files are only read.
     """
-    from threadkeep.home.shells import named_histories, user_histories
+    from threadkeep.home.observed import named_histories, user_histories
 
     files = named_histories(paths, kind) if paths else user_histories(call.home, kind)
     if not files:

@@ -15,7 +15,7 @@ from threadkeep.cli.output import teller
 from threadkeep.cli.up.page import bind_page, missing_packages, page_part, port_option
 
 if TYPE_CHECKING:
-    from threadkeep.home.supervising import ServicePart
+    from threadkeep.service.supervisor import ServicePart
 
 DEFAULT = "(default)"
 
@@ -52,7 +52,7 @@ def serve(
     With --json every line is a document. The page and the HTTP API are answered as well; the
     process that does it runs only while somebody is connected. `threadkeep up --link` gives a link.
     """
-    from threadkeep.home.serving import serve as serve_home
+    from threadkeep.service.serve import serve as serve_home
 
     tell = teller(as_json=call.as_json)
     with ExitStack() as stack:
@@ -83,7 +83,7 @@ def _page(
     if missing:
         tell(f"no page: {', '.join(missing)} not installed; pip install 'threadkeep[web]'")
         return ()
-    from threadkeep.home.serving import who_serves
+    from threadkeep.service.serve import who_serves
 
     if who_serves(call.home, call.db).running:
         return ()  # whoever is there has the page; that we are the second is said in a moment
@@ -95,7 +95,7 @@ def _page(
 
 def hippo_place(call: Call, given: str | None) -> Path | None:
     """Read the folder of Hippo's data; the option alone means the usual one."""
-    from threadkeep.home.serving import hippo_folder
+    from threadkeep.service.serve import hippo_folder
 
     if given is None:
         return None

@@ -14,9 +14,9 @@ from threadkeep.cli.output import document, note, table, warn, write
 from threadkeep.cli.service.serve import hippo_option, hippo_place
 
 if TYPE_CHECKING:
-    from threadkeep.home.serving import ServiceStatus
-    from threadkeep.home.units import SystemCommand, Unit, UnitPlan
-    from threadkeep.knowledge.service_state import ServicePartState
+    from threadkeep.knowledge.health import ServicePartState
+    from threadkeep.service.serve import ServiceStatus
+    from threadkeep.service.unit_files import SystemCommand, Unit, UnitPlan
 
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
 
@@ -34,14 +34,14 @@ def service() -> None:
 @_DRY
 def install(call: Call, *, hippo_dir: str | None, dry_run: bool) -> int:
     """Write the unit and start it; a file of somebody else in its place is set aside."""
-    from threadkeep.home import units
+    from threadkeep.service import unit_files
 
     unit = _unit(call, _options(call, hippo_dir))
-    plan = units.plan_install(unit)
+    plan = unit_files.plan_install(unit)
     if dry_run:
-        _show(call, plan, units.start_commands(unit, plan.action), unit.text(0).decode())
+        _show(call, plan, unit_files.start_commands(unit, plan.action), unit.text(0).decode())
         return 0
-    ran = units.install(plan, units.run_tool)
+    ran = unit_files.install(plan, unit_files.run_tool)
     _tell(call, plan, ran)
     if unit.system == "systemd" and not call.as_json:
         note("it runs while you are logged in; `loginctl enable-linger` keeps it after that")
@@ -52,15 +52,15 @@ def install(call: Call, *, hippo_dir: str | None, dry_run: bool) -> int:
 @_DRY
 def uninstall(call: Call, *, dry_run: bool) -> int:
     """End it and take the unit out; what was in its place before comes back."""
-    from threadkeep.home import units
+    from threadkeep.service import unit_files
 
     unit = _unit(call, ())
-    plan = units.plan_uninstall(unit)
+    plan = unit_files.plan_uninstall(unit)
     if dry_run:
-        commands = units.stop_commands(unit) if plan.action == "remove" else []
+        commands = unit_files.stop_commands(unit) if plan.action == "remove" else []
         _show(call, plan, commands)
         return 0
-    ran = units.uninstall(plan, units.run_tool)
+    ran = unit_files.uninstall(plan, unit_files.run_tool)
     _tell(call, plan, ran)
     return 0 if all(one.done for one in ran) else PROBLEMS
 
@@ -71,10 +71,10 @@ def status(call: Call) -> int:
 
     Exit code 1 if nobody does, or the process that should is stopped or hangs.
     """
-    from threadkeep.home import units
-    from threadkeep.home.serving import who_serves
+    from threadkeep.service import unit_files
+    from threadkeep.service.serve import who_serves
 
-    state = units.unit_state(_unit(call, ()), units.run_tool)
+    state = unit_files.unit_state(_unit(call, ()), unit_files.run_tool)
     serving = who_serves(call.home, call.db)
     if call.as_json:
         document(
@@ -110,7 +110,7 @@ def _options(call: Call, hippo_dir: str | None) -> tuple[str, ...]:
 
 
 def _unit(call: Call, options: tuple[str, ...]) -> "Unit":
-    from threadkeep.home.units import serve_command, unit_for
+    from threadkeep.service.unit_files import serve_command, unit_for
 
     command_ = serve_command(*options)
     return unit_for(sys.platform, call.home.environ, command_, user=os.getuid())

@@ -10,7 +10,7 @@ from threadkeep.cli.output import counted, document, note, table
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
-    from threadkeep.home.web_login import Login
+    from threadkeep.service.web_access import Login
 
 
 @group("web", "threadkeep web logins", "threadkeep web revoke --all")
@@ -24,8 +24,7 @@ def web() -> None:
 @command("logins", "threadkeep web logins", "threadkeep web logins --json", lists=True)
 def logins(call: Call) -> None:
     """List the browsers that were let in, those used last first."""
-    from threadkeep.home.web_login import Logins
-    from threadkeep.home.web_token import read_token
+    from threadkeep.service.web_access import Logins, read_token
 
     found = Logins(call.home).listed(read_token(call.home))
     if call.as_json:
@@ -45,8 +44,7 @@ def revoke(call: Call, *, login: str | None, every: bool) -> None:
 
     Programs that send the token are not touched; deleting the file of the token ends all access.
     """
-    from threadkeep.home.web_login import Logins
-    from threadkeep.home.web_token import read_token
+    from threadkeep.service.web_access import Logins, read_token
 
     if (login is None) is not every:
         raise Invalid("name one login, or --all", hint="`threadkeep web logins` lists them")

@@ -12,7 +12,7 @@ from threadkeep.cli.state.group import reading, searching, state_command
 from threadkeep.cli.state.words import Json, cost_of, plain, when
 from threadkeep.cli.times import moment
 from threadkeep.cli.wrap import StyledText, marked
-from threadkeep.home.sessions import find_state_session, flags_of
+from threadkeep.state.naming import find_state_session, flags_of
 
 _NAME = 16  # a terminal shows so much of the name of a source or a model
 _TITLE = 60

@@ -18,7 +18,7 @@ from threadkeep.cli.output import (
 from threadkeep.cli.state.group import changing, joining, reading, sessions_argument, state_command
 from threadkeep.cli.state.words import Json, days, plain, when
 from threadkeep.errors import Invalid
-from threadkeep.home.sessions import count_long_messages, find_state_session, is_adopted
+from threadkeep.state.naming import count_long_messages, find_state_session, is_adopted
 
 _TITLE = 40
 

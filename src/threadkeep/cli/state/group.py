@@ -10,7 +10,7 @@ from threadkeep.cli.complete import complete_state_session
 from threadkeep.cli.options import db_option
 from threadkeep.cli.output import counted, note
 from threadkeep.errors import ReadOnly, SchemaMismatch
-from threadkeep.home.sessions import is_adopted
+from threadkeep.state.naming import is_adopted
 
 # Without our index some searches read every message: about a second for so many.
 _LARGE = 50_000

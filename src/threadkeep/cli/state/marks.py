@@ -13,7 +13,7 @@ from threadkeep.cli.state.group import (
     state_command,
 )
 from threadkeep.errors import Invalid
-from threadkeep.home.sessions import find_state_session
+from threadkeep.state.naming import find_state_session
 
 
 @state_command(

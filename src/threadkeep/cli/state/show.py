@@ -14,7 +14,7 @@ from threadkeep.cli.state.group import reading, session_argument, state_command
 from threadkeep.cli.state.words import Json, cost_of, plain, readable, when
 from threadkeep.cli.wrap import StyledText
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home.sessions import find_state_session, flags_of, messages_near
+from threadkeep.state.naming import find_state_session, flags_of, messages_near
 
 _LONG = 20_000  # what people and models write is cut later than what tools put out
 _NEIGHBOURS = 5

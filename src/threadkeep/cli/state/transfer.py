@@ -14,7 +14,7 @@ from threadkeep.cli.complete import complete_state_session
 from threadkeep.cli.output import counted, document, is_terminal, note, progress, safe_json
 from threadkeep.cli.state.group import reading, state_command, writing
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.home.sessions import (
+from threadkeep.state.naming import (
     find_state_session,
     session_as_lines,
     session_as_object,

@@ -13,10 +13,10 @@ import msgspec
 
 from threadkeep.cli.command import Call
 from threadkeep.errors import Invalid
-from threadkeep.home.facade import Home
+from threadkeep.home.home import Home
 
 if TYPE_CHECKING:
-    from threadkeep.home.supervising import ServicePart
+    from threadkeep.service.supervisor import ServicePart
 
 Tell = Callable[[str], None]
 

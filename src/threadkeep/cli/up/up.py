@@ -53,7 +53,7 @@ def up(
         call = capture_or_demo(call, user_home)
     listener, address = bind_page(call, port)
     with listener, ended_by_signals() as stop:
-        from threadkeep.home.serving import serve
+        from threadkeep.service.serve import serve
 
         _show(call, address, opening=not no_open)
         more = (page_part(call, listener, at_once=True),)
@@ -70,8 +70,8 @@ def up(
 
 def _running_page(call: Call) -> str | None:
     """Give the address of the page that somebody serves already."""
-    from threadkeep.home.serving import who_serves
-    from threadkeep.home.web_place import noted_address
+    from threadkeep.service.serve import who_serves
+    from threadkeep.service.web_access import noted_address
     from threadkeep.web.part import PART
 
     # Where nothing was captured yet, it is the demo that is shown.

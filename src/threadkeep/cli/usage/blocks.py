@@ -9,7 +9,7 @@ from threadkeep.cli.output import is_terminal
 from threadkeep.cli.usage.rows import cost_text, dollars, sum_json, tokens_of
 
 if TYPE_CHECKING:
-    from threadkeep.browse.records import BillingBlock
+    from threadkeep.knowledge.results import BillingBlock
 
 COLUMNS: Final = ("begins", "state", "answers", "tokens", "tokens/min", "cost", "models")
 SPARE: Final = ("models", "tokens/min", "answers", "state")

@@ -25,8 +25,8 @@ from threadkeep.cli.usage.statusline import show_line
 from threadkeep.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.browse.browsing import Browse
-    from threadkeep.browse.records import Query, UsageReport
+    from threadkeep.knowledge.library import Browse
+    from threadkeep.knowledge.results import Query, UsageReport
 
 _REPORTS: Final = (*PERIODS, "blocks", "statusline")
 _LOOK_SECONDS: Final = 2.0  # what is left of a block changes also while nobody writes
@@ -105,7 +105,7 @@ def _check(report: str | None, by: str | None, view: UsageView) -> None:
 def _query(
     *, harness: str | None, project: str | None, since: str | None, until: str | None
 ) -> "Query":
-    from threadkeep.browse.records import Query
+    from threadkeep.knowledge.results import Query
 
     first, last = read_times(since, until)
     agents, projects = (harness,) if harness else (), (project,) if project else ()
@@ -113,7 +113,7 @@ def _query(
 
 
 def _browsing(call: Call) -> "Browse":
-    from threadkeep.home.browsing import open_browse
+    from threadkeep.home.opening import open_browse
 
     browse = open_browse(call.home, call.db)
     if browse.notes:
@@ -170,7 +170,7 @@ def _draw_table(found: "UsageReport", view: UsageView) -> None:
 
 
 def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: UsageView) -> None:
-    from threadkeep.home.spending import unfinished_answers
+    from threadkeep.home.statusline import unfinished_answers
 
     if not found.total.answers:
         note("nobody reported tokens for that")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from threadkeep.browse.records import Sum, UsageReport
+    from threadkeep.knowledge.results import Sum, UsageReport
 
 Json = dict[str, Any]
 
@@ -63,7 +63,7 @@ def period_of(day: str, by: str) -> str:
 
 def added(sums: Iterable["Sum"]) -> "Sum":
     """Add sums up; of none, an empty one."""
-    from threadkeep.browse.records import Sum
+    from threadkeep.knowledge.results import Sum
 
     fields = [msgspec.structs.astuple(one) for one in sums]
     return Sum(*(sum(column) for column in zip(*fields, strict=True))) if fields else Sum()

@@ -16,8 +16,8 @@ from threadkeep.cli.usage.rows import dollars, sum_json, tokens_of
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.browse.records import Sum
-    from threadkeep.home.spending import RecentUsage
+    from threadkeep.home.statusline import RecentUsage
+    from threadkeep.knowledge.results import Sum
 
 Json = dict[str, Any]
 
@@ -40,7 +40,7 @@ def show_line(call: Call, *, cost: bool) -> None:
 
 def _lately(call: Call, told: Json) -> "RecentUsage | None":
     from threadkeep.base.clock import now_ms
-    from threadkeep.home.spending import spent_lately
+    from threadkeep.home.statusline import spent_lately
 
     session = told.get("session_id")
     try:

@@ -4,13 +4,13 @@ from typing import Literal
 
 import msgspec
 
-from threadkeep.browse.records import EntityRow, EntityView, Graph, NodeRow, NodeView
-from threadkeep.home.happened import ci_run, ci_runs, commands as stored_commands, visits
 from threadkeep.home.stores import Stores
-from threadkeep.knowledge.drafts import Outcome
-from threadkeep.knowledge.events import CommandFilter, CommandRow, StoredVisit
+from threadkeep.knowledge.command_list import CommandFilter, CommandRow, StoredVisit
 from threadkeep.knowledge.lessons import Lesson
-from threadkeep.knowledge.workflows import RunDetails, RunRow
+from threadkeep.knowledge.records import Outcome
+from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodeRow, NodeView
+from threadkeep.knowledge.views import ci_run, ci_runs, commands as stored_commands, visits
+from threadkeep.knowledge.workflow_runs import RunDetails, RunRow
 from threadkeep.web.api.opening import has_knowledge
 from threadkeep.web.api.pages import page_before, page_of
 from threadkeep.web.api.verb import (

@@ -3,13 +3,13 @@
 import msgspec
 
 from threadkeep import __version__
-from threadkeep.doctor.findings import Finding, Level
-from threadkeep.home.doctoring import diagnose
-from threadkeep.home.observed_status import ObservedStatus, observed_status
 from threadkeep.home.status import Status
 from threadkeep.home.stores import Stores
-from threadkeep.home.watchdog import acknowledge, alarms_of
-from threadkeep.knowledge.alarms import Alarm
+from threadkeep.knowledge.health import Alarm
+from threadkeep.service.doctor.doctor import diagnose
+from threadkeep.service.doctor.facts import Finding, Level
+from threadkeep.service.health import ObservedStatus, observed_status
+from threadkeep.service.watchdog import acknowledge, alarms_of
 from threadkeep.web.api.opening import has_knowledge
 from threadkeep.web.api.pages import page_of
 from threadkeep.web.api.verb import (

@@ -7,8 +7,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.browse.query import format_query, parse_query
-from threadkeep.browse.records import (
+from threadkeep.capture.coverage import Coverage
+from threadkeep.capture.forget import ForgetReport
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.errors import Invalid
+from threadkeep.home.stores import Stores
+from threadkeep.knowledge.query import format_query, parse_query
+from threadkeep.knowledge.results import (
     BillingBlock,
     ProjectRow,
     Query,
@@ -19,11 +24,6 @@ from threadkeep.browse.records import (
     UsageReport,
     Window,
 )
-from threadkeep.capture.choosing import Forget
-from threadkeep.capture.coverage import Coverage
-from threadkeep.capture.planning import ForgetReport
-from threadkeep.errors import Invalid
-from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import has_knowledge, reading_history
 from threadkeep.web.api.pages import page_of
 from threadkeep.web.api.verb import (

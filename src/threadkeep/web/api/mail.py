@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from threadkeep.base.clock import iso, now_ms
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.home.mailing import folder_of, host_of, look_into, session_named
+from threadkeep.home.mail import folder_of, host_of, look_into, session_named
 from threadkeep.home.stores import Stores
 from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup
 from threadkeep.mailbox.looking import (

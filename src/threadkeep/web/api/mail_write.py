@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.base.clock import now_ms
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.home.mailing import host_of, session_named
+from threadkeep.home.mail import host_of, session_named
 from threadkeep.home.stores import Stores
 from threadkeep.mailbox.host import Host
 from threadkeep.mailbox.index_records import MailboxSession, SessionMode

@@ -8,14 +8,13 @@ import msgspec
 from msgspec import Meta
 
 from threadkeep.errors import Invalid
-from threadkeep.home.memory import answering
+from threadkeep.home.opening import answering
 from threadkeep.home.stores import Stores
-from threadkeep.knowledge.drafts import Outcome
-from threadkeep.knowledge.records import Role
-from threadkeep.recall.asking import Answer
-from threadkeep.recall.fixing import Fix
-from threadkeep.recall.records import Filters, HitDetail, Kind, RecallResult
-from threadkeep.recall.timeline import Moment as Happened
+from threadkeep.knowledge.records import Outcome, Role
+from threadkeep.memory.ask import Answer
+from threadkeep.memory.fixed import Fix
+from threadkeep.memory.records import Filters, HitDetail, Kind, RecallResult
+from threadkeep.memory.timeline import Moment as Happened
 from threadkeep.web.api import notes
 from threadkeep.web.api.opening import reading_memory
 from threadkeep.web.api.pages import page_before

@@ -7,8 +7,8 @@ from msgspec import Meta
 
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
-from threadkeep.recall.agent_query import AgentAnswer, AgentMode
-from threadkeep.recall.records import Filters
+from threadkeep.memory.agent_query import AgentAnswer, AgentMode
+from threadkeep.memory.records import Filters
 from threadkeep.web.api.opening import reading_memory
 from threadkeep.web.api.verb import Empty, Limit, Moment, Name, Strict, Text, Verb, Words, verb
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from threadkeep import ChatStore, History, SessionDB
 from threadkeep.errors import NotFound, ReadOnly, SchemaMismatch
-from threadkeep.home.in_place import open_history_to_list
-from threadkeep.home.sessions import is_adopted
+from threadkeep.home.opening import open_history_to_list
 from threadkeep.home.stores import Stores
+from threadkeep.state.naming import is_adopted
 
 if TYPE_CHECKING:
-    from threadkeep.recall.memory import Memory
+    from threadkeep.memory.memory import Memory
 
 T = TypeVar("T")
 

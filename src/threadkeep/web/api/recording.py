@@ -13,10 +13,10 @@ from starlette.responses import Response
 
 from threadkeep import ChatStore, Recorder, Session
 from threadkeep.base import json
+from threadkeep.chat.replies import Replies, Reply, find_run
+from threadkeep.chat.ui_messages import open_chat
 from threadkeep.errors import Invalid
 from threadkeep.home.stores import Stores
-from threadkeep.home.streaming import Replies, Reply, find_run
-from threadkeep.home.ui_messages import open_chat
 from threadkeep.web.answers import json_answer
 from threadkeep.web.api.reading import read_address
 from threadkeep.web.api.verb import Json, Name, Strict

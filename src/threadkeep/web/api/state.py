@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from threadkeep import SessionDB
-from threadkeep.home.sessions import find_state_session, flags_of
 from threadkeep.home.stores import Stores
+from threadkeep.state.naming import find_state_session, flags_of
 from threadkeep.web.api.chat import DeleteReport
 from threadkeep.web.api.opening import changing_state, has_state, reading_state
 from threadkeep.web.api.pages import read_cursor, write_cursor

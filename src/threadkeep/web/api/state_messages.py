@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from threadkeep.home.sessions import (
+from threadkeep.home.stores import Stores
+from threadkeep.state.naming import (
     find_state_session,
     messages_near,
     session_as_lines,
     session_lines,
 )
-from threadkeep.home.stores import Stores
 from threadkeep.web.api.chat_messages import ChangeCount, Verified
 from threadkeep.web.api.opening import changing_state, has_state, joining_state, reading_state
 from threadkeep.web.api.pages import read_cursor, write_cursor

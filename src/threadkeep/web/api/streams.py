@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from threadkeep.chat.replies import Active, Replies, Reply, active_reply, ask_to_stop
+from threadkeep.chat.ui_messages import open_chat, save_messages, settled_messages
 from threadkeep.chat.wire.sse import DONE
 from threadkeep.home.stores import Stores
-from threadkeep.home.streaming import Active, Replies, Reply, active_reply, ask_to_stop
-from threadkeep.home.ui_messages import open_chat, save_messages, settled_messages
 from threadkeep.web.api.answering import routes_of
 from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
 from threadkeep.web.api.reading import Unfit, read_address

@@ -6,8 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from threadkeep.home.stores import Stores
-from threadkeep.home.web_login import Login, Logins
-from threadkeep.home.web_token import read_token
+from threadkeep.service.web_access import Login, Logins, read_token
 from threadkeep.web.api.verb import Empty, ResultPage, Strict, Verb, verb
 
 

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from threadkeep.browse.records import SessionDetail
 from threadkeep.errors import Invalid
-from threadkeep.home.exporting import FORMATS, exported
+from threadkeep.home.hand_off import FORMATS, exported
 from threadkeep.home.stores import Stores
+from threadkeep.knowledge.results import SessionDetail
 from threadkeep.web.answers import as_json
 from threadkeep.web.offline import all_blocks, offline_page
 

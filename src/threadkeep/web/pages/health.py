@@ -15,8 +15,8 @@ from starlette.routing import BaseRoute, Route
 from threadkeep import __version__
 from threadkeep.base import json
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.home.health import AlarmView, HomeHealth, ack, health_of
 from threadkeep.home.stores import Stores
+from threadkeep.service.health import AlarmView, HomeHealth, ack, health_of
 from threadkeep.web.answers import json_answer
 from threadkeep.web.lane import PIECE
 from threadkeep.web.page import SitePage, SiteRequest
@@ -109,7 +109,7 @@ def show_coverage(visit: SiteRequest) -> CoveragePage:
 
 def show_findings(visit: SiteRequest) -> FindingsPage:
     """Ask the doctor, without a deep check."""
-    from threadkeep.home.doctoring import diagnose  # noqa: PLC0415  (loads much, seldom needed)
+    from threadkeep.service.doctor.doctor import diagnose  # noqa: PLC0415  (loads much, seldom needed)
 
     found = diagnose(visit.stores.home, visit.stores.db, version=__version__)
     rows = [

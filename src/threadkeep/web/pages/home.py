@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.browse.records import Query, Sum, Today
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.home.health import AlarmView, active_alarms
+from threadkeep.knowledge.results import Query, Sum, Today
+from threadkeep.service.health import AlarmView, active_alarms
 from threadkeep.web.page import SitePage, SiteRequest
 
 _WEEK: Final = 7

@@ -9,8 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from threadkeep.home.stores import Stores
-from threadkeep.home.web_login import Login, Logins
-from threadkeep.home.web_token import read_token
+from threadkeep.service.web_access import Login, Logins, read_token
 from threadkeep.web.answers import json_answer
 from threadkeep.web.lane import PIECE
 from threadkeep.web.page import SitePage, SiteRequest

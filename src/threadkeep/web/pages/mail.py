@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from threadkeep.home.mailboxes import Mailbox, MailboxRow, mailboxes, one_mailbox, try_again
+from threadkeep.home.mail import Mailbox, MailboxRow, mailboxes, one_mailbox, try_again
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
 from threadkeep.web.lane import PIECE

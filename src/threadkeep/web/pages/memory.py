@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.browse.records import EntityRow, EntityView, Graph, NodePage, NodeView, Query
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.lessons import Lesson
+from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodePage, NodeView, Query
 from threadkeep.web.page import SitePage, SiteRequest
 from threadkeep.web.pages.recall import HitLink, row_of
 

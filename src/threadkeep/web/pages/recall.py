@@ -7,12 +7,12 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
-from threadkeep.browse.query import parse_query
-from threadkeep.browse.records import Query
-from threadkeep.recall.asking import Answer
-from threadkeep.recall.fixing import Fix
-from threadkeep.recall.memory import Memory
-from threadkeep.recall.records import Filters, Hit, HitDetail, Kind, RecallResult
+from threadkeep.knowledge.query import parse_query
+from threadkeep.knowledge.results import Query
+from threadkeep.memory.ask import Answer
+from threadkeep.memory.fixed import Fix
+from threadkeep.memory.memory import Memory
+from threadkeep.memory.records import Filters, Hit, HitDetail, Kind, RecallResult
 from threadkeep.web.addresses import opening_address, session_address, with_query
 from threadkeep.web.page import Elsewhere, SitePage, SiteRequest
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.browse.records import Block, SessionDetail, SessionSummary, Spot, TurnSum, Window
 from threadkeep.errors import NotFound
+from threadkeep.knowledge.results import Block, SessionDetail, SessionSummary, Spot, TurnSum, Window
 from threadkeep.web.markup import anchor
 from threadkeep.web.page import SitePage, SiteRequest
 

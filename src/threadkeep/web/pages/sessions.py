@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.browse.query import format_query, parse_query
-from threadkeep.browse.records import Query, SessionPage
 from threadkeep.errors import NotFound
+from threadkeep.knowledge.query import format_query, parse_query
+from threadkeep.knowledge.results import Query, SessionPage
 from threadkeep.web.page import SitePage, SiteRequest
 
 _ROWS: Final = 50

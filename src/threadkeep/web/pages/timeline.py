@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from threadkeep.browse.records import Query
-from threadkeep.recall.timeline import Moment
+from threadkeep.knowledge.results import Query
+from threadkeep.memory.timeline import Moment
 from threadkeep.web.addresses import opening_address, with_query
 from threadkeep.web.page import SitePage, SiteRequest
 from threadkeep.web.wording import when

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from threadkeep.browse.query import parse_query
-from threadkeep.browse.records import BillingBlock, Sum, UsageReport
+from threadkeep.knowledge.query import parse_query
+from threadkeep.knowledge.results import BillingBlock, Sum, UsageReport
 from threadkeep.web.page import SitePage, SiteRequest, visit_of
 
 _METRICS: Final = ("tokens", "cost")

@@ -1,1 +1,0 @@
-"""What surfaces read: lists, windows of a transcript, sums, and views of memory."""

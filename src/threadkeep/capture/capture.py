@@ -1,0 +1,261 @@
+"""History: everything captured, in one place: brought in, listed, shown, searched, counted."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
+from itertools import islice
+from typing import Any, Final, Self
+
+import msgspec
+
+from threadkeep.base.tx import Tx
+from threadkeep.capture.coverage import Coverage, cover
+from threadkeep.capture.engine import CaptureFilter, capture
+from threadkeep.capture.forget import ForgetReport, finish, forget
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.capture.intake import Backlog, Batches, CaptureContext
+from threadkeep.capture.logs import DocumentCapture
+from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, silent
+from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
+from threadkeep.capture.watch import Stop, Tell, watch
+from threadkeep.errors import NotFound
+from threadkeep.knowledge.copies import Links
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.records import CapturedSession
+from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.search_index import NOTED, noted_so_far
+from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.spending import TokenTotals, UsageTotals
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.transcript import (
+    EntryHit,
+    TranscriptEntry,
+    ends_open,
+    raw_lines,
+    search,
+    transcript,
+)
+from threadkeep.sources.hippo_notes import READER, READER as NOTES, HippoNotes
+from threadkeep.sources.records import Log, Source, Stamp
+
+# ------------------------------------------------------------------------------
+# Sessions of which only another program's notes are here: slices in a file that we took over.
+#
+# They become sessions like all others, so that lists, searches and pages know them. The log itself,
+# should it be captured, takes their place.
+
+_TOGETHER: Final = 200  # sessions whose slices are in memory
+_MARK_EVERY: Final = 500  # slices: to write the mark at every capture would be dear
+_COLUMNS: Final = (
+    *("session_id", "harness", "segment_index", "model", "agent", "project_dir", "cwd"),
+    *("git_branch", "slug", "title", "parent_session_id", "is_subagent", "summary_text"),
+    *("tool_calls_json", "user_prompts_json", "commit_messages_json", "source_file"),
+    *("message_count", "token_count", "start_time", "end_time"),
+)
+
+
+def note_sessions(around: CaptureContext, *, everything: bool = False) -> int:
+    """Bring in the sessions of slices that are new, or of all; give how many sessions those are."""
+    with around.db.read() as tx:
+        seen = noted_so_far(tx)
+        last = int(tx.value("last_slice") or 0)
+        found = tx.all("noted_sessions", {"after": 0 if everything else seen, "reader": READER})
+    by_harness: defaultdict[str, list[str]] = defaultdict(list)
+    for harness, session_id in found:
+        by_harness[harness].append(session_id)
+    for harness, ids in by_harness.items():
+        waiting = iter(ids)
+        while some := list(islice(waiting, _TOGETHER)):
+            _bring_in(around, harness, some)
+    if last > seen and (found or last - seen >= _MARK_EVERY):
+        with around.db.write() as tx:
+            tx.run("indexed_on", {"kind": NOTED, "upto": last, "rows": 0, "words": 0})
+    return len(found)
+
+
+def _bring_in(around: CaptureContext, harness: str, names: Sequence[str]) -> None:
+    with around.db.read(lenient=True) as tx:
+        source = HippoNotes(harness, _slices(tx, harness, names))
+    log = Log(f"{READER}:{harness}", Stamp(0, 0, 0, 0))  # a file of ours may be moved
+    with Batches(around.db) as batches:
+        backlog = Backlog(batches)
+        DocumentCapture(around, READER, source, log, HarnessReport()).run(backlog)
+        backlog.settle()
+
+
+def _slices(tx: Tx, harness: str, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    values = {"harness": harness, "names": msgspec.json.encode(list(names)).decode()}
+    slices: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for row in tx.all("slices_of_sessions", values):
+        told = dict(zip(_COLUMNS, row, strict=True))
+        slices[told["session_id"]].append(told)
+    return slices
+
+
+ANY = CapturedSessionFilter()
+ALL = CaptureFilter()
+
+
+class History:
+    """The captured history of one store, and the sources it comes from."""
+
+    def __init__(
+        self, store: KnowledgeStore, around: CaptureContext, sources: Mapping[str, Source]
+    ) -> None:
+        self.store = store
+        self.around = around
+        self._sources = sources
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """The sources by name."""
+        return self._sources
+
+    def capture(
+        self,
+        wanted: CaptureFilter = ALL,
+        *,
+        dry_run: bool = False,
+        show: Watcher = silent,
+    ) -> CaptureReport:
+        """Bring in what is new on this machine; with `dry_run` only tell what would be read."""
+        if not dry_run:
+            refuse_write(self.store.access)
+        report = capture(self.around, self._sources, wanted, dry_run=dry_run, show=show)
+        if not dry_run:
+            finish(self.around, self._sources)
+            if NOTES in self._sources:  # else what was noted could not be read again
+                note_sessions(self.around)
+        return report
+
+    def note_sessions(self, *, everything: bool = True) -> int:
+        """Make sessions of slices, all or new ones, whose log is not here; give how many."""
+        refuse_write(self.store.access)
+        return note_sessions(self.around, everything=everything)
+
+    def watch(self, stop: Stop, show: Tell, *, poll_seconds: float = 2.0) -> None:
+        """Capture, and go on capturing what changes, until `stop` says so."""
+        refuse_write(self.store.access)
+        finish(self.around, self._sources)
+        watch(self.around, self._sources, stop, show, poll_seconds=poll_seconds)
+
+    def coverage(self) -> Coverage:
+        """Compare what is on the disk with what is in the store."""
+        return cover(self.around, self._sources)
+
+    def sessions(self, among: CapturedSessionFilter = ANY, **page: Any) -> list[CapturedSession]:
+        """List captured sessions, the latest first (see `KnowledgeStore.list_sessions`)."""
+        return self.store.list_sessions(among, **page)
+
+    def find(self, name: str, harness: str | None = None) -> CapturedSession:
+        """Find a session by its id, or by a beginning of it that only one has."""
+        return self.store.find_session(name, harness)
+
+    def children(self, session: CapturedSession) -> list[CapturedSession]:
+        """Give the sessions that a session started."""
+        return self.store.children_of(session)
+
+    def links(self, sessions: list[CapturedSession]) -> dict[int, Links]:
+        """Give what sessions continue and are continued in, where there is any."""
+        return self.store.links_of(sessions)
+
+    def transcript(self, session: CapturedSession) -> Iterator[TranscriptEntry]:
+        """Yield everything said and done in a session."""
+        context = self.store.context
+        with context.db.read() as tx:
+            yield from transcript(context, tx, self._sources, session)
+
+    def raw(self, session: CapturedSession) -> Iterator[bytes]:
+        """Yield the lines of a session as its program wrote them, but for masked secrets."""
+        context = self.store.context
+        with context.db.read() as tx:
+            yield from raw_lines(context, tx, session)
+
+    def ends_open(self, session: CapturedSession) -> bool:
+        """Tell whether the last raw line of a session has no line feed in its log."""
+        with self.store.context.db.read() as tx:
+            return ends_open(tx, session)
+
+    def search(
+        self, text: str, among: CapturedSessionFilter = ANY, **options: Any
+    ) -> list[EntryHit]:
+        """Find what was said and done by words (see `transcripts.search`)."""
+        context = self.store.context
+        with context.db.read() as tx:
+            return search(context, tx, self._sources, text, among, **options)
+
+    def usage(self, among: CapturedSessionFilter = ANY, *, zone: tzinfo = UTC) -> UsageTotals:
+        """Sum up tokens by program, model, project and day."""
+        return self.store.spending(among, zone=zone)
+
+    def forget(
+        self, what: Forget, *, dry_run: bool = False, show: Watcher = silent
+    ) -> ForgetReport:
+        """Take out what was captured, for good; with `dry_run` only count what would go."""
+        if not dry_run:
+            refuse_write(self.store.access)
+        context = self.store.context
+        return forget(context, self.around, self._sources, what, dry_run=dry_run, show=show)
+
+    def rescan(self, *, dry_run: bool = False, show: Watcher = silent) -> RescanReport:
+        """Mask what the rules of today find in what was stored before."""
+        if not dry_run:
+            refuse_write(self.store.access)
+        return rescan(self.around, self._sources, dry_run=dry_run, show=show)
+
+    def undo_masks(
+        self, name: str, *, dry_run: bool = False, show: Watcher = silent
+    ) -> UnmaskReport:
+        """Put back what a rule masked, or what is masked in a session, where its log still is."""
+        if not dry_run:
+            refuse_write(self.store.access)
+        context = self.store.context
+        return undo(context, self.around, self._sources, name, dry_run=dry_run, show=show)
+
+    def reindex(self, show: Watcher = silent) -> int:
+        """Make the index of all words anew, and give free space back; tell how many entries."""
+        refuse_write(self.store.access)
+        return reindex(self.around, self._sources, show)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# ------------------------------------------------------------------------------
+# What surfaces need of the captured history, named in one place, so that none imports a service.
+#
+# Loading this loads capture and its archive: a surface does so when a command needs it.
+
+_SPENT = (
+    "SELECT input, output, cache_read, cache_write, cache_write_1h, reasoning, final"
+    " FROM tk_usage WHERE session = ?"
+)
+
+
+def need_captured(history: History) -> None:
+    """Raise if a file is open to look at into which nothing was ever captured."""
+    with history.store.context.db.read() as tx:
+        known = "tk_sessions" in names(tx, "table")
+    if not known:
+        access = history.store.access
+        msg = f"nothing was captured into {access.path} yet"
+        how = "`threadkeep capture` does it; --db names the file"
+        if not access.finding.writable:
+            how = f"`threadkeep import hippo {access.path}` takes over what it has"
+        raise NotFound(msg, hint=how)
+
+
+def spent_in(history: History, session: CapturedSession) -> TokenTotals:
+    """Sum up the tokens of one session, without those of the sessions it started."""
+    spent = TokenTotals()
+    with history.store.context.db.read() as tx:
+        for *counts, final in tx.execute(_SPENT, (session.id,)):
+            spent.add(tuple(counts), final=bool(final))
+    return spent

@@ -1,0 +1,303 @@
+"""What to forget: which sessions as a whole, which lines of others, which rows beside them.
+
+Everything here only reads, so a dry run and a real one choose, and count, the same.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.base.json import decode_line, encode
+from threadkeep.base.tx import Tx
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.archive import LogRow, load_log_by_id
+from threadkeep.knowledge.forget import TEXTS, Kind, Texts, is_there, text_rows
+from threadkeep.knowledge.opening import KnowledgeContext
+from threadkeep.knowledge.records import CapturedSession, to_session
+from threadkeep.knowledge.sessions import CapturedSessionFilter, children_of, find_session
+from threadkeep.knowledge.transcript import entries_in
+from threadkeep.sources.common import iso_ms
+from threadkeep.sources.records import Source
+
+Picks = Callable[[int, bytes], bool]
+Searches = Callable[[str], bool]
+Matches = list[tuple[Texts, int, list[str]]]  # table, row, the columns in which it was found
+
+_DAY_MS: Final = 86_400_000
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """What to forget; whatever is given narrows it. A pattern is a regular expression.
+
+    Without a pattern whole sessions go; with a span of time those that lie inside it, of others
+    only the lines inside, and what shells, browsers and CI did in it; with a project what shells
+    did in its folder. With a pattern, lines and rows in which it is found go.
+    """
+
+    sessions: tuple[str, ...] = ()
+    project: str | None = None
+    harness: str | None = None
+    since: int | None = None  # epoch milliseconds
+    until: int | None = None  # the first moment that stays
+    pattern: str | None = None
+
+    @property
+    def in_time(self) -> bool:
+        """Tell whether a span of time is given."""
+        return self.since is not None or self.until is not None
+
+    @property
+    def in_sessions(self) -> bool:
+        """Tell whether only some sessions are meant."""
+        return bool(self.sessions) or self.project is not None or self.harness is not None
+
+    @property
+    def among(self) -> dict[str, Any]:
+        """The values for queries about sessions."""
+        return CapturedSessionFilter(self.harness, self.project).params()
+
+    def covers(self, at: int | None) -> bool:
+        """Tell whether a moment lies in the span of time."""
+        if at is None:
+            return False
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+def check(what: Forget) -> Searches:
+    """Refuse what makes no sense; give what tells whether a text matches."""
+    if what == Forget():
+        raise Invalid("nothing says what to forget", hint="name a session, a project or a pattern")
+    if what.since is not None and what.until is not None and what.since >= what.until:
+        raise Invalid("the span of time ends before it begins", hint="give an earlier start")
+    try:
+        found = re.compile(what.pattern or "").search
+    except (re.error, RecursionError) as error:
+        msg = f"the pattern {what.pattern!r} is no regular expression: {error}"
+        raise Invalid(msg, hint="put a backslash before letters that mean themselves") from None
+    if what.pattern is not None and found("") is not None:
+        msg = f"the pattern {what.pattern!r} is found in every text, even in an empty one"
+        raise Invalid(msg, hint="give a pattern that needs at least one letter")
+    return lambda text: found(text) is not None
+
+
+# ---------------------------------------------------------------------- sessions
+
+
+def meant_sessions(context: KnowledgeContext, tx: Tx, what: Forget) -> list[CapturedSession]:
+    """Give the sessions that are meant, those that others started before them."""
+    if what.sessions:
+        named = [_named(context, tx, name, what.harness) for name in what.sessions]
+        roots = [session for session in named if session is not None]
+        allowed = {row[0] for row in tx.all("sessions_to_forget", _ever(what))}
+        roots = [session for session in roots if session.id in allowed]
+    else:
+        roots = [to_session(row) for row in tx.all("sessions_to_forget", _ever(what))]
+    found: dict[int, CapturedSession] = {}
+    for root in roots:
+        for session in _with_children(context, tx, root, set()):
+            found.setdefault(session.id, session)
+    return list(found.values())
+
+
+def _ever(what: Forget) -> dict[str, Any]:
+    return {**what.among, "since": None, "until": None}
+
+
+def _named(
+    context: KnowledgeContext, tx: Tx, name: str, harness: str | None
+) -> CapturedSession | None:
+    try:
+        return find_session(context, tx, name, harness)
+    except NotFound:
+        gone = {"session_id": name.rpartition(":")[2], "harness": harness}
+        if tx.value("any_forgotten_named", gone) is None:
+            raise
+        return None  # forgotten before: there is nothing left to do
+
+
+def _with_children(
+    context: KnowledgeContext, tx: Tx, session: CapturedSession, seen: set[int]
+) -> Iterator[CapturedSession]:
+    if session.id in seen:  # a log may say anything, even that two sessions started each other
+        return
+    seen.add(session.id)
+    for child in children_of(context, tx, session):
+        yield from _with_children(context, tx, child, seen)
+    yield session
+
+
+def whole_sessions(what: Forget, meant: list[CapturedSession]) -> list[CapturedSession]:
+    """Give those of the sessions that go as a whole."""
+    if what.pattern is not None:
+        return []
+    if not what.in_time:
+        return meant
+    return [one for one in meant if what.covers(one.started_at) and what.covers(one.ended_at)]
+
+
+# ---------------------------------------------------------------------- lines
+
+
+def logs_to_search(tx: Tx, what: Forget, meant: set[int], whole: set[int]) -> Iterator[LogRow]:
+    """Yield the logs some of whose lines may have to go."""
+    if what.pattern is None and not what.in_time:
+        return
+    for (number,) in tx.all("logs_to_search", {"harness": what.harness}):
+        log = load_log_by_id(tx, number)
+        if log is None or (what.in_time and not _may_reach(tx, what, number)):
+            continue
+        sessions = set(sessions_of(tx, log).values())
+        if (not what.in_sessions or sessions & meant) and not (sessions and sessions <= whole):
+            yield log
+
+
+def sessions_of(tx: Tx, log: LogRow) -> dict[str, int]:
+    """Give the numbers of the sessions that a log is of, by their ids."""
+    values = {"log": log.id, "harness": log.harness, "session_id": log.session_id}
+    return dict(tx.all("sessions_of_log", values))
+
+
+def _may_reach(tx: Tx, what: Forget, log_id: int) -> bool:
+    """Tell whether a log may have lines in the span; a day is left for those without entries."""
+    first, last = tx.one("span_of_log", {"log": log_id}) or (None, None)
+    if first is None:
+        return True
+    return (what.until is None or first - _DAY_MS < what.until) and (
+        what.since is None or last + _DAY_MS >= what.since
+    )
+
+
+def picker(
+    tx: Tx,
+    sources: Mapping[str, Source],
+    log: LogRow,
+    what: Forget,
+    searches: Searches,
+    meant: set[int],
+) -> Picks:
+    """Give what tells whether a line of a log has to go."""
+    told: dict[int, set[int]] = {}
+    for line, session in tx.all("entry_sessions_of_log", {"log": log.id}):
+        told.setdefault(line, set()).add(session)
+    own = sessions_of(tx, log).get(log.session_id)
+
+    def is_meant(number: int) -> bool:
+        sessions = told.get(number)
+        return bool(sessions & meant) if sessions else own is None or own in meant
+
+    def picks(number: int, line: bytes) -> bool:
+        if what.in_sessions and not is_meant(number):
+            return False
+        if what.in_time and not any(map(what.covers, _times(sources, log, number, line))):
+            return False
+        return what.pattern is None or any(map(searches, _texts(sources, log, number, line)))
+
+    return picks
+
+
+def _times(
+    sources: Mapping[str, Source], log: LogRow, number: int, line: bytes
+) -> Iterator[int | None]:
+    for entry in entries_in(sources, log, line, number).values():
+        yield entry.at
+    with suppress(Invalid):
+        for record in decode_line(line):
+            if isinstance(record, dict):
+                yield iso_ms(record.get("timestamp"))
+
+
+def _texts(sources: Mapping[str, Source], log: LogRow, number: int, line: bytes) -> Iterator[str]:
+    """Yield everything that can be read in a line: in its record, and as it is shown."""
+    try:
+        records = decode_line(line)
+    except Invalid:
+        yield line.decode("utf-8", "replace")
+        return
+    for record in records:
+        yield from strings_in(record)
+    for entry in entries_in(sources, log, line, number).values():
+        yield entry.text
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Yield every text inside a JSON value, the names of members too."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def matching_rows(tx: Tx, searches: Searches) -> Matches:
+    """Find the rows of all tables in which a pattern is found."""
+    found: Matches = []
+    for texts in TEXTS:
+        for number, values in text_rows(tx, texts) if is_there(tx, texts) else ():
+            columns = [column for column, text in values.items() if searches(text)]
+            if columns:
+                found.append((texts, number, columns))
+    return found
+
+
+def rows_of_work(tx: Tx, what: Forget, searches: Searches) -> dict[Kind, set[int]]:
+    """Give what shells, browsers and CI did in a span of time or a folder, or its part that fits.
+
+    Without either there is nothing to choose by but a pattern, and then all tables are searched.
+    """
+    if not (what.in_time or what.project is not None):
+        return {}
+    found = rows_in_time(tx, what)
+    if what.pattern is None or not any(found.values()):
+        return found
+    runs = {"runs": encode(sorted(found.get("run", ())))}
+    for kind in ("job", "annotation", "excerpt"):
+        found[kind] = _ids(tx, f"{kind}s_of_runs", runs)
+    fitting: dict[Kind, set[int]] = {}
+    for texts, number, _ in matching_rows(tx, searches):
+        if texts.kind is not None and number in found.get(texts.kind, ()):
+            fitting.setdefault(texts.kind, set()).add(number)
+    return fitting
+
+
+def rows_in_time(tx: Tx, what: Forget) -> dict[Kind, set[int]]:
+    """Give what shells, browsers and CI did in a span of time, and what agents remembered.
+
+    A project keeps it to the shell's work in its folder and its memory; a program, or sessions, to
+    nothing.
+    """
+    if what.harness is not None or what.sessions:
+        return {}
+    values = {"since": what.since, "until": what.until}
+    folder = {name: what.among[name] for name in ("project", "project_below")}
+    if what.project is not None:
+        below = folder["project_below"]
+        folder |= {"project_named": f"%/{below[:-2]}", "project_in": f"%/{below}"}
+    else:
+        folder |= {"project_named": None, "project_in": None}
+    found: dict[Kind, set[int]] = {"event": _ids(tx, "shell_events_between", {**values, **folder})}
+    if what.project is not None:
+        whole: Kind = "document" if not what.in_time and what.pattern is None else "revision"
+        found[whole] = _ids(tx, f"{whole}s_of_project", {**values, **folder})
+    else:
+        found["revision"] = _ids(tx, "revisions_between", values)
+    if what.project is None:
+        found["visit"] = _ids(tx, "visits_between", values)
+        found["run"] = _ids(tx, "runs_between", values)
+        found["watch"] = _ids(tx, "watches_between", values)
+        found["lesson"] = _ids(tx, "lessons_between", values)
+        found["waiting_lesson"] = _ids(tx, "waiting_lessons_between", values)
+    return found
+
+
+def _ids(tx: Tx, query: str, values: Mapping[str, Any]) -> set[int]:
+    return {row[0] for row in tx.all(query, values)}

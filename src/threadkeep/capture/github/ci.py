@@ -1,0 +1,169 @@
+"""CI: runs, watched commits, pending failures and lessons of one store, and the server's API."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Self
+
+from threadkeep.base.config import GithubSettings
+from threadkeep.capture.github.client import Api
+from threadkeep.capture.github.http import GithubRefusal
+from threadkeep.capture.github.poll import PollReport, Show, follow, next_wait, poll
+from threadkeep.capture.observed.protocol import RegisterWatchSha, watch_of
+from threadkeep.errors import Invalid
+from threadkeep.knowledge.lessons import Lesson, list_lessons
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.workflow_runs import (
+    CommitFailure,
+    RunDetails,
+    RunRow,
+    WatchedCommit,
+    ack,
+    list_runs,
+    pending,
+    register,
+    run_details,
+    watched,
+)
+
+
+def _quiet(_: object) -> None:
+    """Tell nobody."""
+
+
+def _wait(stop: threading.Event, seconds: float) -> None:
+    stop.wait(seconds)
+
+
+class Ci:
+    """What CI did, as far as this store knows.
+
+    `api` is called when a server is needed, with what waits while that says "not now".
+    """
+
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        settings: GithubSettings,
+        clean: Callable[[str], str],
+        api: Callable[[Callable[[float], None]], Api],
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self._clean = clean
+        self._api = api
+
+    def poll(self, show: Show = _quiet) -> PollReport:
+        """Look once at all watched repositories and commits."""
+        self._need_repos()
+        context = self.store.context
+        return poll(self._api(time.sleep), context, self.settings, self._clean, context.clock, show)
+
+    def follow(self, stop: threading.Event, tell: Callable[[PollReport], None] = _quiet) -> None:
+        """Look at CI until `stop` is set: closely while a commit is waited for."""
+        context, wait = self.store.context, partial(_wait, stop)
+        follow(
+            *(self._api(wait), context, self.settings, self._clean, context.clock),
+            stop=stop.is_set,
+            wait=wait,
+            tell=tell,
+        )
+
+    def watch(self, sha: str, repo: str, ttl_secs: int | None = None) -> WatchedCommit:
+        """Wait for the CI runs of a commit."""
+        refuse_write(self.store.access)
+        now = self.store.context.clock()
+        ttl = self.settings.watchlist_ttl_secs if ttl_secs is None else ttl_secs
+        watch = watch_of(RegisterWatchSha(sha, repo, ttl), now)
+        with self.store.context.db.write() as tx:
+            register(tx, watch)
+        return WatchedCommit(watch.sha, watch.repo, now, now + watch.ttl_secs * 1000)
+
+    def wait_for(
+        self, one: WatchedCommit, stop: threading.Event, tell: Callable[[PollReport], None] = _quiet
+    ) -> str | None:
+        """Look closely at a watched commit until its runs are over.
+
+        Gives `success`, `failure` or `cancelled`; None if the time was over before, or `stop` set.
+        A server that knows no such repository, or does not want us, is not asked again: Refused.
+        """
+        context, api = self.store.context, self._api(partial(_wait, stop))
+        while not stop.is_set():
+            report = poll(api, context, self.settings, self._clean, context.clock)
+            tell(report)
+            for trouble in report.errors:
+                if trouble.final and trouble.repo.lower() == one.repo.lower():
+                    raise GithubRefusal(trouble.message, hint="waiting would be of no use")
+            left = self._find(one)
+            if left is None:
+                return "success"
+            now = context.clock()
+            if left.terminal_status and not left.is_open:
+                return left.terminal_status
+            if left.expires_at <= now:
+                return None
+            stop.wait(min(next_wait(self.settings, [left], now), (left.expires_at - now) / 1000))
+        return None
+
+    def _find(self, one: WatchedCommit) -> WatchedCommit | None:
+        with self.store.context.db.read() as tx:
+            found = watched(tx, 0)
+        return next((w for w in found if (w.sha, w.repo) == (one.sha, one.repo)), None)
+
+    def watched(self) -> list[WatchedCommit]:
+        """Give the commits that are watched, the newest first."""
+        with self.store.context.db.read() as tx:
+            return watched(tx, self.store.context.clock())
+
+    def pending(self, repo: str | None = None, *, acknowledge: bool = False) -> list[CommitFailure]:
+        """Give the failures of watched commits that nobody was told yet; `acknowledge` tells."""
+        now = self.store.context.clock()
+        if not acknowledge:
+            with self.store.context.db.read() as tx:
+                return pending(tx, repo, now)
+        refuse_write(self.store.access)
+        with self.store.context.db.write() as tx:
+            found = pending(tx, repo, now)
+            ack(tx, found)
+        return found
+
+    def runs(self, repo: str | None = None, *, limit: int = 20) -> list[RunRow]:
+        """List runs, the latest first."""
+        with self.store.context.db.read() as tx:
+            return list_runs(tx, repo, limit)
+
+    def run(self, run_id: int) -> RunDetails | None:
+        """Give a run with its jobs, annotations and ends of logs."""
+        with self.store.context.db.read() as tx:
+            return run_details(tx, run_id)
+
+    def lessons(
+        self,
+        repo: str | None = None,
+        *,
+        path: str | None = None,
+        tool: str | None = None,
+        limit: int = 10,
+    ) -> list[Lesson]:
+        """List what went wrong more than once."""
+        with self.store.context.db.read() as tx:
+            return list_lessons(tx, repo, path, tool, limit)
+
+    def _need_repos(self) -> None:
+        if not self.settings.watched_repos and not self.watched():
+            msg = "no repository is followed and no commit is watched"
+            raise Invalid(
+                msg, hint='name one: --repo owner/name, or [github] watched_repos = ["…"]'
+            )
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

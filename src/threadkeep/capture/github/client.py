@@ -1,0 +1,254 @@
+"""The client: any server with GitHub's API, asked with patience and within limits.
+
+The token goes to the server it is meant for and nowhere else: it follows no redirect to another
+host, is not sent in the open, and stands in no error.
+"""
+
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPResponse
+from typing import Any, Final, NamedTuple, TypeVar
+
+from threadkeep.base.json import decode
+from threadkeep.capture.github.http import (
+    BodyTail,
+    GithubBadAnswer,
+    GithubRateLimit,
+    GithubRefusal,
+    Interrupted,
+    Pace,
+    Target,
+    back_off,
+    exchange,
+    is_limit,
+    is_loopback,
+    next_page,
+    parse_url,
+    read_body,
+    read_tail,
+    redirected,
+    show,
+    wait_after,
+)
+from threadkeep.errors import Invalid, NotFound, ThreadkeepError
+
+TIMEOUT: Final = 30.0
+RETRIES: Final = 8
+_RETRIES_WITHOUT_ANSWER: Final = 3  # a machine without a network is not waited for
+MOST_PAGES: Final = 10
+_MOST_JSON: Final = 32 * 1024 * 1024
+_MOST_COMPLAINT: Final = 65_536
+_LOG_SECONDS: Final = 600.0
+_REDIRECTS: Final = 5
+_REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
+_GONE: Final = frozenset({404, 410, 451})
+_OK, _UNCHANGED, _BAD_REQUEST, _SERVER_TROUBLE = 200, 304, 400, 500
+
+T = TypeVar("T")
+
+
+class GithubReply(NamedTuple):
+    """What a request was answered with; `value` is None when it is as it was."""
+
+    value: Any
+    etag: str | None = None
+    next_path: str | None = None
+    is_same: bool = False
+
+
+class Api:
+    """A server with GitHub's API, and the right to ask it.
+
+    `clock` gives epoch seconds, `ticks` seconds that only go forward. With `allow_open` a token may
+    go to another machine without encryption.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        token: str | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+        timeout: float = TIMEOUT,
+        allow_open: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._base = parse_url(base_url.rstrip("/"))
+        self._token = None if not token else _checked(token)
+        self._sleep = sleep
+        self._clock = clock
+        self._ticks = ticks
+        self._timeout = timeout
+        self._tls = tls
+        self.requests = 0  # made so far
+        self._patience = RETRIES
+        origin = self._base.origin
+        if token and origin.scheme == "http" and not (allow_open or is_loopback(origin.host)):
+            msg = f"the token would go to {origin.host} without encryption"
+            raise Invalid(msg, hint="use https in [github] api_url")
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        scheme, host, port = self._base.origin
+        return f"{scheme}://{host}:{port}{self._base.path}"
+
+    def get(self, path: str, etag: str | None = None) -> GithubReply:
+        """Ask for JSON; with the tag of an earlier answer only if that has changed."""
+
+        def read(response: HTTPResponse, target: Target) -> GithubReply:
+            if response.status == _UNCHANGED:
+                return GithubReply(None, etag, is_same=True)
+            body = read_body(response, _MOST_JSON, target, Pace(self._timeout, self._ticks))
+            after = next_page(path, response.headers.get("link"))
+            return GithubReply(_json(body, target), response.headers.get("etag"), after)
+
+        return self._ask(path, read, etag)
+
+    def pages(self, path: str, most: int = MOST_PAGES) -> Iterator[Any]:
+        """Ask for page after page of JSON, at most so many."""
+        following: str | None = path
+        for _ in range(most):
+            if following is None:
+                return
+            reply = self.get(following)
+            following = reply.next_path
+            yield reply.value
+
+    def tail(self, path: str, keep: int) -> BodyTail:
+        """Ask for a text of any length and keep its last bytes."""
+
+        def read(response: HTTPResponse, target: Target) -> BodyTail:
+            return read_tail(response, keep, target, Pace(_LOG_SECONDS, self._ticks))
+
+        return self._ask(path, read)
+
+    def _ask(
+        self, path: str, read: Callable[[HTTPResponse, Target], T], etag: str | None = None
+    ) -> T:
+        """Ask, and again where that may help.
+
+        A server that was given up is asked only once each time, until it answers again: a day
+        without it would otherwise be spent waiting.
+        """
+        for tries in range(self._patience + 1):
+            try:
+                answer = self._ask_once(path, read, etag, tries)
+                self._patience = RETRIES
+                return answer
+            except _Again as again:
+                trouble, seconds = again.trouble, again.seconds
+            except Interrupted as error:
+                trouble, seconds = error, back_off(tries)
+                if tries >= _RETRIES_WITHOUT_ANSWER:
+                    break
+            if tries < self._patience:
+                self._sleep(seconds)
+        self._patience = 0
+        raise trouble
+
+    def _ask_once(
+        self,
+        path: str,
+        read: Callable[[HTTPResponse, Target], T],
+        etag: str | None,
+        tries: int,
+    ) -> T:
+        with self._opened(path, etag) as (response, target):
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            if response.status in {_OK, _UNCHANGED if etag else _OK}:
+                return read(response, target)
+            seconds = wait_after(response.status, headers, tries, self._clock())
+            if seconds is not None:
+                raise _Again(self._trouble(target, response.status, headers), seconds)
+            raise self._complaint(response, target)
+
+    @contextmanager
+    def _opened(self, path: str, etag: str | None) -> Iterator[tuple[HTTPResponse, Target]]:
+        """Make a request and follow where it leads."""
+        base = self._base
+        target = Target(base.origin, base.path.rstrip("/") + path)
+        for _ in range(_REDIRECTS + 1):
+            self.requests += 1
+            headers = self._headers(target, etag)
+            with exchange(target, headers, self._timeout, self._tls) as response:
+                where = response.headers.get("location")
+                if response.status not in _REDIRECTED or where is None:
+                    yield response, target
+                    return
+            target = redirected(target, where)
+        raise GithubBadAnswer(
+            f"{show(target)}: redirects without end", hint="check [github] api_url"
+        )
+
+    def _headers(self, target: Target, etag: str | None) -> Mapping[str, str]:
+        headers = {"User-Agent": "threadkeep", "Connection": "close"}
+        if target.origin != self._base.origin:
+            return headers
+        headers["Accept"] = "application/vnd.github+json"
+        headers["X-GitHub-Api-Version"] = "2022-11-28"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if etag:
+            headers["If-None-Match"] = etag
+        return headers
+
+    def _trouble(
+        self, target: Target, status: int, headers: Mapping[str, str]
+    ) -> GithubRateLimit | GithubBadAnswer:
+        if is_limit(status, headers):
+            msg = f"{show(target)}: too many requests (HTTP {status})"
+            return GithubRateLimit(msg, hint="wait until the limit of your token is renewed")
+        return GithubBadAnswer(f"{show(target)}: HTTP {status}", hint="try again later")
+
+    def _complaint(self, response: HTTPResponse, target: Target) -> ThreadkeepError:
+        """Give what a refusal means, with the server's own words and without the token."""
+        pace = Pace(self._timeout, self._ticks)
+        said = _words(read_tail(response, _MOST_COMPLAINT, target, pace).data)
+        if self._token:
+            said = said.replace(self._token, "[token]")
+        msg = f"{show(target)}: HTTP {response.status}" + (f", {said}" if said else "")
+        if response.status in _GONE:
+            return NotFound(msg, hint="check the name, and whether the token may see it")
+        if _BAD_REQUEST <= response.status < _SERVER_TROUBLE:
+            return GithubRefusal(msg, hint="check the token and its rights")
+        return GithubBadAnswer(msg, hint="check [github] api_url")
+
+
+class _Again(Exception):
+    """The server asks to come back after some seconds."""
+
+    def __init__(self, trouble: ThreadkeepError, seconds: float) -> None:
+        super().__init__()
+        self.trouble = trouble
+        self.seconds = seconds
+
+
+def _checked(token: str) -> str:
+    """Refuse what cannot stand in a header: the standard library would show it in its error."""
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        msg = "the token has characters that no token has"
+        raise Invalid(msg, hint="check the variable that holds it")
+    return token
+
+
+def _json(body: bytes, target: Target) -> Any:
+    try:
+        return decode(body)
+    except Invalid:
+        what = "a web page" if body.lstrip()[:1] == b"<" else "something that is not JSON"
+        msg = f"{show(target)}: answered with {what}"
+        raise GithubBadAnswer(msg, hint="check [github] api_url") from None
+
+
+def _words(body: bytes) -> str:
+    try:
+        value = decode(body)
+    except Invalid:
+        return ""
+    message = value.get("message") if isinstance(value, dict) else None
+    return message[:200] if isinstance(message, str) else ""

@@ -1,0 +1,564 @@
+"""Rescanning: what was stored before there was a rule for it is masked now, wherever it stands."""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from threadkeep.base.tx import Tx
+from threadkeep.capture.intake import (
+    BATCH_BYTES,
+    MARKERS,
+    CaptureContext,
+    Mask,
+    MaskedLines,
+    markers_in,
+    mask_of,
+    masked_lines,
+    noted_again,
+    redactor_of,
+    tail_of,
+)
+from threadkeep.capture.rebuild import Places, rederive
+from threadkeep.capture.records import TROUBLES, Progress, Watcher, silent
+from threadkeep.capture.redact.engine import PRIVATE_RULE, Redactor
+from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.knowledge.archive import (
+    LogRow,
+    Words,
+    all_logs,
+    digest,
+    index_words,
+    load_log_by_id,
+    logs_of_session,
+    read_block,
+    read_lines,
+    words_of,
+)
+from threadkeep.knowledge.failures import drop_unfounded
+from threadkeep.knowledge.forget import (
+    TEXTS,
+    Marks,
+    Texts,
+    drop_vectors,
+    erase,
+    exempt,
+    exempt_rules,
+    is_json,
+    is_there,
+    masks_of,
+    note_masks,
+    put_texts,
+    rules_exempt_anywhere,
+    rules_noted,
+    text_rows,
+    want_cleaning,
+)
+from threadkeep.knowledge.opening import KnowledgeContext
+from threadkeep.knowledge.search_index import clear_things, index_things
+from threadkeep.knowledge.sessions import find_session
+from threadkeep.knowledge.transcript import entries_in
+from threadkeep.knowledge.vector_rows import tidy
+from threadkeep.sources.files import LogFile
+from threadkeep.sources.records import Source
+
+# ------------------------------------------------------------------------------
+# The index of all entries made anew, and what was forgotten taken out of the file itself.
+#
+# A row of `tk_cleaning` says that there is work, from the transaction that made it until the file
+# is clean. So a run that is killed is finished by the next one, whoever starts it.
+
+log = logging.getLogger(__name__)
+
+
+def reindex(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
+    """Make the index of all entries anew from the archive; give how many were indexed."""
+    with around.db.write() as tx:
+        tx.run("want_cleaning")
+    return clean(around, sources, show)
+
+
+def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
+    """Finish what a change of the archive began, if anything did; give how many were indexed.
+
+    The words are indexed anew, in several transactions: others may write meanwhile. Then the
+    file is written anew, since free pages and the index's own pages may hold old text.
+    """
+    with around.db.read() as tx:
+        wanted = tx.one("cleaning")
+        if wanted is None:
+            return 0
+        progress = Progress(logs_total=tx.value("count_logs_from", {"log": wanted[0] or 0}))
+    while _index_some(around, sources, progress):
+        show(progress)
+    while _index_things(around):
+        show(progress)
+    show(progress)
+    with around.db.write() as tx:
+        tx.run("merge_words")
+        tx.run("merge_thing_words")
+        tx.run("rebuild_index")
+        drop_unfounded(tx)  # a lesson quotes the error that it was learned from
+        tidy(tx, around.clock())  # a vector tells something of its text
+        if tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
+            tx.execute("ANALYZE")  # with statistics come samples of what was there
+    around.db.vacuum()
+    if not around.db.truncate_log():
+        log.warning("%s: a reader is in the way; it is cleaned at the next run", around.db.path)
+        return progress.entries
+    with around.db.write() as tx:
+        tx.run("cleaned")
+    around.db.truncate_log()
+    return progress.entries
+
+
+def _index_some(around: CaptureContext, sources: Mapping[str, Source], progress: Progress) -> bool:
+    """Index some logs in one transaction; tell whether there are more."""
+    with around.db.write() as tx:
+        next_log, last = tx.one("cleaning") or (None, None)
+        if next_log is None:
+            tx.run("clear_words")
+            clear_things(tx)
+            next_log, last = 0, int(tx.value("last_entry_id") or 0)
+        words: Words = []
+        size = 0
+        while size < BATCH_BYTES:
+            row = _next(tx, next_log)
+            if row is None:
+                next_log = max(1, next_log)
+                break
+            fresh = _words_of(tx, sources, row, last)
+            size += sum(len(text) for _, text in fresh)
+            words += fresh
+            next_log = row.id + 1
+            progress.logs_done += 1
+            progress.path = row.path
+        index_words(tx, words)
+        progress.entries += len(words)
+        tx.run("clean_on", {"next_log": next_log, "last_entry": last})
+        return tx.value("next_log", {"log": next_log}) is not None
+
+
+def _index_things(around: CaptureContext) -> int:
+    """Index some of what is no message; give how many rows were looked at."""
+    with around.db.write() as tx:
+        return index_things(tx)
+
+
+def _next(tx: Tx, first: int) -> LogRow | None:
+    number = tx.value("next_log", {"log": first})
+    return None if number is None else load_log_by_id(tx, number)
+
+
+def _words_of(tx: Tx, sources: Mapping[str, Source], row: LogRow, last: int) -> Words:
+    """Give what the entries of one log are found by."""
+    wanted: dict[int, list[tuple[int, str]]] = {}
+    for entry, line, key in tx.all("entries_to_index", {"log": row.id, "last": last}):
+        wanted.setdefault(line, []).append((entry, key))
+    words: Words = []
+    for number, text in enumerate(read_lines(tx, row.id)) if wanted else ():
+        places = wanted.get(number)
+        if places is not None:
+            entries = entries_in(sources, row, text, number)
+            words += [
+                (entry, words_of(entries[key].text))
+                for entry, key in places
+                if key in entries and entries[key].text
+            ]
+    return words
+
+
+_LEARNED = [texts for texts in TEXTS if texts.kind in {"node", "entity"}]
+# What comes of sessions; its texts stand in no session of their own.
+_MADE_OF_SESSIONS = {None, "event", "segment", "legacy", "node", "entity"}
+
+RulesFor = Callable[[Texts], Redactor]
+
+
+class RescanReport(msgspec.Struct):
+    """What was masked, or would be in a dry run."""
+
+    logs: int = 0
+    lines: int = 0
+    rows: int = 0
+    rules: dict[str, int] = {}  # how often each rule found something
+
+
+def rescan(
+    around: CaptureContext,
+    sources: Mapping[str, Source],
+    *,
+    dry_run: bool = False,
+    show: Watcher = silent,
+) -> RescanReport:
+    """Pass all that is stored through the rules of today; what changes is made anew."""
+    redactor = redactor_of(around)
+    found: Counter[str] = Counter()
+    done = RescanReport()
+    with around.db.read() as tx:
+        logs = [log for log in all_logs(tx) if log.lines]
+        progress = Progress(logs_total=len(logs))
+        changed = []
+        for log in logs:
+            if _look(tx, around, log, (done, found)):
+                changed.append(log)
+            _advance(progress, log, show)
+        rules = _rules_for_rows(tx, redactor)
+        rows = {texts: _changed_rows(tx, rules(texts), texts, found) for texts in TEXTS}
+        kinds = [row for row in tx.all("unknown_kinds") if redactor.text(row[0]) != row[0]]
+    done.logs, done.rows = len(changed), sum(len(ids) for ids in rows.values()) + len(kinds)
+    done.rules = dict(sorted(found.items()))
+    if dry_run or not (done.logs or done.rows):
+        return done
+    places = Places(around, sources)
+    progress = Progress(logs_total=len(changed))
+    for log in changed:
+        places.write(partial(_mask_log, around, places, log))
+        _advance(progress, log, show)
+    with around.db.write() as tx:
+        _mask_tables(tx, rules, rows)
+        tx.run_bulk("delete_unknown_kind", kinds)
+        want_cleaning(tx)
+    _mask_late(around, rules)
+    clean(around, sources, show)
+    return done
+
+
+def _advance(progress: Progress, log: LogRow, show: Watcher) -> None:
+    progress.logs_done += 1
+    progress.path = log.path
+    show(progress)
+
+
+def _look(
+    tx: Tx, around: CaptureContext, log: LogRow, into: tuple[RescanReport, Counter[str]]
+) -> bool:
+    """Count what would be masked in a log; a block without a secret costs one pass over it."""
+    done, found = into
+    before = done.lines
+    for _, masked in _blocks(tx, around, log):
+        done.lines += len(masked.changed)
+        found.update(rule for marks in masked.marks.values() for rule, _ in marks)
+    return done.lines > before
+
+
+def _blocks(tx: Tx, around: CaptureContext, log: LogRow) -> Iterator[tuple[int, MaskedLines]]:
+    """Mask a log block by block; give the number of the first line of each, and its lines."""
+    mask = mask_of(tx, around, log.harness, log.session_id)
+    tail = b""
+    for first, block in tx.all("blocks_from", {"log": log.id, "first": 0}):
+        text = b"".join([line + b"\n" for line in read_block(tx, block)])
+        yield first, masked_lines(mask, text, tail)
+        tail = tail_of(tail, text)
+
+
+def _rules(redactor: Redactor, text: str) -> list[str]:
+    return [finding.rule for finding in redactor.scan(text)] or [PRIVATE_RULE]
+
+
+def _mask_log(around: CaptureContext, places: Places, log: LogRow, tx: Tx) -> None:
+    row = load_log_by_id(tx, log.id)
+    if row is None:
+        return
+    words: Words = []
+    fresh: dict[int, Marks] = {}
+    new: dict[int, bytes] = {}
+    for first, masked in _blocks(tx, around, row):
+        fresh |= {first + row: marks for row, marks in masked.marks.items()}
+        new |= {first + row: masked.lines[row] for row in masked.changed}
+    noted = masks_of(tx, row.id)
+
+    def change(number: int, line: bytes) -> bytes:
+        return new.get(number, line)
+
+    if rederive(tx, around, places, row, change, words).lines:
+        again = {n: noted_again(new[n], fresh.get(n, ()), noted.get(n, ())) for n in new}
+        note_masks(tx, row.id, again)
+        index_words(tx, words)
+        want_cleaning(tx)
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def _masked(redactor: Redactor, texts: Texts, values: Mapping[str, str]) -> dict[str, str]:
+    """Give the texts of a row that change."""
+    new = {
+        c: (redactor.json_line if is_json(texts.table, c) else redactor.text)(v)
+        for c, v in values.items()
+    }
+    return {column: text for column, text in new.items() if text != values[column]}
+
+
+def _rules_for_rows(tx: Tx, redactor: Redactor) -> RulesFor:
+    """Give the rules for each table: what was made of sessions keeps what was undone in one."""
+    undone = redactor.sparing(rules_exempt_anywhere(tx))
+    return lambda texts: undone if texts.kind in _MADE_OF_SESSIONS else redactor
+
+
+def _changed_rows(tx: Tx, redactor: Redactor, texts: Texts, found: Counter[str]) -> set[int]:
+    ids = set()
+    for number, values in text_rows(tx, texts) if is_there(tx, texts) else ():
+        changed = _masked(redactor, texts, values)
+        if changed:
+            ids.add(number)
+            for column in changed:
+                found.update(_rules(redactor, values[column]))
+    return ids
+
+
+def _mask_tables(tx: Tx, rules: RulesFor, rows: Mapping[Texts, set[int]]) -> None:
+    for texts, ids in rows.items():
+        _mask_rows(tx, rules(texts), texts, ids)
+
+
+def _mask_late(around: CaptureContext, rules: RulesFor) -> None:
+    """Mask what was learned from rows between the look at them and their masking.
+
+    There it ends: since then nobody holds a ticket for what they read before.
+    """
+    with around.db.read() as tx:
+        late = {texts: _changed_rows(tx, rules(texts), texts, Counter()) for texts in _LEARNED}
+    if any(late.values()):
+        with around.db.write() as tx:
+            _mask_tables(tx, rules, late)
+
+
+def _mask_rows(tx: Tx, redactor: Redactor, texts: Texts, ids: set[int]) -> None:
+    """Mask rows as they are now; those made anew from the archive have changed already."""
+    for number, values in text_rows(tx, texts) if ids else ():
+        changed = _masked(redactor, texts, values) if number in ids else {}
+        if texts.kind and any(column in changed for column in texts.names):
+            erase(tx, texts.kind, [number])  # what was taken for a thing with a name is a secret
+        elif changed:
+            put_texts(tx, texts, number, changed)
+            if texts.kind == "node":
+                drop_vectors(tx, number)
+
+
+# ------------------------------------------------------------------------------
+# Undoing masks: the original is read again where its log still exists, and takes its place.
+#
+# A mask can be wrong. The log itself is asked what stood there; nothing is put back unless all that
+# stands around the mask is the same. Which rules were undone in a session is remembered, so that
+# neither the next capture nor a rescan masks it again.
+
+
+class UnmaskReport(msgspec.Struct):
+    """What was put back, or would be in a dry run."""
+
+    logs: int = 0
+    lines: int = 0
+    masks: int = 0
+    rules: dict[str, int] = {}  # the masks that go, by the rule that put them there
+    unlike: int = 0  # lines with a mask that are not in their log as they were
+    gone: list[str] = []  # logs that do not exist any more: what is masked there stays so
+
+
+class _Original(NamedTuple):
+    """A line of a log: as it is, as all rules leave it, and as the others leave it."""
+
+    raw: bytes
+    masked: bytes
+    found: Marks
+    new: bytes
+    marks: Marks
+
+
+class _Back(NamedTuple):
+    """A line to put back, the masks that stay in it, and the rules whose masks go."""
+
+    line: bytes
+    marks: Marks
+    rules: tuple[str, ...]
+
+
+def undo(
+    context: KnowledgeContext,
+    around: CaptureContext,
+    sources: Mapping[str, Source],
+    name: str,
+    *,
+    dry_run: bool = False,
+    show: Watcher = silent,
+) -> UnmaskReport:
+    """Undo the masks of a rule, or all of a session; what was marked as private stays so."""
+    with around.db.read() as tx:
+        rule = _rule(tx, around, name)
+        if rule is not None:
+            logs = [log for log in all_logs(tx) if log.lines]
+        else:
+            session = find_session(context, tx, name)
+            logs = logs_of_session(tx, session.harness, session.session_id)
+    done = UnmaskReport()
+    counted: Counter[str] = Counter()
+    progress = Progress(logs_total=len(logs))
+    undoing = _Undoing(around, Places(around, sources), rule, done)
+    for log in logs:
+        back = undoing.look(log)
+        if back:
+            done.logs += 1
+            done.lines += len(back)
+            counted.update(one for line in back.values() for one in line.rules)
+            if not dry_run:
+                undoing.write(log, back)
+        progress.logs_done += 1
+        progress.path = log.path
+        show(progress)
+    done.rules, done.masks = dict(sorted(counted.items())), counted.total()
+    if done.lines and not dry_run:
+        clean(around, sources, show)
+    return done
+
+
+def _rule(tx: Tx, around: CaptureContext, name: str) -> str | None:
+    """Tell whether a name is that of a rule."""
+    if name == PRIVATE_RULE:
+        msg = "what was marked as private is not put back"
+        raise Invalid(msg, hint="take the marker <private> out of the log, and capture it again")
+    return name if name in redactor_of(around).names or name in rules_noted(tx) else None
+
+
+class _Undoing:
+    """Undoes the masks of one rule, or of all, log by log."""
+
+    def __init__(
+        self, around: CaptureContext, places: Places, rule: str | None, done: UnmaskReport
+    ) -> None:
+        self._around = around
+        self._places = places
+        self._rule = rule
+        self._done = done
+
+    def look(self, row: LogRow) -> dict[int, _Back]:
+        """Give the lines of a log that can be put back, by their number."""
+        with self._around.db.read() as tx:
+            wanted = self._wanted(tx, row)
+            if not wanted:
+                return {}
+            try:
+                found = dict(self._matching(tx, row, wanted))
+            except (*TROUBLES, ThreadkeepError):
+                self._done.gone.append(row.path)
+                return {}
+        self._done.unlike += len(wanted.keys() - found.keys())
+        return {n: _back(one) for n, one in found.items() if one.new != wanted[n]}
+
+    def _wanted(self, tx: Tx, row: LogRow) -> dict[int, bytes]:
+        """Give the lines that have a mask of the rule, or one that nothing is noted of."""
+        noted = masks_of(tx, row.id)
+        wanted = {}
+        for number, line in enumerate(read_lines(tx, row.id)):
+            if not any(marker in line for marker in MARKERS):
+                continue
+            rules = [rule for rule, _ in noted.get(number, ())]
+            if self._rule is None or self._rule in rules or len(rules) < len(markers_in(line)):
+                wanted[number] = line
+        return wanted
+
+    def _matching(
+        self, tx: Tx, row: LogRow, wanted: Mapping[int, bytes]
+    ) -> Iterator[tuple[int, _Original]]:
+        """Yield the originals of lines, each with the number of the line in the archive."""
+        self._places.find(row)
+        if self._places.source(row).kind != "lines":
+            yield from self._of_records(tx, row, wanted)
+            return
+        names: dict[bytes, list[int]] = defaultdict(list)
+        for number in sorted(wanted, reverse=True):
+            names[digest(wanted[number])].append(number)
+        left = dict(wanted)
+        for place, one in enumerate(self._of_lines(tx, row)):
+            same = left.get(place) == one.masked  # where it was, if the log was never rewritten
+            candidates = names.get(digest(one.masked), ()) if one.found and not same else ()
+            number = next((n for n in reversed(candidates) if n in left), place)
+            if number in left and _fits(one.raw, left[number]):
+                del left[number]
+                yield number, one
+
+    def _of_lines(self, tx: Tx, row: LogRow) -> Iterator[_Original]:
+        before, after = self._masks(tx, row)
+        tail = b""
+        log = self._places.log(tx, row)
+        with LogFile(log.path, log.root) as file:
+            for piece in file.pieces(0):
+                if piece.kept:
+                    yield from _originals(piece.data, tail, before, after)
+                tail = tail_of(tail, piece.data)
+
+    def _of_records(
+        self, tx: Tx, row: LogRow, wanted: Mapping[int, bytes]
+    ) -> Iterator[tuple[int, _Original]]:
+        before, after = self._masks(tx, row)
+        log = self._places.log(tx, row)
+        places: dict[str, int] = {
+            key: line for key, _, line in tx.all("known_records", {"log": row.id})
+        }
+        for key, raw in self._places.source(row).records(log, row.item):
+            number = places.get(key, -1)
+            if number in wanted:
+                (one,) = _originals(raw + b"\n", b"", before, after)
+                if _fits(raw, wanted[number]):
+                    yield number, one
+
+    def _masks(self, tx: Tx, row: LogRow) -> tuple[Mask, Mask]:
+        """Give what masks this log now, and what will."""
+        redactor = redactor_of(self._around)
+        undone = {*exempt_rules(tx, row.harness, row.session_id)}
+        undone |= set(redactor.names) if self._rule is None else {self._rule}
+        now = mask_of(tx, self._around, row.harness, row.session_id)
+        return now, redactor.sparing(undone).piece
+
+    def write(self, log: LogRow, back: Mapping[int, _Back]) -> None:
+        """Put lines back, and all that was made of them; remember which rules mask no more."""
+        around, places = self._around, self._places
+
+        def change(number: int, line: bytes) -> bytes:
+            return back[number].line if number in back else line
+
+        def step(tx: Tx) -> None:
+            row = load_log_by_id(tx, log.id)
+            if row is None:
+                return
+            words: Words = []
+            if rederive(tx, around, places, row, change, words).lines:
+                note_masks(tx, row.id, {number: one.marks for number, one in back.items()})
+                rules = {rule for one in back.values() for rule in one.rules}
+                exempt(tx, row.harness, row.session_id, rules, around.clock())
+                index_words(tx, words)
+                want_cleaning(tx)
+
+        places.write(step)
+
+
+def _originals(data: bytes, tail: bytes, before: Mask, after: Mask) -> Iterator[_Original]:
+    now, then = masked_lines(before, data, tail), masked_lines(after, data, tail)
+    raw = data.split(b"\n")
+    for row, (masked, new) in enumerate(zip(now.lines, then.lines, strict=True)):
+        yield _Original(raw[row], masked, now.marks.get(row, ()), new, then.marks.get(row, ()))
+
+
+def _back(one: _Original) -> _Back:
+    """Tell which masks go: those that are found now and not any more."""
+    stay = Counter(rule for rule, _ in one.marks)
+    go = Counter(rule for rule, _ in one.found) - stay
+    return _Back(one.new, one.marks, tuple(go.elements()))
+
+
+def _fits(raw: bytes, masked: bytes) -> bool:
+    """Tell whether all that stands around the masks of a line is in the original, in order."""
+    for marker in MARKERS[1:]:
+        masked = masked.replace(marker, MARKERS[0])
+    first, *rest = masked.split(MARKERS[0])
+    if not rest or not raw.startswith(first):
+        return not rest and raw == masked
+    place = len(first)
+    for piece in rest[:-1]:
+        found = raw.find(piece, place)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return raw.endswith(rest[-1]) and len(raw) - len(rest[-1]) >= place

@@ -1,1 +1,0 @@
-"""Hand-off: captured sessions in the formats of other programs."""

@@ -1,1 +1,0 @@
-"""What surfaces need to forget something that was captured."""

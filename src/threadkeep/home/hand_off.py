@@ -1,0 +1,87 @@
+"""What surfaces need to hand captured sessions on, so that none imports a service."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from threadkeep.base.clock import now_ms
+from threadkeep.capture.capture import History
+from threadkeep.errors import ReadOnly, SchemaMismatch
+from threadkeep.knowledge.copies import note_retold
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.records import CapturedSession
+from threadkeep.sources.records import UserHome
+from threadkeep.transfer.conversation import NewSession, conversation
+from threadkeep.transfer.hand_off import (
+    TARGETS,
+    WRITERS,
+    HandOff,
+    hand_off,
+    new_session_id,
+    put,
+    retold_in,
+)
+
+if TYPE_CHECKING:
+    from threadkeep.home.home import Home
+
+
+FORMATS = (*WRITERS, "html")
+
+
+def exported(history: History, session: CapturedSession, form: str) -> str:
+    """Write a session in one of the formats, but for `html`, which the web page writes."""
+    told = conversation(history, session)
+    return WRITERS[form](told, _new(form, session.session_id))
+
+
+def handed_off(
+    home: "Home",
+    history: History,
+    session: CapturedSession,
+    program: str,
+    cwd: str | None = None,
+    *,
+    dry_run: bool = False,
+) -> HandOff:
+    """Write a session for another program to go on with; with `dry_run` only say what would be.
+
+    It is a new session there. What was said in branches that were given up is left out.
+    """
+    told = conversation(history, session, active=True)
+    place = os.path.realpath(cwd or session.cwd or Path.cwd())
+    user = UserHome(Path(home.environ.get("HOME") or Path.home()), home.environ)
+    made = hand_off(told, program, place, _new(program), user)
+    if not dry_run:
+        _note_retold(home, history, made)
+        put(made)
+    return made
+
+
+def _note_retold(home: "Home", history: History, made: HandOff) -> None:
+    """Let the home know its own words when capture meets them in the other program's log.
+
+    The session itself may be read from elsewhere, such as a backup, which is not written to. A
+    home that cannot be written captures nothing either.
+    """
+    if not home.knowledge_path().exists():
+        return
+    retold = retold_in(made, history.sources)
+    with suppress(ReadOnly, SchemaMismatch), home.knowledge(must_exist=True) as store:
+        refuse_write(store.access)
+        with store.context.db.write() as tx:
+            for origin, hashes in retold.items():
+                note_retold(tx, origin, hashes)
+
+
+def _new(program: str, fallback: str = "") -> NewSession:
+    now = now_ms()
+    is_session = program in (*TARGETS, "hermes")
+    own = new_session_id(program, now, _digits()) if is_session else fallback
+    return NewSession(own, now, _digits)
+
+
+def _digits() -> str:
+    return uuid4().hex

@@ -1,0 +1,444 @@
+"""Home: a folder and its stores; the one façade that every surface uses.
+
+home = Home()                      # $XDG_DATA_HOME/threadkeep, or THREADKEEP_HOME
+with home.chat() as chat:
+    chat.sessions()
+with home.state() as state:
+    state.list_sessions_rich()
+with home.mailroom() as room:
+    room.index.sessions()
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from threadkeep.base.backup import Progress
+from threadkeep.base.config import Config, load_config, store_path, write_default
+from threadkeep.base.engine import engine
+from threadkeep.base.paths import (
+    Paths,
+    environment,
+    find_paths,
+    hermes_file,
+    need_file,
+    refuse_special,
+    refuse_url,
+)
+from threadkeep.base.redacting import Redact
+from threadkeep.base.sqlite import DEFAULT_BUDGET
+from threadkeep.chat.importing import read_sessions
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import Invalid, SchemaMismatch
+from threadkeep.home import backups as stored
+from threadkeep.home.backups import Backup, BackupResult, kind_of
+from threadkeep.home.mail import find_mail_session, is_folder
+from threadkeep.home.status import Status, chat_status, knowledge_status, mail_status, state_status
+from threadkeep.mailbox.folder import session_dir
+from threadkeep.mailbox.index import MailIndex
+from threadkeep.mailbox.mailroom import Mailroom
+from threadkeep.mailbox.recurrence import zone_name
+from threadkeep.state.session_db import SessionDB
+
+if TYPE_CHECKING:
+    from threadkeep.capture.capture import History
+    from threadkeep.capture.github.ci import Ci
+    from threadkeep.capture.observed.observed import Observations
+    from threadkeep.capture.redact.engine import Redactor
+    from threadkeep.home.opening import Reporter
+    from threadkeep.knowledge.store import KnowledgeStore
+    from threadkeep.memory.memory import Memory
+    from threadkeep.transfer.originals import AdoptReport
+
+
+_CHAT_FILE = "chat.db"
+_STATE_FILE = "state.db"
+_MAIL_FILE = "mailbox.db"
+_MAIL_FOLDER = "mailbox"
+_KNOWLEDGE_FILE = "knowledge.db"
+_DEMO_FILE = "demo.db"
+
+
+class Home:
+    """A folder with its stores; without a path, the user's own (see `paths`)."""
+
+    def __init__(
+        self, path: str | Path | None = None, *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Find the folders; nothing is created or read before it is needed."""
+        self._environ = environment() if environ is None else environ
+        if path is not None:
+            refuse_url(path)
+        self._named = path is not None
+        found = find_paths(self._environ, None if path is None else Path(path))
+        self._paths = Paths(*(Path(os.path.abspath(p)) for p in msgspec.structs.astuple(found)))
+        if self._paths.data.is_file():
+            msg = f"{self._paths.data} is a file; a home is a folder"
+            raise Invalid(msg, hint="give its folder, or open the file with ChatStore.open(path)")
+
+    def paths(self) -> Paths:
+        """Give the folders of this home."""
+        return self._paths
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment that this home was found in."""
+        return self._environ
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings of this home's configuration file."""
+        return load_config(self._paths.config)
+
+    def write_config(self) -> Path:
+        """Write the commented default configuration where there is none yet."""
+        write_default(self._paths.config)
+        return self._paths.config
+
+    # ------------------------------------------------------------------ where the stores are
+
+    def chat_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the chat store: the path given, the configured one, or the default."""
+        found = self._given(path, self.config.stores.chat if path is None else None)
+        return _regular(found or self._paths.data / _CHAT_FILE, "chat")
+
+    def state_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the state store: the path given, the configured one, or the default.
+
+        The default is `state.db` in the data folder. If that is not there but Hermes Agent's own
+        file is, it is Hermes's; not so in a home that was named, which keeps to its folder.
+        """
+        found = self._given(path, self.config.stores.state if path is None else None)
+        return _regular(found or self._default_state(), "state")
+
+    def mail_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the index of mailboxes: the path given, or the default."""
+        return _regular(self._given(path, None) or self._paths.data / _MAIL_FILE, "mailbox")
+
+    def store_path(self, store: str, path: str | Path | None = None) -> Path:
+        """Give the file of a store by its kind: `chat`, `state`, `mailbox` or `knowledge`."""
+        paths = {"chat": self.chat_path, "state": self.state_path, "mailbox": self.mail_path}
+        return (paths | {"knowledge": self.knowledge_path})[kind_of(store).name](path)
+
+    def knowledge_path(self, path: str | Path | None = None) -> Path:
+        """Give the file of the knowledge store: the path given, the configured or the default."""
+        found = self._given(path, self.config.stores.knowledge if path is None else None)
+        return _regular(found or self._paths.data / _KNOWLEDGE_FILE, "knowledge")
+
+    def _given(self, path: str | Path | None, configured: str | None) -> Path | None:
+        for named in (path, configured):
+            if named is not None:
+                refuse_url(named)
+        if path is not None:
+            return Path(path)
+        if configured is None:
+            return None
+        return store_path(configured, self._paths.config, self._environ)
+
+    def _default_state(self) -> Path:
+        own = self._paths.data / _STATE_FILE
+        theirs = None if self._named or own.exists() else hermes_file(self._environ)
+        return theirs if theirs is not None and theirs.is_file() else own
+
+    @property
+    def demo_path(self) -> Path:
+        """The file that `threadkeep demo` records into."""
+        return self._paths.data / _DEMO_FILE
+
+    # ------------------------------------------------------------------ opening
+
+    def chat(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+        redact: Redact | None = None,
+        budget: float = DEFAULT_BUDGET,
+    ) -> ChatStore:
+        """Open the chat store with the settings of the configuration; close it after use.
+
+        A store that is not there is begun, unless it must exist or is only read.
+        """
+        target = self.chat_path(path)
+        if read_only or must_exist:
+            need_file(target, "chat")
+        return ChatStore.open(
+            target,
+            read_only=read_only,
+            event_log=None if read_only else self.config.chat.event_log,
+            redact=redact,
+            budget=budget,
+            part_limit=self.config.chat.part_limit,
+        )
+
+    def state(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+        redact: Redact | None = None,
+        budget: float = DEFAULT_BUDGET,
+    ) -> SessionDB:
+        """Open the state store; close it after use.
+
+        A store that is not there is begun, unless it must exist or is only read. A file of Hermes,
+        if it is of version 6, gets side tables when it is opened for writing; looking changes none.
+        """
+        target = self.state_path(path)
+        if read_only or must_exist:
+            need_file(target, "state")
+        store = SessionDB(target, read_only, timeout=budget, redact=redact)
+        if store.context.db.read_only and not read_only:
+            msg = f"{target} can only be read: {store.context.form.refusal}"
+            store.close()
+            raise SchemaMismatch(msg, hint="update threadkeep to change it")
+        return store
+
+    def knowledge(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+        budget: float = DEFAULT_BUDGET,
+    ) -> "KnowledgeStore":
+        """Open the knowledge store; close it after use.
+
+        A store that is not there is begun, unless it must exist or is only read.
+        """
+        from threadkeep.knowledge.store import KnowledgeStore  # noqa: PLC0415  (loads Zstandard)
+
+        target = self.knowledge_path(path)
+        if read_only or must_exist:
+            need_file(target, "knowledge")
+        schema = self.config.stores.knowledge_schema
+        return KnowledgeStore.open(target, read_only=read_only, schema=schema, timeout=budget)
+
+    def history(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+        user_home: str | Path | None = None,
+        roots: Iterable[str | Path] = (),
+    ) -> "History":
+        """Open the captured history; close it after use.
+
+        `user_home` is the folder below which other programs' logs are looked for, the user's own
+        home if it is not given; `roots` are further folders with projects that may hold some.
+        """
+        from threadkeep.home.opening import open_history  # noqa: PLC0415  (loads every source)
+
+        store = self.knowledge(path, read_only, must_exist=must_exist)
+        return open_history(self, store, self._environ, user_home, roots)
+
+    def observations(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+    ) -> "Observations":
+        """Open what shells, browsers and CI reported; close it after use."""
+        from threadkeep.home.opening import open_observations  # noqa: PLC0415  (loads services)
+
+        return open_observations(self, self.knowledge(path, read_only, must_exist=must_exist))
+
+    def ci(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        repos: tuple[str, ...] = (),
+        must_exist: bool = False,
+    ) -> "Ci":
+        """Open what CI did; `repos` are followed instead of those of the configuration."""
+        from threadkeep.home.opening import make_ci  # noqa: PLC0415  (loads services)
+
+        return make_ci(self, self.knowledge(path, read_only, must_exist=must_exist), repos)
+
+    def memory(
+        self,
+        path: str | Path | None = None,
+        read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
+        *,
+        must_exist: bool = False,
+    ) -> "Memory":
+        """Open memory, which recalls everything that the knowledge store keeps; close it after."""
+        from threadkeep.home.opening import open_memory  # noqa: PLC0415  (loads services)
+
+        return open_memory(self, self.knowledge(path, read_only, must_exist=must_exist))
+
+    def reporter(self) -> "Reporter":
+        """Give what leaves reports in the spool of this home, without opening its store."""
+        from threadkeep.home.opening import make_reporter  # noqa: PLC0415  (loads services)
+
+        return make_reporter(self)
+
+    def redactor(self) -> "Redactor":
+        """Give what masks secrets before they are stored, with the rules of the configuration."""
+        from threadkeep.home.opening import make_redactor  # noqa: PLC0415  (loads every source)
+
+        return make_redactor(self.config, self._paths.config, self._environ)
+
+    def adopt(self, program: str, path: str | Path | None = None, **options: Any) -> "AdoptReport":
+        """Bring in the data of an installed original: hermes, grida, hippo or nanoclaw."""
+        from threadkeep.home.opening import with_fallback  # noqa: PLC0415  (the same)
+        from threadkeep.transfer.adopt import adopt  # noqa: PLC0415  (loads every store)
+
+        done = adopt(self, program, path, environ=self._environ, **options)
+        return with_fallback(self, done) if program == "hippo" else done
+
+    @cached_property
+    def zone(self) -> str:
+        """The time zone that times without one are meant in: TZ, else the system's."""
+        return self.zone_named(None)
+
+    def zone_named(self, name: str | None) -> str:
+        """Give a time zone by its name, this machine's if none is given; refuse an unknown one."""
+        return zone_name(name, self._environ)
+
+    def mailroom(self, *, must_exist: bool = False, **options: Any) -> Mailroom:
+        """Open the mailroom, which has the mailboxes of all sessions; close it after use.
+
+        See `Mailroom.open` for the options. A mailroom that is not there is begun, unless it
+        must exist.
+        """
+        if must_exist:
+            need_file(self.mail_path(), "mailbox")
+        return Mailroom.open(self._paths.data, **{"zone": self.zone, **options})
+
+    def mail_index(self, path: str | Path | None = None) -> MailIndex:
+        """Open the index of mailboxes to read it; close it after use."""
+        target = self.mail_path(path)
+        need_file(target, "mailbox")
+        return MailIndex.open(target, read_only=True)
+
+    def mail_folder(self, ref: str) -> Path:
+        """Give the folder of a mailbox: a path, the beginning of a session's id, or `last`."""
+        if is_folder(ref):
+            return Path(os.path.abspath(ref))
+        with self.mail_index() as index:
+            found = find_mail_session(index, ref)
+        return session_dir(self._paths.data / _MAIL_FOLDER, found.agent_group_id, found.id)
+
+    def checked_input(
+        self, lines: Iterable[bytes], *, path: str | Path | None = None
+    ) -> Iterable[bytes]:
+        """Give lines to import into the chat store, the first session of them checked.
+
+        So input that is wrong from its beginning leaves no empty store behind.
+        """
+        if self.chat_path(path).exists():
+            return lines
+        rest, seen = iter(lines), list[bytes]()
+        first = next(read_sessions(_noted(rest, seen), self.config.chat.part_limit), None)
+        if first is None:
+            raise Invalid("there is no session in the input", hint="pass what `export` wrote")
+        return chain(seen, rest)
+
+    # ------------------------------------------------------------------ care
+
+    def status(
+        self,
+        path: str | Path | None = None,
+        *,
+        state_path: str | Path | None = None,
+        mail_path: str | Path | None = None,
+        knowledge_path: str | Path | None = None,
+    ) -> Status:
+        """Look at the home and its stores without changing anything."""
+        return Status(
+            self._paths,
+            self._paths.config.exists(),
+            engine(),
+            chat_status(self.chat_path(path)),
+            state_status(self.state_path(state_path)),
+            mail_status(self.mail_path(mail_path)),
+            knowledge_status(self.knowledge_path(knowledge_path)),
+        )
+
+    def backup(
+        self,
+        target: str | Path | None = None,
+        *,
+        path: str | Path | None = None,
+        store: str = "chat",
+        progress: Progress | None = None,
+    ) -> Path:
+        """Copy a live store to a checked backup; an existing file is never overwritten."""
+        return stored.back_up(self, store, target, path, progress)
+
+    def backup_all(
+        self,
+        target: str | Path | None = None,
+        *,
+        path: str | Path | None = None,
+        store: str | None = None,
+        progress: Progress | None = None,
+    ) -> list[BackupResult]:
+        """Copy every store that there is, the named one, or the one in the file `path`.
+
+        `target` is a folder then, if there are several.
+        """
+        return stored.back_up_all(self, target, path, store, progress)
+
+    def backups(self, path: str | Path | None = None, *, store: str | None = None) -> list[Backup]:
+        """List the backups of a store, of the file `path`, or of all stores, newest first."""
+        return stored.list_all(self, path, store)
+
+    def find_backup(
+        self, name: str, *, path: str | Path | None = None, store: str | None = None
+    ) -> Path:
+        """Give a backup by its path, by the beginning of its name, or as `last`."""
+        return stored.find_backup(self, name, path, store)
+
+    def check_backup(self, backup: str | Path, *, store: str | None = None) -> list[str]:
+        """Check a backup row by row without restoring it; give what is wrong with it."""
+        return stored.check_backup(self, Path(backup), store)
+
+    def restore_target(
+        self,
+        path: str | Path | None = None,
+        *,
+        store: str | None = None,
+        backup: str | Path | None = None,
+    ) -> Path:
+        """Give the file that a restore replaces; a sound one that is something else is refused.
+
+        Without a `store` the backup tells which one it is.
+        """
+        found = None if backup is None else Path(backup)
+        return stored.restore_target(self, path, store, found)
+
+    def restore(
+        self,
+        backup: str | Path,
+        *,
+        path: str | Path | None = None,
+        store: str | None = None,
+    ) -> Path | None:
+        """Put a checked backup in the place of its store; give where the old data went.
+
+        Which store that is, the backup tells by itself.
+        """
+        return stored.restore(self, Path(backup), path, store)
+
+
+def _regular(path: Path, kind: str) -> Path:
+    refuse_special(path, kind)
+    return path
+
+
+def _noted(lines: Iterable[bytes], seen: list[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        seen.append(line)
+        yield line

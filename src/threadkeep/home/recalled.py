@@ -1,1 +1,0 @@
-"""What surfaces need of memory, named in one place, so that none imports a service."""

@@ -1,1 +1,0 @@
-"""The words that options of surfaces choose from; loading them loads nothing else."""

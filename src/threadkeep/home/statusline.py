@@ -1,0 +1,133 @@
+"""What agents used lately, quickly enough for a prompt: today, the present block, one session."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from threadkeep.base.config import read_settings
+from threadkeep.base.tokens import write_note
+from threadkeep.base.tx import Tx
+from threadkeep.errors import ThreadkeepError
+from threadkeep.knowledge.prices import (
+    AnswerUsage,
+    Rates,
+    SumBuilder,
+    TokenCounts,
+    make_blocks,
+    rates_of,
+    step_of,
+)
+from threadkeep.knowledge.results import BillingBlock, Sum
+from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.store import KnowledgeStore
+
+if TYPE_CHECKING:
+    from threadkeep.home.home import Home
+
+
+_DAY: Final = 86_400_000
+# Blocks follow one another until five hours pass without an answer: people sleep.
+_BACK: Final = 3 * _DAY
+_BOOK: Final = "prices.json"
+_UNKNOWN: Final = "unknown"
+
+
+class RecentUsage(msgspec.Struct, frozen=True):
+    """What was used today, in the block that is active now, and in one session."""
+
+    today: Sum
+    block: BillingBlock | None
+    session: Sum | None
+
+
+class Book(msgspec.Struct):
+    """Prices that were looked up on one day; loading the list itself takes 0.2 s."""
+
+    day: int
+    rates: dict[str, Rates | None] = {}
+    changed: bool = False
+
+    def rates_of(self, harness: str, model: str, step: int, at: int) -> Rates | None:
+        """Give a price, from the book if it is there."""
+        key = f"{harness} {model} {step} {at // _DAY}"
+        if key not in self.rates:
+            self.rates[key] = rates_of(model, harness, step, at)
+            self.changed = True
+        return self.rates[key]
+
+
+def spent_lately(
+    home: "Home", now: int, *, path: str | Path | None = None, session_id: str | None = None
+) -> RecentUsage:
+    """Sum up what was used lately; the store must exist."""
+    book = _open_book(home, now)
+    with home.knowledge(path, read_only=True) as store, store.context.db.read() as tx:
+        if "tk_usage" not in names(tx, "table"):
+            return RecentUsage(Sum(), None, None)
+        lately = list(_answers(tx.all("tail_spent", {"since": now - _BACK}), book))
+        session = None if session_id is None else _summed(_in_session(tx, session_id, book))
+    midnight = datetime.fromtimestamp(now / 1000, ZoneInfo(home.zone)).replace(
+        hour=0, minute=0, second=0, microsecond=0
+    )
+    today = midnight.timestamp() * 1000
+    _keep_book(home, book)
+    return RecentUsage(
+        today=_summed(one for one in lately if one.at >= today),
+        block=next((one for one in make_blocks(lately, now) if one.active), None),
+        session=session,
+    )
+
+
+def _in_session(tx: Tx, session_id: str, book: Book) -> Iterable[AnswerUsage]:
+    return _answers(tx.all("tail_spent_in", {"session_id": session_id}), book)
+
+
+def _answers(rows: Iterable[Sequence[object]], book: Book) -> Iterable[AnswerUsage]:
+    for row in msgspec.convert(
+        rows, list[tuple[int | None, str, str, int, int, int, int, int, int]]
+    ):
+        at, harness, model, *counts = row
+        size = counts[0] + counts[2] + counts[3]
+        when = at or 0
+        rates = book.rates_of(harness, model, step_of(size), when) if model else None
+        pico = None if rates is None else rates.of(TokenCounts(*counts[:5]))
+        yield AnswerUsage(when, model or _UNKNOWN, (1, *counts), pico if sum(counts[:4]) else 0)
+
+
+def _summed(answers: Iterable[AnswerUsage]) -> Sum:
+    total = SumBuilder()
+    for one in answers:
+        total.add(one.spent, one.pico)
+    return total.done()
+
+
+def unfinished_answers(store: KnowledgeStore, since: int | None, until: int | None) -> int:
+    """Count the answers of a time whose last count is missing from their log."""
+    with store.context.db.read() as tx:
+        return int(tx.value("tail_unfinished", {"since": since, "until": until}) or 0)
+
+
+# ---------------------------------------------------------------------- prices
+
+
+def _open_book(home: "Home", now: int) -> Book:
+    """Read the prices that were looked up today; any other book is forgotten."""
+    try:
+        book = msgspec.json.decode(read_settings(home.paths().cache / _BOOK), type=Book)
+    except (msgspec.DecodeError, ThreadkeepError):
+        return Book(now // _DAY)
+    return book if book.day == now // _DAY else Book(now // _DAY)
+
+
+def _keep_book(home: "Home", book: Book) -> None:
+    if not book.changed:
+        return
+    book.changed = False
+    try:
+        write_note(home.paths().cache / _BOOK, msgspec.json.encode(book).decode())
+    except (OSError, ThreadkeepError):
+        return  # it is looked up again the next time

@@ -1,0 +1,406 @@
+"""The language of the filter bar: what is typed becomes a query, and a query becomes text again.
+
+agent:codex project:web model:opus branch:main cost:>1 tokens:>=10k errors:>0 minutes:<5 since:7d
+until:2026-01-31 on:2026-01-30 hour:mon-14 is:live is:subagent -agent:cursor "exact words" word
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast, get_args
+
+from threadkeep.knowledge.results import Bound, Field, Mark, Op, Query
+
+# ------------------------------------------------------------------------------
+# Times as they are typed into a query, and back: days of a zone, spans of time, moments.
+
+_AGO: Final = re.compile(r"(\d{1,5})(m|h|d|w|mo|y)")
+_DAYS: Final = {"d": 1, "w": 7, "mo": 30, "y": 365}
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_MONTH: Final = re.compile(r"\d{4}-\d\d")
+_NAMED: Final = {"today": 0, "yesterday": 1}
+_LONGEST: Final = 40  # characters of a moment; nothing longer is one
+# What every zone can still tell the next day, or the next month, of.
+_FIRST, _LAST = date(1, 1, 3), date(9999, 11, 28)
+
+
+def day_of(at: int, zone: tzinfo) -> date:
+    """Give the day of a moment in epoch milliseconds."""
+    return (datetime.fromtimestamp(at // 1000, zone)).date()
+
+
+def start_of(day: date, zone: tzinfo) -> int:
+    """Give the moment at which a day begins in a zone."""
+    return int(datetime.combine(day, time(), zone).timestamp() * 1000)
+
+
+def next_day(day: date) -> date:
+    """Give the day after a day."""
+    return day + timedelta(days=1)
+
+
+def read_since(text: str, now: int, zone: tzinfo) -> int | None:
+    """Read when something begins: a day, a month, `7d`, `today`, a moment; None: it is no time.
+
+    Days and longer spans begin at midnight, hours and minutes at that very moment.
+    """
+    day = _read_day(text, now, zone)
+    if day is not None:
+        return start_of(day, zone)
+    return _read_moment(text, now, zone)
+
+
+def read_until(text: str, now: int, zone: tzinfo) -> int | None:
+    """Read when something ends; a day is part of it to its end, a month to its last day."""
+    day = _read_day(text, now, zone)
+    if day is None:
+        return _read_moment(text, now, zone)
+    return start_of(_day_after(day, text), zone)
+
+
+def read_on(text: str, now: int, zone: tzinfo) -> tuple[int, int] | None:
+    """Read a day or a month as its beginning and its end."""
+    day = _read_day(text, now, zone)
+    if day is None:
+        return None
+    return start_of(day, zone), start_of(_day_after(day, text), zone)
+
+
+def _day_after(day: date, text: str) -> date:
+    if not _MONTH.fullmatch(text):
+        return next_day(day)
+    return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
+
+
+def _read_day(text: str, now: int, zone: tzinfo) -> date | None:
+    typed = text.lower()
+    found = _AGO.fullmatch(typed)
+    back = _NAMED.get(typed)
+    if found and found[2] in _DAYS:
+        back = int(found[1]) * _DAYS[found[2]]
+    if back is not None:
+        today = day_of(now, zone)
+        return today - timedelta(days=back) if back < today.toordinal() - 3 else _FIRST
+    try:
+        if _MONTH.fullmatch(typed):
+            return _within(date.fromisoformat(f"{typed}-01"))
+        return _within(date.fromisoformat(typed)) if _DAY.fullmatch(typed) else None
+    except ValueError:
+        return None
+
+
+def _within(day: date) -> date | None:
+    return day if _FIRST <= day <= _LAST else None
+
+
+def _read_moment(text: str, now: int, zone: tzinfo) -> int | None:
+    found = _AGO.fullmatch(text.lower())
+    if found:
+        return now - int(found[1]) * (60_000 if found[2] == "m" else 3_600_000)
+    if len(text) > _LONGEST or not _DAY.match(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if _within(moment.date()) is None:
+            return None
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        return round(aware.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def write_since(at: int, zone: tzinfo) -> str:
+    """Write a beginning so that `read_since` gives it back."""
+    day = _whole_day(at, zone)
+    return _moment(at) if day is None else day.isoformat()
+
+
+def write_until(at: int, zone: tzinfo) -> str:
+    """Write an end so that `read_until` gives it back."""
+    day = _whole_day(at, zone)
+    before = None if day is None else _within(day - timedelta(days=1))
+    if before is None or start_of(next_day(before), zone) != at:
+        return _moment(at)
+    return before.isoformat()
+
+
+def _whole_day(at: int, zone: tzinfo) -> date | None:
+    """Give the day that begins at a moment, if one does."""
+    try:
+        day = day_of(at, zone)
+        return day if _within(day) and start_of(day, zone) == at else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _moment(at: int) -> str:
+    moment = datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+_TOKEN: Final = re.compile(
+    r'(?P<key>-?[A-Za-z]+):"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<phrase>"[^"]*")|(?P<bare>[^\s"]+)',
+    re.DOTALL,
+)
+_KEYED: Final = re.compile(r"(-?[A-Za-z]+):(.+)", re.DOTALL)
+_BOUND: Final = re.compile(r"(>=|<=|>|<|=)?(\d+(?:\.\d+)?(?:e[+-]?\d+)?)([km]?)", re.IGNORECASE)
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_PLAIN: Final = re.compile(r'[^\s"\\]+')
+_SCALES: Final = {"": 1, "k": 1_000, "m": 1_000_000}
+_DAY_WIDTH: Final = len("2026-01-31")
+_MARKS: Final = frozenset(get_args(Mark))
+_FIELDS: Final = frozenset(get_args(Field))
+NAMED: Final = ("agent", "project", "model", "branch")
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOUR: Final = re.compile(rf"({'|'.join(DAYS)})-([01]?\d|2[0-3])", re.IGNORECASE | re.ASCII)
+_ALIASES: Final = {"harness": "agent", "source": "agent"}
+
+
+class _Token(NamedTuple):
+    """A piece of the text; `key` is empty for words."""
+
+    key: str
+    value: str
+    typed: str
+    quoted: bool = False
+
+
+class _Reading:
+    """A query while it is read."""
+
+    def __init__(self, now: int, zone: tzinfo) -> None:
+        self.now, self.zone = now, zone
+        self.words: list[str] = []
+        self.named: dict[str, list[str]] = {key: [] for key in NAMED}
+        self.without: list[tuple[str, str]] = []
+        self.times: dict[str, int] = {}
+        self.hours: list[int] = []
+        self.bounds: list[Bound] = []
+        self.marks: list[Mark] = []
+
+    def take(self, token: _Token) -> None:
+        """Add what a piece says; one that says nothing we know is a word."""
+        if not self._understood(token.key, token.value):
+            self.words.extend(_as_words(token))
+
+    def _understood(self, key: str, value: str) -> bool:
+        if not value:
+            return False
+        if key in self.named:
+            _add(self.named[key], value)
+        elif key.startswith("-") and key[1:] in self.named:
+            _add(self.without, (key[1:], value))
+        elif key in _FIELDS:
+            return self._bounded(cast("Field", key), value)
+        elif key == "hour":
+            return self._in_hour(value)
+        elif key == "is" and value.lower() in _MARKS:
+            _add(self.marks, cast("Mark", value.lower()))
+        else:
+            return self._timed(key, value)
+        return True
+
+    def _bounded(self, field: Field, value: str) -> bool:
+        found = _BOUND.fullmatch(value)
+        number = float(found[2]) * _SCALES[found[3].lower()] if found else float("inf")
+        if not found or number == float("inf"):
+            return False
+        _add(self.bounds, Bound(field, cast("Op", found[1] or "="), number))
+        return True
+
+    def _in_hour(self, value: str) -> bool:
+        found = _HOUR.fullmatch(value)
+        if found:
+            _add(self.hours, 24 * DAYS.index(found[1].lower()) + int(found[2]))
+        return found is not None
+
+    def _timed(self, key: str, value: str) -> bool:
+        if key == "on":
+            span = read_on(value, self.now, self.zone)
+            if span is not None:
+                self.times["since"], self.times["until"] = span
+            return span is not None
+        readers = {"since": read_since, "until": read_until}
+        at = readers[key](value, self.now, self.zone) if key in readers else None
+        if at is not None:
+            self.times[key] = at
+        return at is not None
+
+
+def parse_query(text: str, now: int, zone: tzinfo = UTC) -> Query:
+    """Read what was typed; any text is a query, what is not understood is words."""
+    reading = _Reading(now, zone)
+    for token in _tokens(text):
+        reading.take(token)
+    said: dict[str, Any] = {key: tuple(values) for key, values in reading.named.items()}
+    return Query(
+        words=" ".join(reading.words),
+        without=tuple(reading.without),
+        hours=tuple(reading.hours),
+        bounds=tuple(reading.bounds),
+        marks=tuple(reading.marks),
+        **said | reading.times,
+    )
+
+
+def format_query(query: Query, zone: tzinfo = UTC) -> str:
+    """Write a query as text that `parse_query` reads as the same query."""
+    pieces = [f"{key}:{_value(one)}" for key in NAMED for one in getattr(query, key)]
+    pieces += [f"-{key}:{_value(one)}" for key, one in query.without]
+    pieces += [f"{one.field}:{_op(one.op)}{_number(one.value)}" for one in query.bounds]
+    pieces += _times(query, zone)
+    pieces += [f"hour:{hour_name(one)}" for one in query.hours]
+    pieces += [f"is:{mark}" for mark in query.marks]
+    return " ".join([*pieces, query.words] if query.words else pieces)
+
+
+def hour_name(hour: int) -> str:
+    """Name an hour of the week as it is typed: mon-14."""
+    return f"{DAYS[hour // 24]}-{hour % 24}"
+
+
+def _times(query: Query, zone: tzinfo) -> Iterator[str]:
+    since = None if query.since is None else write_since(query.since, zone)
+    until = None if query.until is None else write_until(query.until, zone)
+    if since is not None and since == until and len(since) == _DAY_WIDTH:
+        yield f"on:{since}"
+        return
+    if since is not None:
+        yield f"since:{since}"
+    if until is not None:
+        yield f"until:{until}"
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    for found in _TOKEN.finditer(text):
+        if found["key"] is not None:
+            value = _ESCAPED.sub(r"\1", found["quoted"])
+            yield _Token(_key(found["key"]), value, found[0], quoted=True)
+            continue
+        keyed = _KEYED.fullmatch(found["bare"] or "")
+        if keyed:
+            yield _Token(_key(keyed[1]), keyed[2], found[0])
+        elif found[0] != '""':
+            yield _Token("", "", found[0])
+
+
+def _key(typed: str) -> str:
+    minus, name = ("-", typed[1:]) if typed.startswith("-") else ("", typed)
+    return minus + _ALIASES.get(name.lower(), name.lower())
+
+
+def _as_words(token: _Token) -> list[str]:
+    """Give a piece as words that are read as words again: `x:"y z"` is two of them."""
+    if not token.quoted:
+        return [token.typed]
+    phrase = token.value.replace('"', " ").strip()
+    return [token.typed.partition(":")[0] + ":", *([f'"{phrase}"'] if phrase else [])]
+
+
+def _add(values: list[Any], value: object) -> None:
+    if value not in values:
+        values.append(value)
+
+
+def _value(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _op(op: Op) -> str:
+    return "" if op == "=" else op
+
+
+def _number(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
+# ------------------------------------------------------------------------------
+# Quarters of an hour: the smallest time that sums are made of, and the days of a zone they form.
+#
+# No zone of today is shifted by less than a quarter, so days and hours of any zone are made of
+# them.
+
+QUARTER: Final = 900_000  # milliseconds
+QUARTERS_OF_DAY: Final = 96
+QUARTERS_OF_WEEK: Final = 7 * QUARTERS_OF_DAY
+UNKNOWN: Final = "unknown"
+_SECONDS: Final = QUARTER // 1000
+_LAST_YEAR: Final = 2100  # the shift of then holds ever after, that of 1970 ever before
+_LOOK: Final = QUARTERS_OF_WEEK  # no zone is shifted there and back within a week
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_THURSDAY: Final = 3 * QUARTERS_OF_DAY  # the weekday of the epoch, from Monday
+
+
+class Shift(NamedTuple):
+    """From which quarter since the epoch on a zone is how many quarters ahead of UTC."""
+
+    start: int
+    ahead: int
+
+
+def local_quarter(name: str, zone: tzinfo) -> str:
+    """Give SQL that makes of a quarter since the epoch the quarter that a zone's clocks show."""
+    return f"{name} + {_choice(name, shifts_of(zone))}"
+
+
+def in_hours(at: str, hours: Sequence[int], zone: tzinfo) -> str:
+    """Give SQL that tells whether a time is in one of some hours of the week, from Monday 00:00."""
+    local = local_quarter(f"({at} / {QUARTER})", zone)
+    shown = f"(({local}) % {QUARTERS_OF_WEEK} + {_THURSDAY}) % {QUARTERS_OF_WEEK} / 4"
+    return f"{shown} IN ({', '.join(map(str, hours))})"
+
+
+def _choice(name: str, shifts: Sequence[Shift]) -> str:
+    """Choose among shifts by halves: a zone may have 200 of them."""
+    if len(shifts) == 1:
+        return str(shifts[0].ahead)
+    middle = len(shifts) // 2
+    before, after = _choice(name, shifts[:middle]), _choice(name, shifts[middle:])
+    return f"CASE WHEN {name} < {shifts[middle].start} THEN {before} ELSE {after} END"
+
+
+@lru_cache(maxsize=8)
+def shifts_of(zone: tzinfo) -> tuple[Shift, ...]:
+    """Give all shifts of a zone since the epoch, the earliest first."""
+    end = int(datetime(_LAST_YEAR, 1, 1, tzinfo=UTC).timestamp()) // _SECONDS
+    shifts = [Shift(0, _ahead(zone, 0))]
+    for quarter in range(_LOOK, end, _LOOK):
+        if _ahead(zone, quarter) != shifts[-1].ahead:
+            start = _first_with(zone, quarter - _LOOK, quarter)
+            shifts.append(Shift(start, _ahead(zone, start)))
+    return tuple(shifts)
+
+
+def _first_with(zone: tzinfo, before: int, after: int) -> int:
+    """Find where between two quarters the shift of the second begins."""
+    wanted = _ahead(zone, after)
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (before, middle) if _ahead(zone, middle) == wanted else (middle, after)
+    return after
+
+
+def _ahead(zone: tzinfo, quarter: int) -> int:
+    moment = datetime.fromtimestamp(quarter * _SECONDS, zone)
+    return (moment.utcoffset() or timedelta(0)) // timedelta(seconds=_SECONDS)
+
+
+def day_text(day: int | None) -> str:
+    """Write a day, counted from the epoch."""
+    try:
+        return UNKNOWN if day is None else date.fromordinal(_EPOCH + day).isoformat()
+    except (ValueError, OverflowError):
+        return UNKNOWN
+
+
+def by_hour(quarters: list[int]) -> list[list[int]]:
+    """Sum up the quarters of a week, which begins as the epoch did, by weekday and hour."""
+    hours = [[0] * 24 for _ in range(7)]
+    for number, tokens in enumerate(quarters):
+        weekday, quarter = divmod((number + _THURSDAY) % QUARTERS_OF_WEEK, QUARTERS_OF_DAY)
+        hours[weekday][quarter // 4] += tokens
+    return hours

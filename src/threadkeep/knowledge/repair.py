@@ -1,0 +1,367 @@
+"""What is put right whenever a file is opened for writing, of whatever version it came."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.base.clock import Clock
+from threadkeep.base.json import encode
+from threadkeep.base.schema import add_missing_columns, columns_of
+from threadkeep.base.sql import load_text
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
+from threadkeep.errors import Damaged, Invalid
+from threadkeep.knowledge.schema import (
+    FILL_INDEX,
+    INDEX,
+    PACKAGE,
+    begun_version,
+    create_missing,
+    has_everything,
+    head_of,
+    is_begun,
+    names,
+    present_tables,
+    run_script,
+    seed_health,
+    seeded,
+    side_of,
+    unseeded,
+    user_version,
+    write_version,
+)
+
+Health = dict[str, Any]
+
+# What keeps tickets apart that wait for us alone: those that were there before are touched once.
+_OWN_TICKETS: Final = frozenset({"tk_own_ticket_again"})
+
+# The name of a source before version 14 gave it another.
+_OLD, _NEW = "claude-session", "agentic-session-claude"
+_LARGEST: Final = (
+    *("last_event_ts", "last_success_ts", "last_heartbeat_ts", "consecutive_failures"),
+    *("events_last_1h", "events_last_24h", "expected_min_per_hour"),
+)
+# What is said together comes from the row that said it last; the first column tells when.
+_TOGETHER: Final = (
+    ("last_error_ts", "last_error_msg"),
+    ("probe_last_run_ts", "probe_ok", "probe_lag_ms"),
+)
+_HEALTH: Final = (*_LARGEST, *(column for group in _TOGETHER for column in group))
+_MISSING: Final = (
+    ("agentic_sessions", "probe_tag", "TEXT"),
+    ("agentic_cursor", "last_seen_updated_at", "INTEGER NOT NULL DEFAULT 0"),
+    ("tk_logs", "ctime_ns", "INTEGER NOT NULL DEFAULT 0"),
+    ("tk_logs", "crc", "INTEGER"),
+    ("tk_logs", "checked_at", "INTEGER"),
+)
+_LEGACY_CURSOR: Final = "last_time_created"
+
+
+def finish_making(database: Database, clock: Clock) -> None:
+    """Finish a file that Hippo has begun: it makes table after table, and the version last."""
+    with database.read() as tx:
+        if not is_begun(tx):
+            return
+    with database.write() as tx:
+        if is_begun(tx):
+            write_version(tx, begun_version(tx))
+            mend(tx, clock())
+
+
+def heal(database: Database, clock: Clock) -> None:
+    """Bring what a file lacks by its version, in one transaction; a whole file is not written."""
+    with database.read() as tx:
+        if is_whole(tx):
+            return
+    with database.write() as tx:
+        mend(tx, clock())
+
+
+def is_whole(tx: Tx) -> bool:
+    """Tell whether there is nothing to heal."""
+    return (
+        has_everything(tx)
+        and all(column in columns_of(tx, table) for table, column, _ in _MISSING)
+        and _health_of(tx, _OLD) is None
+        and not unseeded(tx)
+    )
+
+
+def mend(tx: Tx, now: int) -> None:
+    """Make what is missing: tables, indexes, columns, health rows, our own tables."""
+    _add_late_columns(tx)
+    version = user_version(tx)
+    if INDEX in create_missing(tx, head_of(version)):
+        run_script(tx, FILL_INDEX)
+    _rename_source(tx, now)
+    seed_health(tx, seeded(version), now)
+    if create_missing(tx, side_of(version)) & _OWN_TICKETS:
+        tx.execute("UPDATE agentic_enrichment_queue SET status = status WHERE status = 'pending'")
+
+
+def _add_late_columns(tx: Tx) -> None:
+    for table, column, kind in _MISSING:
+        present = columns_of(tx, table)
+        if present and add_missing_columns(tx, table, {column: kind}) and _LEGACY_CURSOR in present:
+            tx.execute(f"UPDATE {table} SET {column} = {_LEGACY_CURSOR}")  # noqa: S608
+
+
+# ---------------------------------------------------------------------- one source, two names
+
+
+def merge_health(old: Health, new: Health) -> Health:
+    """Make one health row of two: the largest numbers, and what was said last."""
+    merged: Health = {column: _largest(old[column], new[column]) for column in _LARGEST}
+    for group in _TOGETHER:
+        when = group[0]
+        older_counts = new[when] is None or (old[when] is not None and old[when] > new[when])
+        merged |= {column: (old if older_counts else new)[column] for column in group}
+    return merged
+
+
+def _largest(*values: int | None) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _rename_source(tx: Tx, now: int) -> None:
+    old = _health_of(tx, _OLD)
+    if old is None:
+        return
+    seed_health(tx, (_NEW,), now)
+    merged = merge_health(old, _health_of(tx, _NEW) or old)
+    values = ", ".join(f"{column} = :{column}" for column in _HEALTH)
+    sql = f"UPDATE source_health SET {values}, updated_at = :now WHERE source = :source"  # noqa: S608
+    tx.execute(sql, {**merged, "now": now, "source": _NEW})
+    tx.execute("DELETE FROM source_health WHERE source = ?", (_OLD,))
+
+
+def _health_of(tx: Tx, source: str) -> Health | None:
+    sql = f"SELECT {', '.join(_HEALTH)} FROM source_health WHERE source = ?"  # noqa: S608
+    row = tx.execute(sql, (source,)).fetchone()
+    return None if row is None else dict(zip(_HEALTH, row, strict=True))
+
+
+# ------------------------------------------------------------------------------
+# Tables built anew, for what SQLite cannot change in place: a CHECK, a UNIQUE.
+
+# Which agents' conversations may be stored; as in head.sql, which a test compares.
+HIPPOS: Final = ("claude-code", "opencode", "codex", "cursor")  # those that Hippo reads itself
+HARNESSES: Final = (
+    *HIPPOS,
+    *("gemini-cli", "copilot-cli", "pi", "aider", "hermes", "nanoclaw", "chat", "state", "mailbox"),
+)
+_TABLE: Final = "agentic_sessions"
+_LIST: Final = re.compile(r"(\bharness\b[\"`\]]?\s+IN\s*\()([^)]*)", re.IGNORECASE)
+_NAME: Final = re.compile(
+    r"(CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?)[\"`\[]?agentic_sessions[\"`\]]?", re.IGNORECASE
+)
+
+
+def rebuild(tx: Tx, table: str, create: str) -> None:
+    """Put a table of the same name in the place of one, with its rows; `create` makes `<name>_new`.
+
+    Columns that only the new one has get their default. Indexes and triggers go with the old one.
+    """
+    _refuse_foreign_keys(tx, table)
+    spare = f"{table}_new"
+    tx.execute(f'DROP TABLE IF EXISTS "{spare}"')
+    tx.execute(create)
+    new = columns_of(tx, spare)
+    both = ", ".join(f'"{name}"' for name in columns_of(tx, table) if name in new)
+    tx.execute(f'INSERT INTO "{spare}" ({both}) SELECT {both} FROM "{table}"')  # noqa: S608
+    tx.execute(f'DROP TABLE "{table}"')
+    # Somebody's view of the table would stop the rename: for a moment there is no such table.
+    tx.execute("PRAGMA legacy_alter_table = ON")
+    try:
+        tx.execute(f'ALTER TABLE "{spare}" RENAME TO "{table}"')
+    finally:
+        tx.execute("PRAGMA legacy_alter_table = OFF")
+
+
+def _refuse_foreign_keys(tx: Tx, table: str) -> None:
+    """With foreign keys on, dropping the old table would delete what refers to it."""
+    if tx.execute("PRAGMA foreign_keys").fetchone()[0]:
+        msg = f"{table} cannot be rebuilt in a transaction that enforces foreign keys"
+        raise Invalid(msg, hint="begin it with `database.write(foreign_keys=False)`")
+
+
+def allowed_harnesses(create: str) -> tuple[str, ...] | None:
+    """Read the harnesses that a CREATE TABLE allows; None if it allows any."""
+    found = _LIST.search(create)
+    return None if found is None else tuple(re.findall(r"'([^']*)'", found[2]))
+
+
+def widen_check(create: str) -> str:
+    """Write a CREATE TABLE of agentic_sessions anew: under a spare name, with every harness."""
+    known = allowed_harnesses(create) or ()
+    listed = ", ".join(f"'{name}'" for name in dict.fromkeys((*known, *HARNESSES)))
+    widened = _LIST.sub(rf"\g<1>{listed}", create, count=1)
+    return _NAME.sub(rf"\1{_TABLE}_new", widened, count=1)
+
+
+def harness_is_allowed(tx: Tx, harness: str) -> bool:
+    """Tell whether the file takes conversations of this agent."""
+    allowed = allowed_harnesses(_created_by(tx))
+    return allowed is None or harness in allowed
+
+
+def widen_harness(tx: Tx) -> bool:
+    """Let a file that Hippo made take every agent we know; False if it does already.
+
+    Rows, their numbers and all that refers to them stay. The transaction must have been begun with
+    `foreign_keys=False`.
+    """
+    create = _created_by(tx)
+    allowed = allowed_harnesses(create)
+    if allowed is None or set(HARNESSES) <= set(allowed):
+        return False
+    sql = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger')"
+    beside = [row[0] for row in tx.execute(sql, (_TABLE,)) if row[0] is not None]
+    rebuild(tx, _TABLE, widen_check(create))
+    for statement in beside:
+        tx.execute(statement)
+    return True
+
+
+def _created_by(tx: Tx) -> str:
+    sql = "SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'"
+    row = tx.execute(sql, (_TABLE,)).fetchone()
+    if row is None:
+        msg = f"the file has no table {_TABLE}"
+        raise Damaged(msg, hint="open it for writing once, which makes what is missing")
+    return str(row[0])
+
+
+# ------------------------------------------------------------------------------
+# Rows whose parent is gone: found, told, and set aside without a loss.
+#
+# Programs that write with foreign keys off leave such rows behind, and a later version refuses to
+# start for ever because of one. Here a row that cannot stay goes as JSON to `tk_orphans`. Where the
+# reference may be empty the row stays and only the reference goes.
+
+TABLE: Final = "tk_orphans"
+_SCRIPT: Final = load_text(PACKAGE, "orphans.sql")
+
+
+class Orphan(msgspec.Struct, frozen=True):
+    """A row that refers to a row that is not there."""
+
+    table: str
+    rowid: int
+    column: str
+    parent: str
+    missing: Any
+    """What the column says."""
+
+    @property
+    def reason(self) -> str:
+        """Say what is missing, for people."""
+        return f"{self.column} {self.missing} is not in {self.parent}"
+
+
+class OrphanRow(msgspec.Struct, frozen=True):
+    """A row of `tk_orphans`: where it was, all of it, what was wrong, and when that was seen."""
+
+    table_name: str
+    row: dict[str, Any]
+    reason: str
+    found_at: int
+
+
+def find_orphans(tx: Tx, tables: Iterable[str] | None = None) -> list[Orphan]:
+    """Find the rows without a parent, in some tables of the contract or in all."""
+    chosen = present_tables(tx) if tables is None else tables
+    return [orphan for table in chosen for orphan in _orphans_of(tx, table)]
+
+
+def set_aside_orphans(tx: Tx, now: int, tables: Iterable[str] | None = None) -> int:
+    """Take out every row without a parent, and those that lose theirs by that; give how many.
+
+    The transaction must have foreign keys off: nothing but what is found here may go.
+    """
+    chosen = present_tables(tx) if tables is None else list(tables)
+    count = 0
+    while found := find_orphans(tx, chosen):
+        run_script(tx, _SCRIPT)
+        for orphan in found:
+            count += _set_aside(tx, orphan, now)
+    return count
+
+
+def list_set_aside(tx: Tx, first: int = 1) -> list[OrphanRow]:
+    """Give what was set aside, from a place in that list on."""
+    if TABLE not in names(tx, "table"):
+        return []
+    sql = "SELECT table_name, row_json, reason, found_at FROM tk_orphans WHERE rowid >= ?"
+    rows = tx.execute(sql, (first,)).fetchall()
+    return [OrphanRow(row[0], msgspec.json.decode(row[1]), row[2], row[3]) for row in rows]
+
+
+def count_set_aside(tx: Tx) -> int:
+    """Count the rows that were ever set aside in this file."""
+    if TABLE not in names(tx, "table"):
+        return 0
+    return int(tx.execute("SELECT coalesce(max(rowid), 0) FROM tk_orphans").fetchone()[0])
+
+
+def _orphans_of(tx: Tx, table: str) -> Iterator[Orphan]:
+    found = tx.execute(f'PRAGMA foreign_key_check("{table}")').fetchall()
+    if not found:
+        return
+    columns = {row[0]: row[3] for row in tx.execute(f'PRAGMA foreign_key_list("{table}")')}
+    for _, rowid, parent, key in found:
+        row = read_whole(tx, table, rowid) or {}
+        yield Orphan(table, rowid, columns[key], parent, row.get(columns[key]))
+
+
+def _set_aside(tx: Tx, orphan: Orphan, now: int) -> int:
+    """Move one row, or empty its reference; 0 if it went already for another of its references."""
+    row = read_whole(tx, orphan.table, orphan.rowid)
+    if row is None:
+        return 0
+    keep = _may_be_empty(tx, orphan.table, orphan.column)
+    reason = orphan.reason + (": the reference was emptied" if keep else "")
+    sql = "INSERT INTO tk_orphans (table_name, row_json, reason, found_at) VALUES (?, ?, ?, ?)"
+    tx.execute(sql, (orphan.table, encode(row), reason, now))
+    emptied = f'UPDATE "{orphan.table}" SET "{orphan.column}" = NULL'  # noqa: S608
+    change = emptied if keep else f'DELETE FROM "{orphan.table}"'  # noqa: S608
+    tx.execute(f"{change} WHERE rowid = ?", (orphan.rowid,))
+    return 1
+
+
+def _may_be_empty(tx: Tx, table: str, column: str) -> bool:
+    """Tell whether a column takes NULL; one of the key never does, whatever the table says."""
+    rows = tx.execute(f'PRAGMA table_info("{table}")').fetchall()
+    return any(row[1] == column and not row[3] and not row[5] for row in rows)
+
+
+def read_whole(tx: Tx, table: str, rowid: int) -> dict[str, Any] | None:
+    """Read a row by column, whatever bytes are in it; None if there is none."""
+    columns = columns_of(tx, table)
+    # As bytes, since another program's text need not be valid UTF-8.
+    shown = ", ".join(
+        f"""typeof("{c}"), iif(typeof("{c}") = 'text', CAST("{c}" AS BLOB), "{c}")"""
+        for c in columns
+    )
+    sql = f'SELECT {shown} FROM "{table}" WHERE rowid = ?'  # noqa: S608
+    row = tx.execute(sql, (rowid,)).fetchone()
+    if row is None:
+        return None
+    return {c: _plain(row[2 * i], row[2 * i + 1]) for i, c in enumerate(columns)}
+
+
+def _plain(kind: str, value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):  # JSON has no such number
+        return {"real": str(value)}
+    if not isinstance(value, bytes):
+        return value
+    if kind == "text":
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            pass
+    return {"blob": value.hex()}

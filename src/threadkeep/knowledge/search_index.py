@@ -1,0 +1,486 @@
+"""The index of everything that is no message, and where messages stand: filled from cursors.
+
+Rows are indexed behind their writers, in bounded batches, so that a damaged index never blocks a
+write. Triggers of plain SQL name the rows that changed since, whoever changed them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from threadkeep.base.tx import Row, Tx
+from threadkeep.knowledge.archive import text_hash, words_of
+from threadkeep.knowledge.schema import names
+
+BATCH: Final = 2_000
+NOTED: Final = "noted"  # how far another program's slices were made into sessions
+_TABLES: Final = {"tk_turns", "tk_things", "tk_thing_words", "tk_indexed", "tk_stale"}
+_MOST_TEXT: Final = 128 * 1024
+_LAST_ROW: Final = (1 << 63) - 1
+_CAMEL: Final = re.compile(r"[A-Za-z]*[a-z][A-Z][A-Za-z]*")
+_INNER: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_OUTCOMES: Final = {"success": "success", "failure": "failure", "timed_out": "failure"}
+
+
+class Thing(NamedTuple):
+    """A row to be found by words, with what it is filtered by; `texts` empty: it is not shown."""
+
+    row: int
+    at: int | None
+    source: str
+    texts: tuple[str, ...]
+    harness: str | None = None
+    cwd: str | None = None
+    repo: str | None = None
+    branch: str | None = None
+    outcome: str | None = None
+
+
+def is_indexable(tx: Tx) -> bool:
+    """Tell whether a file has the tables of the index; one that was only read may not."""
+    return names(tx, "table") >= _TABLES
+
+
+def is_behind(tx: Tx) -> bool:
+    """Tell whether there is anything to index."""
+    placed, last = tx.one("last_entry_placed") or (0, 0)
+    if placed < last or tx.value("any_stale") is not None:
+        return True
+    return any(_is_kind_behind(tx, kind) for kind in _READERS)
+
+
+def index_things(tx: Tx, limit: int = BATCH) -> int:
+    """Index what is new or has changed, at most so many rows; give how many were looked at."""
+    done = _place_entries(tx, limit)
+    done += _index_stale(tx, limit - done) if done < limit else 0
+    for kind in _READERS:
+        done += _index_new(tx, kind, limit - done) if done < limit else 0
+    return done
+
+
+def read_nodes(tx: Tx, ids: Iterable[int]) -> list[Thing]:
+    """Read nodes as they would be indexed, in this order."""
+    return [
+        _node(tx, row)
+        for number in ids
+        for row in tx.all("things_node", {"after": number - 1, "through": number, "limit": 1})
+    ]
+
+
+def clear_things(tx: Tx) -> None:
+    """Take all words of things out of the index, and have them indexed anew."""
+    for step in ("clear_thing_words", "clear_things", "clear_stale", "clear_indexed"):
+        tx.run(step)
+
+
+def noted_so_far(tx: Tx) -> int:
+    """Give the number of the last slice that was looked at to make sessions of it."""
+    return int(tx.value("indexed_upto", {"kind": NOTED}) or 0)
+
+
+# ---------------------------------------------------------------------- entries
+
+
+def _place_entries(tx: Tx, limit: int) -> int:
+    upto = int(tx.value("indexed_upto", {"kind": "entry"}) or 0)
+    rows = tx.all("entries_to_place", {"after": upto, "limit": limit})
+    turns: dict[int, int] = {}
+    placed, words = [], 0
+    for entry, session, is_said, is_copy, size in rows:
+        if is_copy:  # it is found in the session that it was copied from
+            continue
+        turn = None
+        if is_said:
+            turn = turns[session] = _next_turn(tx, turns, session)
+        count = first_varint(size or b"\0")
+        words += count
+        placed.append((entry, session, turn, count))
+    tx.run_bulk("place_entry", placed)
+    if rows:
+        values = {"kind": "entry", "upto": rows[-1][0], "rows": len(placed), "words": words}
+        tx.run("indexed_on", values)
+    return len(rows)
+
+
+def _next_turn(tx: Tx, turns: dict[int, int], session: int) -> int:
+    if session in turns:
+        return turns[session] + 1
+    return int(tx.value("last_turn", {"session": session}) or 0) + 1
+
+
+def first_varint(data: bytes) -> int:
+    """Read the first number of SQLite's variable-length form: seven bits in each byte."""
+    value = 0
+    for byte in data[:9]:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:  # noqa: PLR2004  (the last byte has no high bit)
+            break
+    return value
+
+
+# ---------------------------------------------------------------------- things
+
+
+def _is_kind_behind(tx: Tx, kind: str) -> bool:
+    upto = tx.value("indexed_upto", {"kind": kind})
+    if kind == "ci":
+        return upto is None
+    span = {"after": upto or 0, "through": _LAST_ROW, "limit": 1}
+    return tx.one(f"things_{kind}", span) is not None
+
+
+def _index_new(tx: Tx, kind: str, limit: int) -> int:
+    upto = tx.value("indexed_upto", {"kind": kind})
+    if kind == "ci":  # runs say themselves that they came; those that were there before do not
+        if upto is None:
+            tx.run("all_runs_stale")
+            tx.run("indexed_on", {"kind": kind, "upto": 0, "rows": 0, "words": 0})
+        return _index_stale(tx, limit) if upto is None else 0
+    rows = tx.all(f"things_{kind}", {"after": upto or 0, "through": _LAST_ROW, "limit": limit})
+    if rows:
+        _put(tx, kind, [_READERS[kind](tx, row) for row in rows], upto=rows[-1][0])
+    return len(rows)
+
+
+def _index_stale(tx: Tx, limit: int) -> int:
+    stale = tx.all("stale_things", {"limit": limit})
+    wanted: dict[str, set[int]] = {}
+    for kind, row in stale:
+        run = tx.value("run_of_job", {"job": row}) if kind == "job" else row
+        if run is not None:
+            wanted.setdefault("ci" if kind == "job" else kind, set()).add(run)
+    for kind, numbers in wanted.items():
+        _put(tx, kind, list(_read_again(tx, kind, numbers)))
+    tx.run_bulk("not_stale", stale)
+    return len(stale)
+
+
+def _read_again(tx: Tx, kind: str, numbers: Iterable[int]) -> Iterator[Thing]:
+    for number in sorted(numbers):
+        tx.run("drop_thing", (kind, number))
+        for row in tx.all(f"things_{kind}", {"after": number - 1, "through": number, "limit": 1}):
+            yield _READERS[kind](tx, row)
+
+
+def _put(tx: Tx, kind: str, things: list[Thing], upto: int = 0) -> None:
+    words, total = [], 0
+    for thing in things:
+        text = "\n".join(text for text in thing.texts if text)[:_MOST_TEXT]
+        if not text.strip():
+            continue
+        tx.run("drop_thing", (kind, thing.row))
+        size = len(text.split())
+        values = {**thing._asdict(), "kind": kind, "words": size, "hash": text_hash(text)}
+        del values["texts"]
+        words.append((tx.insert("put_thing", values), words_of(f"{text}\n{inner_words(text)}")))
+        total += size
+    tx.run_bulk("index_thing", words)
+    tx.run("indexed_on", {"kind": kind, "upto": upto, "rows": len(words), "words": total})
+
+
+def inner_words(text: str) -> str:
+    """Give the words inside `camelCase` names, each name once: the index takes one for a word."""
+    names_ = dict.fromkeys(_CAMEL.findall(text))
+    return " ".join(word for name in names_ for word in _INNER.findall(name))
+
+
+# ---------------------------------------------------------------------- what each kind says
+
+
+def _text(value: bytes | str | None) -> str:
+    """Read a column; another program's text need not be valid UTF-8."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def _some(value: bytes | str | None) -> str | None:
+    return _text(value) or None
+
+
+def _command(_: Tx, row: Row) -> Thing:
+    number, at, command, cwd, repo, branch, code, kind, out, err, unseen = row
+    texts = () if unseen else (_text(command), _text(out), _text(err))
+    outcome = "unknown" if code is None else "failure" if code else "success"
+    harness = "claude-code" if kind == "claude-tool" else None
+    source = "shell" if kind == "shell" else "agent"
+    return Thing(
+        *(number, at, source, texts, harness),
+        *(_some(cwd), _some(repo), _some(branch), outcome),
+    )
+
+
+def _page(_: Tx, row: Row) -> Thing:
+    number, at, title, url, asked, text, unseen = row
+    texts = () if unseen else tuple(map(_text, (title, url, asked, text)))
+    return Thing(number, at, "browser", texts)
+
+
+def _lesson(_: Tx, row: Row) -> Thing:
+    number, at, repo, *texts = row
+    return Thing(number, at, "ci", (_text(repo), *map(_text, texts)), repo=_some(repo))
+
+
+def _segment(_: Tx, row: Row) -> Thing:
+    number, at, harness, cwd, branch, title, summary, *lists, unseen = row
+    told = (" ".join(strings_in(_text(one))) for one in lists)
+    texts = () if unseen else (_text(title), _text(summary), *told)
+    return Thing(number, at, "agent", texts, harness, _some(cwd), None, _some(branch))
+
+
+def _node(tx: Tx, row: Row) -> Thing:
+    number, created, content, embed_text, tags, outcome = row
+    grounds = tx.all("grounds_of_node", {"id": number})
+    real = [ground for ground in grounds if not ground[-1]]
+    told = (_text(embed_text), " ".join(strings_in(_text(content))), _text(tags))
+    source, at, harness, cwd, repo, branch, _probe = (
+        real[0] if real else ("agent", created, *[None] * 5)
+    )
+    return Thing(
+        *(number, at or created, source, told, harness),
+        *(_some(cwd), _some(repo), _some(branch), _some(outcome)),
+    )
+
+
+def _run(tx: Tx, row: Row) -> Thing:
+    number, at, repo, branch, sha, event, status, conclusion, actor, raw = row
+    about = (repo, branch, sha, event, conclusion or status, actor)
+    details = [text for found in tx.all("texts_of_run", {"id": number}) for text in found]
+    texts = (" ".join(map(_text, about)), run_title(_text(raw)), *map(_text, details))
+    outcome = _OUTCOMES.get(conclusion or "", "unknown")
+    return Thing(number, at, "ci", texts, repo=_some(repo), branch=_some(branch), outcome=outcome)
+
+
+def run_title(raw: str) -> str:
+    """Give what a run is called, and the message of its commit, from its JSON."""
+    record = _decoded(raw)
+    if not isinstance(record, dict):
+        return ""
+    commit = record.get("head_commit")
+    said = [record.get("name"), record.get("display_title")]
+    said += [commit.get("message")] if isinstance(commit, dict) else []
+    return " ".join(one for one in said if isinstance(one, str))
+
+
+def strings_in(text: str) -> list[str]:
+    """Give every string inside a JSON text, in order; a text that is no JSON is one string."""
+    value = _decoded(text)
+    return [text] if value is None and text else list(_strings(value))
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _strings(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
+
+
+_READERS: Final[dict[str, Callable[[Tx, Row], Thing]]] = {
+    "node": _node,
+    "command": _command,
+    "page": _page,
+    "ci": _run,
+    "lesson": _lesson,
+    "segment": _segment,
+}
+
+
+# ------------------------------------------------------------------------------
+# Candidates: which messages and things have certain words, inside what is asked about.
+
+Side = Literal["entry", "thing"]
+SIDES: Final[tuple[Side, ...]] = ("entry", "thing")
+# Counting goes no further: what is more frequent is told from the part that was seen.
+COUNTED: Final = 8_000
+_NO_LIMIT: Final = -1
+_TURN_BITS: Final = 24
+
+
+class Scope(NamedTuple):
+    """What candidates are limited to; None means anything."""
+
+    project: str | None = None
+    source: str | None = None  # shell, agent, browser, ci, memory
+    harness: str | None = None
+    since: int | None = None
+    until: int | None = None
+    branch: str | None = None
+    entity: str | None = None
+    role: str | None = None
+    outcome: str | None = None
+    kinds: tuple[str, ...] | None = None
+    category: str | None = None  # of memories
+    sessions: tuple[int, ...] | None = None  # rows of tk_sessions, found by the fields above
+    archived: bool = True  # the file has messages
+    placed: bool = True  # the file says where messages stand, and knows of other things
+
+    @property
+    def is_narrow(self) -> bool:
+        """Tell whether anything is asked of a candidate."""
+        return any(value is not None for value in self[:-2])
+
+
+# A row that has certain words: its id in tk_entries or tk_things; its place in its conversation,
+# whose neighbours differ by one (below zero it has none); how many words it has, 0 if unknown.
+# A plain tuple, as SQLite gives it: one query reads thousands.
+Posting = tuple[int, int, int]
+
+
+class CandidateFacts(NamedTuple):
+    """What ranking needs of a candidate beside its words."""
+
+    at: int | None
+    kind: str
+    hash: int
+    row: int = 0  # of a thing in its own table
+
+
+def place_of(session: int, turn: int) -> int:
+    """Give the place of something said: one number, whose neighbours stand beside it."""
+    return session << _TURN_BITS | turn
+
+
+def narrowed(tx: Tx, scope: Scope) -> Scope:
+    """Find the sessions that a scope allows, once for all queries."""
+    tables = names(tx, "table")
+    scope = scope._replace(archived="tk_entry_words" in tables, placed="tk_turns" in tables)
+    fields = (scope.project, scope.harness, scope.branch, scope.entity, scope.since, scope.until)
+    if all(field is None for field in fields):
+        return scope
+    if not scope.archived:
+        return scope._replace(sessions=())
+    sessions = {row[0] for row in tx.all("sessions_within", _values(scope))}
+    if scope.entity is not None:
+        found = tx.all("sessions_with_entity", {"entity": scope.entity})
+        sessions &= {row[0] for row in found}
+    return scope._replace(sessions=tuple(sorted(sessions)))
+
+
+def sides(scope: Scope) -> list[Side]:
+    """Tell which indexes can have what a scope allows."""
+    kinds = scope.kinds
+    entries = (
+        (kinds is None or "message" in kinds)
+        and scope.source in {None, "agent"}
+        and scope.outcome in {None, "success", "failure"}
+        and scope.sessions != ()
+        and scope.category is None
+        and scope.archived
+    )
+    things = scope.role is None and kinds != ("message",) and scope.placed
+    return [side for side, there in zip(SIDES, (entries, things), strict=True) if there]
+
+
+def frequency(tx: Tx, side: Side, match: str, rows: int) -> int:
+    """Count the rows that have words; of frequent ones it is an estimate."""
+    count, last = tx.one(f"has_words_{side}", {"match": match, "bound": COUNTED}) or (0, 0)
+    return int(count if count < COUNTED else max(COUNTED, COUNTED * rows / max(last, 1)))
+
+
+def sizes(tx: Tx, among: Sequence[Side]) -> dict[Side, int]:
+    """Give about how many rows each index has."""
+    return {side: int(tx.value(f"last_id_{side}") or 0) for side in among}
+
+
+def averages(tx: Tx, scope: Scope) -> dict[Side, float]:
+    """Give how many words a row has on average."""
+    found = tx.all("averages_of_words") if scope.placed else []
+    known = {row[0]: row[1] / max(row[2], 1) for row in found}
+    return {"entry": known.get(1) or 1.0, "thing": known.get(0) or 1.0}
+
+
+def postings(
+    tx: Tx, side: Side, match: str, scope: Scope, limit: int | None = None
+) -> list[Posting]:
+    """Give the rows that have words, the newest first."""
+    values = {**_values(scope), "match": match, "limit": _NO_LIMIT if limit is None else limit}
+    if side == "thing":
+        query = "things_with_words_within" if scope.is_narrow else "things_with_words"
+    elif not scope.placed:
+        query = "entries_with_words_plainly"
+    else:
+        query = "entries_with_words_within" if scope.is_narrow else "entries_with_words"
+    return tx.all(query, values)
+
+
+def newest(tx: Tx, side: Side, scope: Scope, limit: int) -> list[Posting]:
+    """Give the newest rows that a scope allows, whatever their words."""
+    plural = {"entry": "entries", "thing": "things"}[side]
+    values = {**_values(scope), "limit": limit}
+    return tx.all(f"newest_{plural}_within", values)
+
+
+def standing_at(tx: Tx, places: Iterable[int]) -> dict[int, int]:
+    """Find the messages that stand at places: id by place."""
+    turns = (1 << _TURN_BITS) - 1
+    pairs = [(place >> _TURN_BITS, place & turns) for place in places]
+    rows = tx.all("entries_at_turns", {"places": msgspec.json.encode(pairs).decode()})
+    return {place_of(session, turn): entry for session, turn, entry in rows}
+
+
+def entry_facts(tx: Tx, ids: Iterable[int], scope: Scope) -> dict[int, CandidateFacts]:
+    """Give what ranking needs of messages that are there and allowed."""
+    rows = tx.all("found_entries", {**_values(scope), "ids": _json(ids)})
+    return {row[0]: CandidateFacts(*row[1:4]) for row in rows}
+
+
+def thing_facts(tx: Tx, ids: Iterable[int]) -> dict[int, CandidateFacts]:
+    """Give what ranking needs of things that are there."""
+    return {
+        row[0]: CandidateFacts(*row[1:5]) for row in tx.all("found_things", {"ids": _json(ids)})
+    }
+
+
+def entries_of_sessions(tx: Tx, sessions: Iterable[int], limit: int) -> list[int]:
+    """Give what was said in some sessions, at most so many messages."""
+    values = {"sessions": _json(sessions), "limit": limit}
+    return [row[0] for row in tx.all("entries_of_sessions", values)]
+
+
+def things_of(tx: Tx, kind: str, rows: Iterable[int], scope: Scope) -> dict[int, int]:
+    """Find the things of certain rows of one kind that a scope allows: id by row."""
+    found = tx.all("things_by_rows", {**_values(scope), "kind": kind, "rows": _json(rows)})
+    return {row: number for number, row in found}
+
+
+def _json(values: Iterable[Any] | None) -> str | None:
+    return None if values is None else msgspec.json.encode(list(values)).decode()
+
+
+def _values(scope: Scope) -> dict[str, Any]:
+    values = scope._asdict()
+    folder = "" if scope.project is None else scope.project.rstrip("/") or "/"
+    last = folder.rpartition("/")[2] or folder
+    relative = bool(folder) and not folder.startswith("/")
+    return {
+        **values,
+        "project": folder or None,
+        "project_name": last if relative else None,
+        "project_below": f"{_escaped(folder.rstrip('/'))}/%" if folder else None,
+        "project_named": f"%/{_escaped(last)}" if relative else None,
+        "project_in": f"%/{_escaped(last)}/%" if relative else None,
+        "kinds": _json(_stored_kinds(scope.kinds)),
+        "sessions": _json(scope.sessions),
+    }
+
+
+def _stored_kinds(kinds: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """A slice of a session that is not archived counts as what was said in it."""
+    if kinds is None:
+        return None
+    return (*kinds, "segment") if "message" in kinds else kinds
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

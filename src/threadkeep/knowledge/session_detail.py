@@ -1,0 +1,161 @@
+"""One session with all that is known around it: its turns, its family, its neighbours."""
+
+import shlex
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Tx
+from threadkeep.errors import NotFound
+from threadkeep.knowledge.opening import KnowledgeContext
+from threadkeep.knowledge.prices import SumBuilder, cost_known, pico_of, step_of
+from threadkeep.knowledge.records import CapturedSession, to_session
+from threadkeep.knowledge.results import SessionDetail, TurnSum
+from threadkeep.knowledge.session_list import listed
+from threadkeep.knowledge.session_sql import ListContext
+from threadkeep.knowledge.sessions import children_of, find_session
+from threadkeep.knowledge.transcript import Outline, Prompt
+
+# ------------------------------------------------------------------------------
+# How a session is gone on with in the program that it comes from.
+
+# What stands before the session's id, by program; those that are not here cannot.
+_COMMANDS: Final = {
+    "claude-code": ("claude", "--resume"),
+    "codex": ("codex", "resume"),
+    "opencode": ("opencode", "--session"),
+    "gemini-cli": ("gemini", "--resume"),
+    "copilot-cli": ("copilot", "--resume"),
+    "pi": ("pi", "--session"),
+    "cursor": ("cursor-agent", "--resume"),
+}
+_JOINED: Final = {"cursor", "copilot-cli"}  # these want `--resume=ID`: the id may be left out there
+# These look for the session among those of the folder they are started in.
+_BY_FOLDER: Final = {"claude-code", "gemini-cli", "opencode", "pi"}
+
+
+def resume_command(harness: str, session_id: str, cwd: str = "") -> str | None:
+    """Give the command for a shell that goes on with a session; None if its program has none."""
+    command = _COMMANDS.get(harness)
+    if command is None:
+        return None
+    name = shlex.quote(session_id)
+    program = " ".join(command)
+    resumed = f"{program}={name}" if harness in _JOINED else f"{program} {name}"
+    if cwd and harness in _BY_FOLDER:
+        return f"cd {shlex.quote(cwd)} && {resumed}"
+    return resumed
+
+
+PROMPT_WIDTH: Final = 200
+
+
+def find(context: KnowledgeContext, tx: Tx, tables: set[str], ref: str) -> CapturedSession:
+    """Find a session by `harness:session_id`, or by a beginning of its id that only one has."""
+    if "tk_sessions" not in tables:
+        msg = f"there is no session {ref!r}: nothing was captured into {context.db.path} yet"
+        raise NotFound(msg, hint="`threadkeep capture` does it")
+    harness, colon, session_id = ref.partition(":")
+    if colon:
+        values = {"harness": harness, "session_id": session_id}
+        row = tx.one("browse_session", values)
+        if row is not None:
+            return to_session(row)
+    return find_session(context, tx, ref)
+
+
+def read_detail(
+    context: KnowledgeContext,
+    around: ListContext,
+    session: CapturedSession,
+    outline: Outline,
+    prompts: Sequence[Prompt],
+) -> SessionDetail:
+    """Put together what is known around a session."""
+    tx = around.tx
+    children = children_of(context, tx, session)
+    parent = _parent(tx, session)
+    shown = listed(around, [session, *children, *([parent] if parent else [])])
+    usage = tx.all("browse_usage_of_session", {"session": session.id})
+    return SessionDetail(
+        listed=shown[0],
+        turns=sum_turns(outline, prompts, usage),
+        children=tuple(shown[1 : len(children) + 1]),
+        parent=shown[-1] if parent else None,
+        newer=_neighbour(tx, "browse_newer", session),
+        older=_neighbour(tx, "browse_older", session),
+        log_path=_log_path(tx, session),
+        resume=resume_command(session.harness, session.session_id, session.cwd),
+    )
+
+
+def _parent(tx: Tx, session: CapturedSession) -> CapturedSession | None:
+    if not session.parent_session_id or session.parent_session_id == session.session_id:
+        return None
+    values = {"harness": session.harness, "session_id": session.parent_session_id}
+    row = tx.one("browse_session", values)
+    return None if row is None else to_session(row)
+
+
+def _neighbour(tx: Tx, query: str, session: CapturedSession) -> str | None:
+    row = tx.one(query, {"at": session.ended_at, "id": session.id})
+    return None if row is None else f"{row[0]}:{row[1]}"
+
+
+def _log_path(tx: Tx, session: CapturedSession) -> str | None:
+    values = {"harness": session.harness, "session_id": session.session_id}
+    path = tx.value("browse_log_path", values)
+    if path is None:
+        path = tx.value("browse_log_of_entries", {"session": session.id})
+    return None if path is None else from_sql(path)
+
+
+# ---------------------------------------------------------------------- turns
+
+
+def sum_turns(
+    outline: Outline, prompts: Sequence[Prompt], usage: Iterable[Sequence[Any]]
+) -> tuple[TurnSum, ...]:
+    """Sum up each turn; an answer belongs to the last prompt before it."""
+    spent = _spent_by_turn(outline, usage)
+    ends = [*outline.starts[1:], *([outline.total] if outline.starts else [])]  # maybe no prompt
+    turns = []
+    for turn, (start, end) in enumerate(zip(outline.starts, ends, strict=True)):
+        rows = outline.entries(0 if turn == 0 else start, end)
+        prompt = outline.entry(start)
+        total = spent[turn].done()
+        turns.append(
+            TurnSum(
+                turn=turn,
+                position=start,
+                key=prompt.key,
+                prompt=prompts[turn].text,
+                at=prompt.at,
+                ended_at=max((row.at for row in rows if row.at is not None), default=None),
+                input=total.input,
+                output=total.output,
+                cache_read=total.cache_read,
+                cache_write=total.cache_write,
+                cost=cost_known(total),
+                tools=sum(row.kind == "tool_call" for row in rows),
+                errors=sum(row.error for row in rows),
+            )
+        )
+    return tuple(turns)
+
+
+def _spent_by_turn(outline: Outline, usage: Iterable[Sequence[Any]]) -> list[SumBuilder]:
+    spent = [SumBuilder() for _ in outline.starts]
+    begins: list[int] = []
+    for start in outline.starts:
+        at = outline.entry(start).at
+        begins.append(max([*begins[-1:], at or 0]))
+    for at, harness, model, *counts in usage:
+        if spent:
+            turn = max(0, bisect_right(begins, at or 0) - 1)
+            input_, output, read, write, hour = counts
+            answer = (1, input_, output, read, write, hour, 0)
+            step = step_of(input_ + read + write)
+            spent[turn].add(answer, pico_of(harness, model, step, at, answer))
+    return spent

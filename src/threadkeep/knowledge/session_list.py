@@ -1,0 +1,273 @@
+"""Lists of sessions, page by page, with what each took and where the words of the query stand."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.fts import literal_terms, match_query, snippet
+from threadkeep.base.tx import Row, Tx
+from threadkeep.knowledge.copies import NO_LINKS, links_of
+from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
+from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
+from threadkeep.knowledge.results import Bound, Query, SessionPage, SessionSummary, Sum
+from threadkeep.knowledge.session_sql import (
+    COLUMNS,
+    LIVE_MS,
+    MOST_ON_A_PAGE,
+    ListContext,
+    Matches,
+    QueryValues,
+    SessionCursor,
+    Where,
+    groups_sql,
+    like,
+    meant_by,
+    read_cursor,
+    read_page,
+    where,
+)
+from threadkeep.knowledge.transcript import ArchivedEntries
+
+# Entries with a word, the newest: for a first page, made while somebody types, and for all others.
+_MATCHES: Final = 5_000
+_MOST_MATCHES: Final = 200_000
+_CHUNK: Final = 250
+_MOST_LOOKED_AT: Final = 2_000  # sessions in one call, where each must be summed up: 50 ms
+_SNIPPET: Final = 160
+_SUMMED: Final = frozenset(("cost", "tokens"))
+
+
+def is_slow(query: Query) -> bool:
+    """Tell whether sessions must be looked at one by one."""
+    return "failed" in query.marks or any(bound.field in _SUMMED for bound in query.bounds)
+
+
+def ref_of(session: CapturedSession) -> str:
+    """Give the name under which a session is found."""
+    return f"{session.harness}:{session.session_id}"
+
+
+def cursor_of(session: CapturedSession) -> SessionCursor:
+    """Give the place of a session in the list."""
+    return SessionCursor(session.ended_at, session.id)
+
+
+# ---------------------------------------------------------------------- words
+
+
+def find_matches(tx: Tx, tables: set[str], words: str, *, deep: bool) -> Matches:
+    """Find the sessions in which words occur, in what was said or done or in the title."""
+    most = _MOST_MATCHES if deep else _MATCHES
+    titled = _titled(tx, literal_terms(words), most)
+    found = dict.fromkeys(titled, 0)
+    match = match_query(words)
+    if match is None or "tk_entry_words" not in tables:
+        return Matches(found, whole=len(titled) < most)
+    rows = tx.all("browse_matches", {"match": match, "limit": most})
+    found.update((session, entry) for session, entry, _ in rows)
+    return Matches(found, whole=max(len(titled), sum(row[2] for row in rows)) < most)
+
+
+def _titled(tx: Tx, terms: Sequence[str], most: int) -> list[int]:
+    if not terms:
+        return []
+    conditions = " AND ".join(f"title LIKE :t{n} ESCAPE '\\'" for n in range(len(terms)))
+    sql = (
+        f"SELECT id FROM tk_sessions WHERE title <> '' AND {conditions}"  # noqa: S608
+        " ORDER BY ended_at DESC, id DESC LIMIT :most"
+    )
+    values = {f"t{n}": f"%{like(term)}%" for n, term in enumerate(terms)}
+    return [row[0] for row in tx.execute(sql, {**values, "most": most})]
+
+
+def _snippets(
+    around: ListContext, sessions: Sequence[CapturedSession], words: str, matches: Matches
+) -> dict[int, str]:
+    entries = {one.id: matches.sessions.get(one.id, 0) for one in sessions}
+    rows = _entries(around.tx, entries.values())
+    texts = ArchivedEntries(around.tx, around.sources)
+    found = {}
+    for one in sessions:
+        row = rows.get(entries[one.id])
+        text = one.title if row is None else texts.text(row)
+        found[one.id] = snippet(text, words, _SNIPPET)
+    return found
+
+
+def _entries(tx: Tx, ids: Iterable[int]) -> dict[int, EntryRow]:
+    rows = tx.all("shown_entries", {"ids": msgspec.json.encode(list(ids)).decode()})
+    return {row[0]: to_entry(row) for row in rows}
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def list_page(
+    around: ListContext, query: Query, matches: Matches | None, after: str | None, limit: int
+) -> SessionPage:
+    """Give one page of the sessions that a query means, the latest first."""
+    size = max(1, min(limit, MOST_ON_A_PAGE))
+    cursor = None if after is None else read_cursor(after)
+    chosen = chosen_by(around, query, matches)
+    kept, following = _walk(around.tx, query, chosen, cursor, size)
+    snippets = {} if matches is None else _snippets(around, kept, query.words, matches)
+    if following is None and kept and matches is not None and not matches.whole and after is None:
+        following = cursor_of(kept[-1])  # what has the words and is older is found then
+    items = listed(around, kept, snippets)
+    return SessionPage(tuple(items), None if following is None else following.text())
+
+
+def chosen_by(around: ListContext, query: Query, matches: Matches | None) -> Where:
+    """Give the conditions that a query means."""
+    found = None if matches is None else sorted(matches.sessions)
+    return where(around.tx, query, around.tables, around.now, found, zone=around.zone)
+
+
+def _walk(
+    tx: Tx, query: Query, chosen: Where, cursor: SessionCursor | None, size: int
+) -> tuple[list[CapturedSession], SessionCursor | None]:
+    """Read on until a page is full, nothing is left, or enough was looked at."""
+    slow = is_slow(query)
+    chunk = _CHUNK if slow else size + 1
+    kept: list[CapturedSession] = []
+    looked = 0
+    while True:
+        sessions = [to_session(row) for row in read_page(tx, chosen, cursor, chunk)]
+        kept += _fitting(tx, query, sessions) if slow else sessions
+        looked += len(sessions)
+        if len(kept) > size:
+            return kept[:size], cursor_of(kept[size - 1])
+        if len(sessions) < chunk:
+            return kept, None
+        cursor = cursor_of(sessions[-1])
+        if looked >= _MOST_LOOKED_AT:
+            return kept, cursor
+
+
+def _fitting(tx: Tx, query: Query, sessions: list[CapturedSession]) -> list[CapturedSession]:
+    ids = [one.id for one in sessions]
+    if "failed" in query.marks:
+        values = {"ids": msgspec.json.encode(ids).decode()}
+        ids = [row[0] for row in tx.all("browse_ended_badly", values)]
+    bounds = [bound for bound in query.bounds if bound.field in _SUMMED]
+    sums = sums_of(tx, ids) if bounds else {}
+    fitting = {one for one in ids if all(_fits(sums.get(one, Sum()), b) for b in bounds)}
+    return [one for one in sessions if one.id in fitting]
+
+
+def _fits(total: Sum, bound: Bound) -> bool:
+    value = tokens_of(total) if bound.field == "tokens" else total.cost / 1_000_000
+    return {
+        ">": value > bound.value,
+        ">=": value >= bound.value,
+        "<": value < bound.value,
+        "<=": value <= bound.value,
+        "=": value == bound.value,
+    }[bound.op]
+
+
+def listed(
+    around: ListContext, sessions: Sequence[CapturedSession], snippets: dict[int, str] | None = None
+) -> list[SessionSummary]:
+    """Add to sessions what a list says of them."""
+    sums = sums_of(around.tx, [one.id for one in sessions]) if "tk_usage" in around.tables else {}
+    children = _children(around.tx, sessions)
+    links = links_of(around.tx, [one.id for one in sessions])
+    return [
+        SessionSummary(
+            session=one,
+            ref=ref_of(one),
+            tokens=tokens_of(sums.get(one.id, Sum())),
+            cost=cost_known(sums.get(one.id, Sum())),
+            live=is_live(one, around.now),
+            children=children.get((one.harness, one.session_id), 0),
+            snippet=(snippets or {}).get(one.id, ""),
+            **links.get(one.id, NO_LINKS)._asdict(),
+        )
+        for one in sessions
+    ]
+
+
+def is_live(session: CapturedSession, now: int) -> bool:
+    """Tell whether something was written in a session in the last minutes."""
+    return session.ended_at is not None and session.ended_at >= now - LIVE_MS
+
+
+def _children(tx: Tx, sessions: Sequence[CapturedSession]) -> dict[tuple[str, str], int]:
+    values = {"ids": msgspec.json.encode([one.session_id for one in sessions]).decode()}
+    rows = tx.all("browse_children", values)
+    return {(harness, parent): count for harness, parent, count in rows}
+
+
+# ------------------------------------------------------------------------------
+# How many sessions a query means, and how many there are of each agent, project, model, branch.
+
+_PLACES: Final = {"agent": 0, "project": 1, "model": 3, "branch": 4}  # in a row of `groups_sql`
+_FOLDER: Final = 2
+_MOST_VALUES: Final = 20
+
+Test = Callable[[Row], bool]
+
+
+class SessionCounts(NamedTuple):
+    """What was counted of a query."""
+
+    sessions: int | None  # None: very much would have to be looked at
+    facets: dict[str, list[tuple[str, int]]]
+
+
+def count(around: ListContext, query: Query, matches: Matches | None) -> SessionCounts:
+    """Count what a query means, and by agent, project, model and branch, the most frequent first.
+
+    A key's own filter does not count for it, so that another value can be chosen; nor do bounds
+    of cost and tokens.
+    """
+    chosen = chosen_by(around, query, matches)
+    rows = around.tx.execute(groups_sql(chosen), chosen.params)
+    asked = [key for key in COLUMNS if getattr(query, key)]
+    tests = {key: test_of(key, meant_by(around.tx, query, key)) for key in asked}
+    counted = fold(rows, tests)
+    known = not is_slow(query) and (matches is None or matches.whole)
+    return counted if known else counted._replace(sessions=None)
+
+
+def fold(rows: Iterable[Row], tests: Mapping[str, Test]) -> SessionCounts:
+    """Count groups of sessions: all that pass, and of each key what the other keys let pass."""
+    total = 0
+    counts: dict[str, Counter[Any]] = {key: Counter() for key in _PLACES}
+    for row in rows:
+        failed = [key for key, test in tests.items() if not test(row)]
+        if len(failed) > 1:
+            continue
+        total += 0 if failed else row[-1]
+        for key in failed or _PLACES:
+            counts[key][row[_PLACES[key]]] += row[-1]
+    return SessionCounts(total, {key: _most(counts[key]) for key in _PLACES})
+
+
+def _most(counts: Counter[Any]) -> list[tuple[str, int]]:
+    """Give the most frequent values; equally frequent ones by name."""
+    named = ((value, number) for value, number in counts.items() if value)
+    return sorted(named, key=lambda pair: (-pair[1], pair[0]))[:_MOST_VALUES]
+
+
+def test_of(key: str, meant: QueryValues) -> Test:
+    """Tell groups that are meant by a key from those that are not."""
+    values, place = frozenset(meant.values), _PLACES[key]
+    if not meant.folders:
+        return lambda row: row[place] in values
+    folders = frozenset(meant.folders)
+    below = tuple(_lower(f"{one.rstrip('/')}/") for one in meant.folders)
+
+    def is_meant(row: Row) -> bool:
+        folder = row[_FOLDER] or ""
+        return row[place] in values or folder in folders or _lower(folder).startswith(below)
+
+    return is_meant
+
+
+def _lower(text: str) -> bytes:
+    """Put ASCII letters into lower case and nothing else, as LIKE does."""
+    return text.encode("utf-8", "surrogatepass").lower()

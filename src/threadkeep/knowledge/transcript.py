@@ -1,0 +1,479 @@
+"""Windows of a transcript: some consecutive blocks, read from the archive where they stand."""
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import Final
+
+import msgspec
+
+from threadkeep.base.fts import match_query, snippet, snippet_of_match
+from threadkeep.base.json import decode_line
+from threadkeep.base.tx import Row, Tx
+from threadkeep.errors import Damaged, Invalid, NotFound
+from threadkeep.knowledge.archive import (
+    TAIL_BYTES,
+    LogRow,
+    digest,
+    load_log_by_id,
+    logs_of_session,
+    read_block,
+    read_lines,
+)
+from threadkeep.knowledge.copies import COPY
+from threadkeep.knowledge.opening import KnowledgeContext
+from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
+from threadkeep.knowledge.results import Block, Spot, Window
+from threadkeep.knowledge.sessions import CapturedSessionFilter, entries_of, search_rows
+
+# ------------------------------------------------------------------------------
+# From the archive back to text: whole sessions, single entries, and the raw lines.
+
+
+class TranscriptEntry(msgspec.Struct, frozen=True):
+    """One entry with its text, and the log that it stands in."""
+
+    row: EntryRow
+    entry: Entry
+
+
+class EntryHit(msgspec.Struct, frozen=True):
+    """An entry that a search found, with the place where the words are."""
+
+    session: CapturedSession
+    shown: TranscriptEntry
+    snippet: str
+    rank: float
+
+
+def transcript(
+    context: KnowledgeContext, tx: Tx, sources: Readers, session: CapturedSession
+) -> Iterator[TranscriptEntry]:
+    """Yield everything said and done in a session, in its order."""
+    rows = entries_of(context, tx, session)
+    for log_id, group in groupby(rows, attrgetter("log_id")):
+        log = load_log_by_id(tx, log_id)
+        if log is not None:
+            shown = _shown(tx, sources, log, list(group))
+            yield from shown if log.item == "" else _in_time(shown)
+
+
+def _shown(
+    tx: Tx, sources: Readers, log: LogRow, rows: list[EntryRow]
+) -> Iterator[TranscriptEntry]:
+    """Read the lines of some entries of one log, given in the order of their lines."""
+    wanted = iter(rows)
+    row = next(wanted, None)
+    if row is None:
+        return
+    for number, line in enumerate(read_lines(tx, log.id, row.line), row.line):
+        if row.line > number:
+            continue
+        entries = entries_in(sources, log, line, number)
+        while row is not None and row.line == number:
+            if row.key in entries:
+                yield TranscriptEntry(as_said(row, entries[row.key]), entries[row.key])
+            row = next(wanted, None)
+        if row is None:
+            return
+
+
+def as_said(row: EntryRow, entry: Entry) -> EntryRow:
+    """Give the row of a copy as that of what was said; any other as it is."""
+    said: EntryRow = msgspec.structs.replace(row, kind=entry.kind) if row.kind == COPY else row
+    return said
+
+
+def _in_time(shown: Iterable[TranscriptEntry]) -> list[TranscriptEntry]:
+    """Order what came out of a database: a record that changed stands behind later ones there."""
+    last = 0
+    keyed = []
+    for one in shown:
+        last = one.row.at if one.row.at is not None else last
+        keyed.append((last, one))
+    return [one for _, one in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def entries_in(sources: Readers, log: LogRow, line: bytes, number: int) -> dict[str, Entry]:
+    """Read the entries of one archived line, by key; none if its source is not there any more."""
+    source = sources.get(log.reader)
+    if source is None:
+        return {}
+    try:
+        records = decode_line(line)
+    except Invalid:
+        return {}
+    found = (entry for record in records for entry in source.entries(record, line, number))
+    return {entry.key: entry for entry in found}
+
+
+def entry_at(tx: Tx, sources: Readers, row: EntryRow) -> Entry | None:
+    """Read one entry from its place in the archive."""
+    log = load_log_by_id(tx, row.log_id)
+    block = tx.one("block_at", {"log": row.log_id, "line": row.line})
+    if log is None or block is None:
+        return None
+    lines = read_block(tx, block[1])
+    at = row.line - block[0]
+    return entries_in(sources, log, lines[at], row.line).get(row.key) if at < len(lines) else None
+
+
+def search(
+    context: KnowledgeContext,
+    tx: Tx,
+    sources: Readers,
+    text: str,
+    among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
+    *,
+    role: str | None = None,
+    kind: str | None = None,
+    session_id: str | None = None,
+    newest: bool = False,
+    limit: int = 20,
+    width: int = 160,
+) -> list[EntryHit]:
+    """Find what was said and done by words, and show where they stand."""
+    found = search_rows(
+        context,
+        tx,
+        text,
+        among,
+        role=role,
+        kind=kind,
+        session_id=session_id,
+        newest=newest,
+        limit=limit,
+    )
+    hits = []
+    for row, session, rank in found:
+        entry = entry_at(tx, sources, row)
+        if entry is not None:
+            hits.append(
+                EntryHit(
+                    session, TranscriptEntry(row, entry), snippet(entry.text, text, width), rank
+                )
+            )
+    return hits
+
+
+def raw_lines(context: KnowledgeContext, tx: Tx, session: CapturedSession) -> Iterator[bytes]:
+    """Yield the archived lines of a session as they were, but for masked secrets.
+
+    Of a log that holds several sessions only the lines that belong to this one.
+    """
+    rows = entries_of(context, tx, session)
+    for log in logs_of_session(tx, session.harness, session.session_id):
+        lines = read_lines(tx, log.id)
+        if log.session_id == session.session_id:
+            yield from lines
+        else:
+            mine = {row.line for row in rows if row.log_id == log.id}
+            yield from (line for number, line in enumerate(lines) if number in mine)
+
+
+def ends_open(tx: Tx, session: CapturedSession) -> bool:
+    """Tell whether the last line of a session stands in its log without a line feed.
+
+    The digest of the last bytes read tells; where a secret was masked in these, nothing does.
+    """
+    logs = logs_of_session(tx, session.harness, session.session_id)
+    last = logs[-1] if logs else None
+    if last is None or last.tail is None or last.session_id != session.session_id:
+        return False
+    text = b"\n".join(read_lines(tx, last.id, max(0, last.lines - TAIL_BYTES)))
+    return digest(text[-TAIL_BYTES:]) == last.tail
+
+
+# ------------------------------------------------------------------------------
+# Single entries out of the archive, for those who need some here and some there.
+
+_BLOCKS_KEPT: Final = 16  # of 256 KB; memory must stay small where all of the archive is read
+
+
+class ArchivedEntries:
+    """Reads entries within one transaction; a block is unpacked once, a line is read once."""
+
+    def __init__(self, tx: Tx, sources: Readers) -> None:
+        self.tx = tx
+        self._sources = sources
+        self._logs: dict[int, LogRow | None] = {}
+        self._blocks: dict[int, list[bytes]] = {}
+        self._line: tuple[int, int, dict[str, Entry]] = (-1, -1, {})
+        self.damaged: set[int] = set()  # blocks that could not be read
+
+    def entry(self, row: EntryRow) -> Entry | None:
+        """Give one entry with its text; None if its place or its source is gone."""
+        if self._line[:2] != (row.log_id, row.line):
+            self._line = (row.log_id, row.line, self._entries(row))
+        return self._line[2].get(row.key)
+
+    def text(self, row: EntryRow) -> str:
+        """Give the text of an entry, empty if it is gone."""
+        entry = self.entry(row)
+        return "" if entry is None else entry.text
+
+    def _entries(self, row: EntryRow) -> dict[str, Entry]:
+        if row.log_id not in self._logs:
+            self._logs[row.log_id] = load_log_by_id(self.tx, row.log_id)
+        log = self._logs[row.log_id]
+        block = self.tx.one("block_at", {"log": row.log_id, "line": row.line})
+        if log is None or block is None:
+            return {}
+        lines = self._lines(block[1])
+        at = row.line - block[0]
+        return entries_in(self._sources, log, lines[at], row.line) if at < len(lines) else {}
+
+    def _lines(self, block: int) -> list[bytes]:
+        if block not in self._blocks:
+            if len(self._blocks) >= _BLOCKS_KEPT:
+                del self._blocks[next(iter(self._blocks))]
+            try:
+                self._blocks[block] = read_block(self.tx, block)
+            except Damaged:  # it is told by whoever checks the store; the others are still good
+                self.damaged.add(block)
+                self._blocks[block] = []
+        return self._blocks[block]
+
+
+# ------------------------------------------------------------------------------
+# The order of a session's entries: which block stands at which position, and in which turn.
+
+# Columns of an entry's row. Of 10,000 rows few are ever made into records: that takes 15 ms.
+_ID, _KEY, _LOG, _KIND, _AT = 0, 2, 3, 7, 8
+_PLACE: Final = itemgetter(3, 4, 5)  # log, line, part
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """How a turn begins: the text of its prompt, and the record that the prompt goes on from."""
+
+    text: str
+    parent: str
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """Where everything in a session stands; texts are not part of it."""
+
+    rows: list[Row]  # in the order that is shown
+    starts: tuple[int, ...]  # positions of the prompts: the first block of each turn
+
+    @property
+    def total(self) -> int:
+        """How many entries there are."""
+        return len(self.rows)
+
+    def entry(self, position: int) -> EntryRow:
+        """Give the entry at a position."""
+        return to_entry(self.rows[position])
+
+    def entries(self, start: int, end: int) -> list[EntryRow]:
+        """Give the entries from a position up to another."""
+        return [to_entry(row) for row in self.rows[start:end]]
+
+    def number(self, position: int) -> int:
+        """Give the number of the entry at a position."""
+        number: int = self.rows[position][_ID]
+        return number
+
+    def numbers(self) -> list[int]:
+        """Give the numbers of all entries, by which the index knows them."""
+        return [row[_ID] for row in self.rows]
+
+    def turn_of(self, position: int) -> int:
+        """Give the turn of a position; what stands before the first prompt belongs to it."""
+        return max(0, bisect_right(self.starts, position) - 1)
+
+    def position_of(self, key: str) -> int | None:
+        """Find an entry by its key, or by the name that recall gives it: `message:12`."""
+        number = key.removeprefix("message:") if key.startswith("message:") else ""
+        for position, row in enumerate(self.rows):
+            if row[_KEY] == key or (number and str(row[_ID]) == number):
+                return position
+        return None
+
+
+def read_outline(tx: Tx, session: CapturedSession) -> Outline:
+    """Read the order of a session's entries."""
+    rows = sorted(tx.all("browse_outline", {"session": session.id}), key=_PLACE)
+    logs = msgspec.json.encode(sorted({row[_LOG] for row in rows})).decode()
+    documents = {row[0] for row in tx.all("browse_documents", {"ids": logs})}
+    if documents:
+        parts = groupby(rows, itemgetter(_LOG))
+        rows = [row for log, part in parts for row in _ordered(log in documents, part)]
+    starts = tuple(position for position, row in enumerate(rows) if row[_KIND] == "prompt")
+    return Outline(rows, starts)
+
+
+def _ordered(in_document: bool, rows: Iterable[Row]) -> Iterable[Row]:  # noqa: FBT001
+    """Order what came out of a database: a record that changed stands behind later ones there."""
+    if not in_document:
+        return rows
+    last = 0
+    timed = []
+    for row in rows:
+        last = row[_AT] if row[_AT] is not None else last
+        timed.append((last, row))
+    return [row for _, row in sorted(timed, key=itemgetter(0))]
+
+
+def read_prompts(archive: ArchivedEntries, outline: Outline, width: int) -> tuple[Prompt, ...]:
+    """Read the beginnings of all prompts of a session; one that is gone is empty."""
+    prompts = []
+    for position in outline.starts:
+        entry = archive.entry(outline.entry(position))
+        text = "" if entry is None else " ".join(entry.text[: 4 * width].split())[:width]
+        prompts.append(Prompt(text, "" if entry is None else entry.parent))
+    return tuple(prompts)
+
+
+def branches_at(outline: Outline, parents: Mapping[int, str]) -> dict[int, int]:
+    """Count how often the conversation was continued at each prompt that has siblings.
+
+    `parents` has the records that prompts go on from, by position. Answers, and results of tools
+    that ran side by side, have one parent, too: only prompts count.
+    """
+    records = {(parent, *_PLACE(outline.rows[at])[:2]) for at, parent in parents.items() if parent}
+    siblings = Counter(parent for parent, _log, _line in records)
+    return {at: siblings[parent] for at, parent in parents.items() if siblings[parent] > 1}
+
+
+MOST_IN_A_WINDOW: Final = 1_000
+_WIDTH: Final = 160
+_BEFORE: Final = 40  # characters before what was found, so that it is seen in its line
+
+
+def span(
+    total: int, at: int | None, before: int | None, after: int | None, limit: int
+) -> tuple[int, int]:
+    """Choose the positions of a window: around one, before one, after one, or from the start.
+
+    `before` and `after` are positions that are no part of the window.
+    """
+    size = max(1, min(limit, MOST_IN_A_WINDOW))
+    if at is not None:
+        start = max(0, min(at - size // 2, total - size))
+    elif before is not None:
+        end = max(0, min(before, total))
+        return max(0, end - size), end
+    else:
+        start = 0 if after is None else max(0, after + 1)
+    return min(start, total), min(start + size, total)
+
+
+def read_window(
+    archive: ArchivedEntries, outline: Outline, part: tuple[int, int], prompts: Sequence[Prompt]
+) -> Window:
+    """Read the blocks from one position up to another.
+
+    Branches are those among `prompts`; where none are given, those among the blocks themselves.
+    """
+    entries = {position: archive.entry(outline.entry(position)) for position in range(*part)}
+    known = dict(zip(outline.starts, (one.parent for one in prompts), strict=False))
+    if not prompts:
+        inside = (position for position in outline.starts if position in entries)
+        known = {one: entry.parent for one in inside if (entry := entries[one]) is not None}
+    branches = branches_at(outline, known)
+    blocks = (make_block(outline, at, entry, branches) for at, entry in entries.items())
+    return Window(tuple(blocks), outline.total)
+
+
+def make_block(
+    outline: Outline, position: int, entry: Entry | None, branches: Mapping[int, int]
+) -> Block:
+    """Put together a block; of an entry whose text is gone its row alone is told."""
+    row = outline.entry(position)
+    known = entry or Entry(row.key, "system", "note", row.at, "")
+    return Block(
+        position=position,
+        ref=f"message:{row.id}",
+        key=row.key,
+        role=row.role,
+        kind=known.kind if row.kind == COPY else row.kind,
+        at=row.at,
+        text=known.text,
+        tool=row.tool or known.tool,
+        call_id=known.call_id,
+        error=row.error,
+        model=known.model,
+        input=known.input,
+        images=tuple(known.images),
+        copied=row.kind == COPY,
+        branches=branches.get(position, 0),
+        turn=outline.turn_of(position),
+    )
+
+
+def position_in(outline: Outline, session: CapturedSession, at: str | int | None) -> int | None:
+    """Give the position that is meant by a number, a key, or a name like `message:12`."""
+    if at is None:
+        return None
+    if isinstance(at, int):
+        return max(0, min(at, outline.total - 1))
+    found = outline.position_of(at)
+    if found is None:
+        msg = f"there is no message {at!r} in {session.harness}:{session.session_id}"
+        raise NotFound(msg, hint="it may have changed since; open the session without it")
+    return found
+
+
+# ---------------------------------------------------------------------- finding in one session
+
+
+def read_texts(archive: ArchivedEntries, outline: Outline) -> Iterator[str]:
+    """Read the texts of all entries of a session, one by one."""
+    return (archive.text(outline.entry(position)) for position in range(outline.total))
+
+
+def find_in(
+    tx: Tx, session: CapturedSession, outline: Outline, texts: Iterable[str], words: str, limit: int
+) -> list[Spot]:
+    """Find words in one session, in its order: as they are typed, or as words of the index."""
+    literally = finder_of(words)
+    indexed = _indexed(tx, session, outline, words)
+    spots: list[Spot] = []
+    for position, text in enumerate(texts):
+        found = literally(text)
+        cut = _around(text, *found.span()) if found else None
+        if cut is None and outline.number(position) in indexed:
+            cut = snippet_of_match(text, words, _WIDTH)
+        if cut is not None:
+            row = outline.entry(position)
+            spots.append(Spot(position, row.key, row.kind, cut))
+            if len(spots) >= limit:
+                break
+    return spots
+
+
+def finder_of(words: str) -> Callable[[str], re.Match[str] | None]:
+    """Give a function that finds words in a text as they are typed, but for case and spaces."""
+    typed = words.split()
+    pattern = re.compile(r"\s+".join(map(re.escape, typed)), re.IGNORECASE)
+    longest = max(typed, key=len).lower()
+    plain = longest.isascii()
+
+    def find(text: str) -> re.Match[str] | None:
+        # Most texts lack the word, and a plain look is cheap. Other letters fold in other ways.
+        if plain and text.isascii() and longest not in text.lower():
+            return None
+        return pattern.search(text)
+
+    return find
+
+
+def _indexed(tx: Tx, session: CapturedSession, outline: Outline, words: str) -> frozenset[int]:
+    match = match_query(words)
+    ids = outline.numbers()
+    if match is None or not ids:
+        return frozenset()
+    span_ = {"first": min(ids), "last": max(ids), "limit": len(ids)}
+    rows = tx.all("browse_matches_within", {"match": match, "session": session.id, **span_})
+    return frozenset(row[0] for row in rows)
+
+
+def _around(text: str, at: int, to: int) -> str:
+    """Cut a text around a place and mark it."""
+    start, end = max(0, at - _BEFORE), min(len(text), to + _WIDTH)
+    marked = f"{text[start:at]}>>>{text[at:to]}<<<{text[to:end]}"
+    return f"{'...' if start else ''}{marked}{'...' if end < len(text) else ''}"

@@ -1,0 +1,334 @@
+"""Views of memory: what was learned, what it mentions, and how that hangs together."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.fts import match_query
+from threadkeep.base.text import one_line
+from threadkeep.base.tx import Row, Tx
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.command_list import CommandFilter, CommandRow, StoredVisit
+from threadkeep.knowledge.evidence import eligible_nodes
+from threadkeep.knowledge.health import Drop, Health
+from threadkeep.knowledge.nodes import summary_of
+from threadkeep.knowledge.results import (
+    Edge,
+    EntityRow,
+    EntityView,
+    Graph,
+    NodePage,
+    NodeRow,
+    NodeView,
+    ProjectRow,
+)
+from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.search_index import strings_in
+from threadkeep.knowledge.session_sql import like
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.workflow_runs import RunDetails, RunRow, list_runs, run_details
+
+_LAST: Final = (1 << 63) - 1
+_CHUNK: Final = 200
+_MOST_LOOKED_AT: Final = 10_000
+_MOST: Final = 500
+_NAMES_SHOWN: Final = 12
+_NODES_OF_ENTITY: Final = 50
+_NEIGHBOURS: Final = 40
+_NODES_FOR_PAIRS: Final = 5_000
+_EDGES: Final = 1_000
+_EVIDENCE: Final = 200
+# Of a node's content, beside its summary: what was written as sentences.
+_SENTENCES: Final = ("intent", "key_decisions", "design_decisions", "problems_encountered")
+
+
+class NodeEvidence(NamedTuple):
+    """One thing that a node rests on."""
+
+    kind: str
+    number: int
+    at: int | None
+    place: str  # a repository or a folder
+    cwd: str
+    probe: bool
+
+
+class NodeFilter(NamedTuple):
+    """Which nodes are meant, and when: what is not settled then is not shown."""
+
+    text: str
+    project: str | None
+    outcome: str | None
+    now: int
+
+
+# ---------------------------------------------------------------------- nodes
+
+
+def list_nodes(tx: Tx, asked: NodeFilter, after: str | None, limit: int) -> NodePage:
+    """List nodes, the newest first; those that rest on nothing real or settled are not shown."""
+    before = _LAST if after is None else _number(after)
+    size = max(1, min(limit, _MOST))
+    kept: list[NodeRow] = []
+    looked = 0
+    while True:
+        rows = _nodes_before(tx, asked, before)
+        shown = eligible_nodes(tx, [row[0] for row in rows], asked.now)
+        kept += _node_rows(tx, [row for row in rows if row[0] in shown], asked.project)
+        looked += len(rows)
+        if len(kept) > size:
+            return NodePage(tuple(kept[:size]), str(kept[size - 1].id))
+        if len(rows) < _CHUNK:
+            return NodePage(tuple(kept), None)
+        before = rows[-1][0]
+        if looked >= _MOST_LOOKED_AT:
+            return NodePage(tuple(kept), str(before))
+
+
+def _number(after: str) -> int:
+    if not after.isascii() or not after.isdecimal() or len(after) > 18:  # noqa: PLR2004  (64 bits)
+        hint = "give the one that came with the page before, or none to begin anew"
+        raise Invalid(f"{after[:40]!r} is no cursor of this list", hint=hint)
+    return int(after)
+
+
+def _nodes_before(tx: Tx, asked: NodeFilter, before: int) -> list[Row]:
+    page = {"before": before, "outcome": asked.outcome, "limit": _CHUNK}
+    if not asked.text.strip():
+        return tx.all("browse_nodes", page)
+    match = match_query(asked.text, split=False)  # another program may have filled this index
+    return [] if match is None else tx.all("browse_nodes_with_words", {**page, "match": match})
+
+
+def _node_rows(tx: Tx, rows: Sequence[Row], project: str | None = None) -> list[NodeRow]:
+    """Make rows to show; of a node whose evidence is all probes, none."""
+    ids = [row[0] for row in rows]
+    grounds = _grounds(tx, ids)
+    names = _names(tx, ids)
+    shown = []
+    for row in rows:
+        found = grounds.get(row[0], [])
+        real = [one for one in found if not one.probe]
+        if found and not real:
+            continue
+        if project is not None and not any(is_within(one, project) for one in real):
+            continue
+        shown.append(_node_row(row, real, names.get(row[0], [])))
+    return shown
+
+
+def is_within(ground: NodeEvidence, project: str) -> bool:
+    """Tell whether evidence is of a project: a folder with all below it, or a last component."""
+    wanted = project.rstrip("/")
+    places = [place.replace("\\", "/").rstrip("/") for place in (ground.place, ground.cwd)]
+    return any(
+        place == wanted or place.startswith(f"{wanted}/") or place.rpartition("/")[2] == wanted
+        for place in places
+        if place
+    )
+
+
+def _grounds(tx: Tx, ids: Sequence[int]) -> dict[int, list[NodeEvidence]]:
+    found: dict[int, list[NodeEvidence]] = {}
+    for node, kind, number, at, place, cwd, probe in tx.all("browse_grounds", _ids(ids)):
+        ground = NodeEvidence(kind, number, at, place or "", cwd or "", bool(probe))
+        found.setdefault(node, []).append(ground)
+    return found
+
+
+def _names(tx: Tx, ids: Sequence[int]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for node, name in tx.all("browse_names_in_nodes", _ids(ids)):
+        found.setdefault(node, []).append(name)
+    return found
+
+
+def _node_row(row: Row, grounds: Sequence[NodeEvidence], names: Sequence[str]) -> NodeRow:
+    number, uuid, content, outcome, tags, created, *_ = row
+    place = next((one.place for one in grounds if one.place), "")
+    times = [one.at for one in grounds if one.at is not None]
+    return NodeRow(
+        id=number,
+        uuid=uuid,
+        summary=one_line(summary_of(content)),
+        outcome=outcome,
+        tags=tuple(strings_in(tags or "")),
+        entities=tuple(names[:_NAMES_SHOWN]),
+        project=place.replace("\\", "/").rstrip("/").rpartition("/")[2] or None,
+        at=max(times, default=created),
+    )
+
+
+def read_node(tx: Tx, name: int | str, *, archived: bool) -> NodeView:
+    """Give a node by its number or uuid, whole; `archived`: the file has sessions of ours."""
+    number = tx.value("node_number", {"uuid": name}) if isinstance(name, str) else name
+    if number is None and isinstance(name, str) and name.isdecimal() and len(name) < 19:  # noqa: PLR2004
+        number = int(name)
+    row = None if number is None else tx.one("browse_node", {"id": number})
+    shown = [] if row is None else _node_rows(tx, [row])
+    if row is None or not shown:
+        raise NotFound(f"there is no node {name!r}", hint="it may have been forgotten")
+    grounds = [one for one in _grounds(tx, [row[0]]).get(row[0], []) if not one.probe]
+    entities = tx.all("browse_entities_of_node", {"id": row[0]})
+    return NodeView(
+        row=shown[0],
+        text=note_in(_decoded(row[2])) or row[7],
+        content=_decoded(row[2]),
+        evidence=tuple(_ref(tx, one, archived=archived) for one in grounds[:_EVIDENCE]),
+        entities=tuple(EntityRow(*one) for one in entities),
+        model=row[6],
+    )
+
+
+def note_in(content: Any) -> str:
+    """Give what a node's content says in sentences; words it is only found by stay out."""
+    if not isinstance(content, dict):
+        return content if isinstance(content, str) else ""
+    summary = content.get("summary")
+    lines = [summary] if isinstance(summary, str) else []
+    for name in _SENTENCES:
+        told = strings_in(msgspec.json.encode(content.get(name) or []).decode())
+        lines += [line for line in told if line.rstrip(".…") not in (lines or [""])[0]]
+    return "\n".join(lines)
+
+
+def _ref(tx: Tx, ground: NodeEvidence, *, archived: bool) -> str:
+    """Name evidence so that it can be opened; a segment by the message that it begins with."""
+    if ground.kind == "segment" and archived:
+        entry = tx.value("first_entry_of_segment", {"id": ground.number})
+        if entry is not None:
+            return f"message:{entry}"
+    return f"{ground.kind}:{ground.number}"
+
+
+def _decoded(content: str) -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return content
+
+
+# ---------------------------------------------------------------------- entities
+
+
+def list_entities(tx: Tx, text: str, type_: str | None, limit: int) -> list[EntityRow]:
+    """List what knowledge mentions, the most often mentioned first."""
+    pattern = f"%{like(text.strip())}%" if text.strip() else None
+    values = {"type": type_, "text": pattern, "limit": max(0, min(limit, 10 * _MOST))}
+    return [EntityRow(*row) for row in tx.all("browse_entities", values)]
+
+
+def read_entity(tx: Tx, number: int) -> EntityView:
+    """Give an entity with the nodes that mention it and what is mentioned beside it."""
+    rows = tx.all("browse_entities_by_id", _ids([number]))
+    if not rows:
+        raise NotFound(f"there is no entity {number}", hint="it may have been forgotten")
+    page = {"id": number, "limit": _NODES_OF_ENTITY}
+    nodes = [row[0] for row in tx.all("browse_nodes_of_entity", page)]
+    beside = {"id": number, "nodes": _NODES_FOR_PAIRS, "limit": _NEIGHBOURS}
+    together: dict[int, int] = dict(tx.all("browse_neighbours", beside))
+    ties = tx.all("browse_ties_of", {"id": number, "limit": _NEIGHBOURS})
+    tied = {one for a, b, *_ in ties for one in (a, b)} - {number}
+    edges = [Edge(a, b, kind, int(weight)) for a, b, kind, weight in ties]
+    edges += [Edge(number, one, TOGETHER, count) for one, count in together.items()]
+    neighbours = tx.all("browse_entities_by_id", _ids([*together, *(tied - together.keys())]))
+    return EntityView(
+        row=EntityRow(*rows[0]),
+        nodes=tuple(_node_rows(tx, tx.all("browse_nodes_by_id", _ids(nodes)))),
+        neighbours=tuple(EntityRow(*row) for row in neighbours),
+        edges=tuple(edges),
+    )
+
+
+TOGETHER: Final = "together"  # the kind of an edge between two that the same nodes mention
+
+
+def read_graph(tx: Tx, limit: int) -> Graph:
+    """Give the entities that are mentioned most, and what ties them."""
+    entities = list_entities(tx, "", None, limit)
+    ids = _ids([one.id for one in entities])
+    ties = tx.all("browse_ties", {**ids, "limit": _EDGES})
+    pairs = tx.all("browse_together", {**ids, "nodes": _NODES_FOR_PAIRS, "limit": _EDGES})
+    edges = [Edge(a, b, kind, int(weight)) for a, b, kind, weight in ties]
+    edges += [Edge(a, b, TOGETHER, count) for a, b, count in pairs]
+    return Graph(tuple(entities), tuple(edges))
+
+
+def list_projects(tx: Tx) -> list[ProjectRow]:
+    """List the projects that sessions were about, the latest first."""
+    agents: dict[str, list[str]] = {}
+    for project, harness in tx.all("browse_agents_of_projects"):
+        agents.setdefault(project, []).append(harness)
+    return [
+        ProjectRow(name, count, last, tuple(agents.get(name, ())), _folder(tx, name))
+        for name, count, last in tx.all("browse_projects")
+    ]
+
+
+def _folder(tx: Tx, project: str) -> str:
+    """Give the folder in which a project was last worked on."""
+    return str(tx.value("browse_folder_of_project", {"project": project}) or "")
+
+
+def _ids(numbers: Iterable[int]) -> dict[str, str]:
+    return {"ids": msgspec.json.encode(list(numbers)).decode()}
+
+
+# ------------------------------------------------------------------------------
+# What happened beside agents, read from an opened store: commands, pages, CI, alarms.
+#
+# A file of another program, or an older one, may lack a table: then nothing happened there.
+
+
+def _has(store: KnowledgeStore, table: str) -> bool:
+    with store.context.db.read() as tx:
+        return table in names(tx, "table")
+
+
+def commands(store: KnowledgeStore, wanted: CommandFilter, limit: int) -> list[CommandRow]:
+    """List commands and tool calls, the latest first."""
+    return store.list_events(wanted, limit=limit) if _has(store, "events") else []
+
+
+def visits(
+    store: KnowledgeStore,
+    since: int | None,
+    until: int | None,
+    domain: str | None,
+    text: str | None,
+    limit: int,
+) -> list[StoredVisit]:
+    """List visits to pages, the latest first."""
+    if not _has(store, "browser_events"):
+        return []
+    return store.list_visits(since=since, until=until, domain=domain, text=text, limit=limit)
+
+
+def ci_runs(store: KnowledgeStore, repo: str | None, limit: int) -> list[RunRow]:
+    """List runs of CI, the newest first."""
+    if not _has(store, "workflow_runs"):
+        return []
+    with store.context.db.read(lenient=True) as tx:
+        return list_runs(tx, repo, limit)
+
+
+def ci_run(store: KnowledgeStore, number: int) -> RunDetails:
+    """Give a run of CI with its jobs."""
+    found = None
+    if _has(store, "workflow_runs"):
+        with store.context.db.read(lenient=True) as tx:
+            found = run_details(tx, number)
+    if found is None:
+        raise NotFound(f"there is no run {number}", hint="`threadkeep ci` lists them")
+    return found
+
+
+def health(store: KnowledgeStore) -> list[Health]:
+    """Tell how the capture of each source is."""
+    return store.health() if _has(store, "source_health") else []
+
+
+def drops(store: KnowledgeStore) -> list[Drop]:
+    """Tell what did not become a row, and why."""
+    return store.drops() if _has(store, "tk_drops") else []

@@ -1,0 +1,499 @@
+"""ask: an answer of quoted passages, each with the place it stands at; no word of it is made up.
+
+A model may write the answer instead, from the same passages; what it cannot prove stays out, and
+whatever goes wrong with it, the quoted passages stand.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, tzinfo
+from itertools import islice, takewhile
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from threadkeep.base.fts import index_words
+from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.memory.hits import day_of, label_of
+from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
+from threadkeep.memory.learn.draft_text import RESULT
+from threadkeep.memory.memory import MemoryReader
+from threadkeep.memory.records import Filters, Hit, HitDetail, RecallResult
+
+# ------------------------------------------------------------------------------
+# Passages: the sentences and lines of stored texts that answer a question best, word for word.
+#
+# Nothing here writes a word of its own: a passage is always a piece of the text it was taken from.
+
+MOST_CHARACTERS: Final = 400  # of one passage
+WIDE: Final = 320  # of a passage with the sentences beside it
+_LEAST_CHARACTERS: Final = 12
+_LEAST_WORDS: Final = 5
+_READ: Final = 60_000  # characters of one text: beyond this it is a log, and its words were found
+_PIECES: Final = 1_200
+_QUESTION: Final = 1_000  # characters
+_SHORTEST_STEM: Final = 4
+_ALIKE: Final = 0.8
+_PER_TEXT: Final = 2
+_FOUND: Final = 0.4  # what it counts how well the text was found
+_FITS: Final = 0.25  # it looks like an answer to just this question
+_TELLS: Final = 0.15  # it looks like an answer to something
+_BESIDE: Final = 0.3  # what a word counts that stands near a passage, not in it
+_NEAR: Final = 0.6  # the same where it is judged whether the question is answered
+_LEAST_OF_BEST: Final = 0.4
+_SENTENCE: Final = re.compile(r"[^\n]*?(?:[.!?](?=\s)|[。！？]|\n|$)")
+# A name in code: a run of such characters with a sign in it. As one expression it takes 12 s for a
+# thousand slashes.
+_RUN: Final = re.compile(r"[\w./:@#+-]+")
+_SIGN: Final = re.compile(r"[_./:@#]|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
+_SMALL_WORDS: Final = """
+a about again also am an and any are as at be been but by can could did do does ever for from get
+got had has have he her his how i if in into is it its just last let me my no not of on or our over
+please she should show so some tell than that the their them then there these they this those time
+to us use used was we were what when where which who whom whose why will with would yes you your
+"""
+STOP_WORDS: Final = frozenset(_SMALL_WORDS.split())
+# What an answer looks like, by what was asked for.
+_ANSWERS: Final = re.compile(
+    r"\b(?:because|decided?|chose|instead|switched|so that|root cause|caused by|due to|the problem"
+    r"|the reason|fix(?:ed|es)?|solved|resolved|works now|solution|turns out|needs? to|must)\b"
+    r"|`[^`]+`|^\s*\$ |\b(?:error|exception|failed)\b",
+    re.IGNORECASE,
+)
+_QUANTITY: Final = re.compile(
+    r"\bhow (?:many|much|long|often|big|large|old)\b|\bwhich (?:version|port)\b|\bversion\b"
+    r"|\bport\b|\bnumber\b|\bcount\b|\bsize\b",
+    re.IGNORECASE,
+)
+_MOMENT: Final = re.compile(r"\bwhen\b|\bwhat (?:day|date|time|year|month)\b", re.IGNORECASE)
+_REASON: Final = re.compile(r"\bwhy\b|\breason\b|\bcause\b", re.IGNORECASE)
+_COMMAND: Final = re.compile(r"\bcommand\b|\bhow (?:do|did|to|can)\b|\brun\b", re.IGNORECASE)
+_CHOICE: Final = re.compile(
+    r"\b(?:choose|chose|chosen|choice|decid(?:e|ed)|decision|pick(?:ed)?|prefer(?:red)?|instead)\b",
+    re.IGNORECASE,
+)
+_HAS_NUMBER: Final = re.compile(r"\d")
+_HAS_MOMENT: Final = re.compile(
+    r"\d{4}-\d\d|\b\d{1,2}:\d\d\b|\b(?:yesterday|today|tomorrow|tonight|ago|week|month|year|morning"
+    r"|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june"
+    r"|july|august|september|october|november|december)\b",
+    re.IGNORECASE,
+)
+_HAS_REASON: Final = re.compile(r"\b(?:because|since|due to|caused?|reason|so)\b", re.IGNORECASE)
+_HAS_CHOICE: Final = re.compile(
+    r"\b(?:decided|decision|chosen?|picked|prefer(?:red)?|went with|going with|instead of"
+    r"|rather than|rejected|I['’]d (?:take|use))\b",
+    re.IGNORECASE,
+)
+_HAS_COMMAND: Final = re.compile(r"`[^`]+`|^\s*\$ |(?:^|\s)--?[a-z]|\w/\w")
+_LOOKS: Final = (
+    (_QUANTITY, _HAS_NUMBER),
+    (_MOMENT, _HAS_MOMENT),
+    (_REASON, _HAS_REASON),
+    (_COMMAND, _HAS_COMMAND),
+    (_CHOICE, _HAS_CHOICE),
+)
+
+
+class PassageSource(NamedTuple):
+    """A text to take passages from, and how well it was found: at most 1."""
+
+    text: str
+    weight: float
+    about: str = ""  # what it was said to: an answer has other words than its question
+    trust: float = 1.0  # how likely an answer is in such a text
+
+
+class Sentence(NamedTuple):
+    """A sentence or a line, and where it stands."""
+
+    source: int  # number of its text
+    begin: int
+    end: int
+    text: str
+
+
+class ScoredPassage(NamedTuple):
+    """A passage, how well it answers, and how much of the question it has: at most 1."""
+
+    source: int
+    text: str
+    score: float
+    coverage: float
+    is_named: bool = False  # it has every name in code that the question has, and there is one
+
+
+def question_terms(question: str) -> tuple[str, ...]:
+    """Give the words that a question is about; all of them if it has no others."""
+    words = list(dict.fromkeys(index_words(question)))
+    telling = [word for word in words if word not in STOP_WORDS]
+    return tuple(telling or words)
+
+
+def best_passages(question: str, texts: Sequence[PassageSource], limit: int) -> list[ScoredPassage]:
+    """Choose the passages that answer a question, the best first, none of them twice."""
+    question = question[:_QUESTION]
+    terms = [_stem(term) for term in question_terms(question)]
+    pieces = [piece for at, text in enumerate(texts) for piece in pieces_of(text.text, at)]
+    held = [_held(piece.text, terms) for piece in pieces]
+    asked = _Asked(question, _weights(terms, held), _names_in(question))
+    around = _around(texts, pieces, held, terms)
+    scored = [
+        _scored(asked, piece, texts[piece.source], found, around[piece.source])
+        for piece, found in zip(pieces, held, strict=True)
+        if found or (around[piece.source] and texts[piece.source].about)
+    ]
+    ranked = sorted(scored, key=lambda one: (-one.score, one.source))
+    least = ranked[0].score * _LEAST_OF_BEST if ranked else 0.0
+    return _without_repeats([one for one in ranked if one.score >= least], limit)
+
+
+def pieces_of(text: str, source: int = 0) -> Iterator[Sentence]:
+    """Cut a text into sentences and lines, each as it stands; what is too short says nothing."""
+    count = 0
+    for found in _SENTENCE.finditer(text[:_READ]):
+        piece = found[0].strip()
+        if len(piece) < _LEAST_CHARACTERS or not any(map(str.isalnum, piece)):
+            continue
+        begin = found.start() + found[0].index(piece)
+        yield Sentence(source, begin, begin + len(piece), piece)
+        count += 1
+        if count >= _PIECES:
+            return
+
+
+def widened(text: str, begin: int, end: int, most: int = WIDE) -> str:
+    """Give a sentence with the rest of its paragraph: all of it, else what follows, if it fits."""
+    first = text.rfind("\n", 0, begin) + 1
+    last = text.find("\n", end)
+    last = len(text) if last < 0 else last
+    for one in (first, begin):
+        if last - one <= most:
+            return text[one:last].strip()
+    ends = [found.end() for found in _SENTENCE.finditer(text, end, begin + most)]
+    return text[begin : max([end, *(one for one in ends[:-1] if one <= begin + most)])].strip()
+
+
+def excerpt(text: str, terms: Sequence[str], most: int = MOST_CHARACTERS) -> str:
+    """Cut the part with most of some words out of a long piece, between two blanks."""
+    if len(text) <= most:
+        return text
+    low = text.lower()
+    places = sorted(at for term in terms if (at := low.find(term)) >= 0) or [0]
+    begin = max(0, min(places[0] - most // 4, len(text) - most))
+    cut = text[begin : begin + most]
+    if begin + most < len(text) and " " in cut:
+        cut = cut[: cut.rindex(" ")]
+    if begin and " " in cut:
+        cut = cut[cut.index(" ") + 1 :]
+    return cut.strip()
+
+
+# ---------------------------------------------------------------------- scores
+
+
+def _stem(word: str) -> str:
+    """Give the beginning that a word shares with its other forms."""
+    for ending in ("ations", "ation", "ing", "ies", "ied", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM - 1:
+            return word[: -len(ending)]
+    return word
+
+
+def _held(text: str, terms: Sequence[str]) -> frozenset[str]:
+    """Give the terms that a text has, in any of their forms."""
+    low = text.lower()
+    if text.isascii() and not any(term in low for term in terms):
+        return frozenset()  # most pieces: they need not be split into words
+    words = set(index_words(text))
+    stems = {_stem(word) for word in words}
+    return frozenset(term for term in terms if term in stems or term in words)
+
+
+def _weights(terms: Sequence[str], held: Sequence[frozenset[str]]) -> dict[str, float]:
+    """Weigh terms by how few pieces have them."""
+    seen = Counter(term for found in held for term in found)
+    return {term: math.log(2 + len(held) / (1 + seen[term])) for term in terms}
+
+
+class _Asked(NamedTuple):
+    question: str
+    weights: dict[str, float]  # of its terms
+    names: tuple[str, ...]  # in code, in small letters
+
+
+def _names_in(question: str) -> tuple[str, ...]:
+    runs = (run.rstrip("./:@#+-") for run in _RUN.findall(question))
+    return tuple(run.lower() for run in runs if _SIGN.search(run[:-1]))
+
+
+def _around(
+    texts: Sequence[PassageSource],
+    pieces: Sequence[Sentence],
+    held: Sequence[frozenset[str]],
+    terms: Sequence[str],
+) -> list[frozenset[str]]:
+    """Give the terms that stand beside the pieces of each text: in it, in what it is about."""
+    found = [set(_held(text.about, terms)) if text.about else set[str]() for text in texts]
+    for piece, own in zip(pieces, held, strict=True):
+        found[piece.source] |= own
+    return [frozenset(one) for one in found]
+
+
+def _scored(
+    asked: _Asked,
+    piece: Sentence,
+    text: PassageSource,
+    found: frozenset[str],
+    around: frozenset[str],
+) -> ScoredPassage:
+    total = sum(asked.weights.values())
+    own = sum(asked.weights[term] for term in found) / total
+    beside = sum(asked.weights[term] for term in around - found) / total
+    low = piece.text.lower()
+    score = (
+        own
+        + _BESIDE * beside
+        + 0.3 * sum(name in low for name in asked.names)
+        + _FOUND * text.weight
+    )
+    score = (score + _looks_right(asked.question, piece)) * text.trust
+    if piece.text.endswith("?") or _is_echo(asked.question, piece.text):
+        score *= 0.5  # a question asked before is no answer
+    if len(piece.text.split()) < _LEAST_WORDS and piece.text.isascii():
+        score *= 0.7  # a heading, a list of names
+    is_named = bool(asked.names) and all(name in low for name in asked.names)
+    shown = excerpt(widened(text.text, piece.begin, piece.end), sorted(found))
+    return ScoredPassage(piece.source, shown, score, own + _NEAR * beside, is_named)
+
+
+def _looks_right(question: str, piece: Sentence) -> float:
+    """Give what a passage earns by looking like an answer to such a question."""
+    fits = sum(
+        asked.search(question) is not None and given.search(piece.text) is not None
+        for asked, given in _LOOKS
+    )
+    return (
+        _FITS * fits
+        + _TELLS * (_ANSWERS.search(piece.text) is not None)
+        + (0.05 if piece.begin == 0 else 0.0)
+    )
+
+
+def _is_echo(question: str, text: str) -> bool:
+    return _overlap(_bag(question), _bag(text)) > _ALIKE
+
+
+def _without_repeats(ranked: Sequence[ScoredPassage], limit: int) -> list[ScoredPassage]:
+    chosen: list[ScoredPassage] = []
+    for one in ranked:
+        if len(chosen) >= limit:
+            break
+        of_its_text = sum(other.source == one.source for other in chosen)
+        is_told = any(_overlap(_bag(one.text), _bag(other.text)) > _ALIKE for other in chosen)
+        if of_its_text < _PER_TEXT and not is_told:
+            chosen.append(one)
+    return chosen
+
+
+def _bag(text: str) -> frozenset[str]:
+    return frozenset(index_words(text))
+
+
+def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """Give how much of the smaller of two sets of words the other has."""
+    return len(one & other) / max(1, min(len(one), len(other)))
+
+
+Confidence = Literal["strong", "weak", "none"]
+Answering = Callable[[str, Sequence[Passage]], GroundedAnswer | None]
+
+_LOOKED_INTO: Final = 12  # hits whose texts are read
+_ANSWERED_BY_NEXT: Final = 5  # hits whose following messages may be the answer
+_BEHIND: Final = 16  # messages that are looked at for the answer; most are calls of tools
+_ASKING_ANSWERS: Final = 4  # of these, what an agent said
+_NEXT_WEIGHT: Final = 0.6
+_OF_EACH: Final = 1_000  # characters of a message that tell what its session is about
+# How likely the answer stands in such a text. A prompt says what is wrong, not why; a node says
+# again what a message says better; a call is a file's text.
+_OF_A_PROMPT: Final = 0.6
+_OF_A_NODE: Final = 0.7
+_OF_A_CALL: Final = 0.7
+_NAMED_COVERAGE: Final = 0.4  # where the names in code are the same
+_STRONG_COVERAGE: Final = 0.7  # of the question's words, by their weight
+_NOTHING: Final = "Nothing was found about this."
+_WEAK: Final = "Only weak evidence was found; it may not be about what you ask."
+
+
+class Citation(msgspec.Struct, frozen=True):
+    """A passage, word for word, and where it stands."""
+
+    number: int  # [1] in the answer
+    ref: str
+    quote: str
+    label: str  # who or what said it
+    source: str
+    at: int | None
+    day: str  # in the zone that was asked for, empty if unknown
+    title: str
+    open: str  # the command that opens it
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer to a question, with everything that it rests on."""
+
+    question: str
+    text: str
+    confidence: Confidence
+    citations: tuple[Citation, ...]
+    by_model: bool = False
+    notes: tuple[str, ...] = ()
+    hits: tuple[Hit, ...] = ()  # everything that was found, the best first
+
+
+def ask(
+    memory: MemoryReader,
+    question: str,
+    filters: Filters = Filters(),  # noqa: B008  (a constant)
+    *,
+    limit: int = 8,
+    answer_with: Answering | None = None,
+    zone: tzinfo = UTC,
+) -> Answer:
+    """Answer a question from what is remembered, with quotations that open at their place."""
+    found = memory.recall(question, filters, limit=max(limit, _LOOKED_INTO))
+    texts, notes = _texts(memory, found)
+    chosen = best_passages(question, [text for _, text in texts], limit)
+    cited = tuple(
+        _citation(number, texts[one.source][0], one.text, zone)
+        for number, one in enumerate(chosen, 1)
+    )
+    confidence = confidence_of(question, chosen)
+    answer = Answer(
+        question=question,
+        text=extractive(cited, confidence),
+        confidence=confidence,
+        citations=cited,
+        notes=(*found.notes, *notes),
+        hits=found.hits,
+    )
+    return answer if answer_with is None or not cited else _with_model(answer, answer_with)
+
+
+def confidence_of(question: str, chosen: Sequence[ScoredPassage]) -> Confidence:
+    """Judge passages by how much of the question the best of them has."""
+    if not chosen:
+        return "none"
+    enough = len(question_terms(question)) > 1 or len(chosen) > 1
+    is_strong = any(
+        one.coverage >= (_NAMED_COVERAGE if one.is_named else _STRONG_COVERAGE) for one in chosen
+    )
+    return "strong" if is_strong and enough else "weak"
+
+
+def extractive(cited: Sequence[Citation], confidence: Confidence) -> str:
+    """Write the answer: quotations with their numbers, and whether they are to be trusted."""
+    if not cited:
+        return _NOTHING
+    quotes = [f"“{one.quote}” [{one.number}]" for one in cited]
+    return "\n".join(quotes if confidence == "strong" else [_WEAK, *quotes])
+
+
+# ---------------------------------------------------------------------- inside
+
+_Read = tuple[Hit, PassageSource]
+
+
+def _texts(memory: MemoryReader, found: RecallResult) -> tuple[list[_Read], list[str]]:
+    """Read the texts of the best hits, and of the messages that answer them."""
+    read: dict[str, _Read] = {}
+    notes: list[str] = []
+    for place, hit in enumerate(found.hits[:_LOOKED_INTO]):
+        behind = _BEHIND if place < _ANSWERED_BY_NEXT and hit.kind == "message" else 0
+        opened = _open(memory, hit, notes, behind)
+        if opened is None:
+            continue
+        read[hit.ref] = (hit, _own(opened))
+        for answer in _answers(memory, opened, notes):
+            said = PassageSource(answer.text, hit.score * _NEXT_WEIGHT)
+            read.setdefault(answer.hit.ref, (answer.hit, said))
+    return _with_sessions(list(read.values())), notes
+
+
+def _with_sessions(read: Sequence[_Read]) -> list[_Read]:
+    """Tell of each message what its session is about: a title, and what else was found in it."""
+    about: dict[str, str] = {}
+    for hit, text in read:
+        if hit.session_id is not None:
+            known = about.setdefault(hit.session_id, hit.title)
+            about[hit.session_id] = f"{known}\n{text.text[:_OF_EACH]}"
+    return [
+        (hit, text if hit.session_id is None else text._replace(about=about[hit.session_id]))
+        for hit, text in read
+    ]
+
+
+def _own(opened: HitDetail) -> PassageSource:
+    """Give the text of a hit; of what was learned only how it ended, if that is told."""
+    hit, text = opened.hit, opened.text
+    if hit.kind == "node":
+        told = text.partition(RESULT)[2]
+        return PassageSource(told or text, hit.score, about=text, trust=_OF_A_NODE)
+    if opened.facts.get("kind") == "tool_call":
+        return PassageSource(text, hit.score, trust=_OF_A_CALL)
+    return PassageSource(text, hit.score, trust=_OF_A_PROMPT if hit.role == "user" else 1.0)
+
+
+def _answers(memory: MemoryReader, asked: HitDetail, notes: list[str]) -> Iterator[HitDetail]:
+    """Yield what an agent said right after something was said, up to the next prompt."""
+    behind = takewhile(lambda one: one.role != "user", asked.after)
+    said = [hit for hit in behind if hit.role == "assistant"]
+    opened = (_open(memory, hit, notes, 0) for hit in said)
+    texts = (one for one in opened if one is not None and one.facts.get("kind") != "tool_call")
+    return islice(texts, _ASKING_ANSWERS)
+
+
+def _open(memory: MemoryReader, hit: Hit, notes: list[str], around: int) -> HitDetail | None:
+    try:
+        return memory.open(hit.ref, around)
+    except NotFound:  # forgotten a moment ago
+        return None
+    except ThreadkeepError as error:  # one damaged block does not hide the other sources
+        notes.append(f"{hit.ref} cannot be read: {error.message}")
+        return None
+
+
+def _citation(number: int, hit: Hit, quote: str, zone: tzinfo) -> Citation:
+    return Citation(
+        number=number,
+        ref=hit.ref,
+        quote=quote,
+        label=label_of(hit),
+        source=hit.source,
+        at=hit.at,
+        day=day_of(hit.at, zone),
+        title=hit.title,
+        open=f"threadkeep open {hit.ref}",
+    )
+
+
+def _with_model(answer: Answer, answer_with: Answering) -> Answer:
+    """Let a model write the answer; if it cannot be trusted, the quotations stay."""
+    passages = [Passage(one.ref, one.quote, _label(one)) for one in answer.citations]
+    why = "the model gave no answer that the passages bear out"
+    try:
+        answered = answer_with(answer.question, passages)
+    except ThreadkeepError as error:
+        answered, why = None, str(error)
+    if answered is None:
+        notes = (*answer.notes, f"answered without a model: {why}")
+        return msgspec.structs.replace(answer, notes=notes)
+    dropped = tuple(f"left out, not borne out: {one}" for one in answered.dropped)
+    notes = (*answer.notes, *dropped)
+    return msgspec.structs.replace(answer, text=answered.text, by_model=True, notes=notes)
+
+
+def _label(one: Citation) -> str:
+    return ", ".join(part for part in (one.label, one.day, one.title) if part)

@@ -1,0 +1,456 @@
+"""Which candidates to compare: all terms first, then the rarest, never more than a budget.
+
+What costs is reading the rows of frequent words. So the rows of rare clues are read whole, those
+of frequent ones only where a rare one is too. Where every clue is frequent, the newest rows that
+have all of them are compared, then the newest that have the rarest.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from threadkeep.base.fts import match_query
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.archive import text_hash
+from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.search_index import (
+    CandidateFacts,
+    Posting,
+    Scope,
+    Side,
+    Thing,
+    averages,
+    entries_of_sessions,
+    entry_facts,
+    frequency,
+    newest,
+    postings,
+    read_nodes,
+    sides,
+    sizes,
+    standing_at,
+    thing_facts,
+    things_of,
+)
+from threadkeep.memory.question import Clue, Question
+from threadkeep.memory.ranking import (
+    Candidate,
+    CluePostings,
+    Scores,
+    WordScore,
+    ceiling,
+    rarity,
+    score,
+)
+from threadkeep.memory.records import Meaning, Owner
+
+BUDGET: Final = 3_000  # rows of rare clues that are read whole
+MOST_MAIN: Final = 8  # clues that are looked at, the rarest: the others hardly weigh anything
+_JOINED: Final = 1_000  # rows of the rarest clues that frequent ones are looked for in
+POOL: Final = 200  # candidates that are looked at more closely
+_NEWEST: Final = 1_000  # rows that are read of clues that all are frequent
+_FEW: Final = 50
+_WEAK: Final = 0.15  # of the weightiest clue: frequent ones below it change no order
+_RARE_WORD: Final = 2_000  # phrases are asked for if one of their words is no more frequent
+_RARE_PAIR: Final = 500
+
+
+class ClueCounts(NamedTuple):
+    """A clue and how many rows of each index have it."""
+
+    clue: Clue
+    counts: dict[Side, int]
+    rows: int
+
+    @property
+    def total(self) -> int:
+        """In how many rows of all it is."""
+        return sum(self.counts.values())
+
+    @property
+    def weight(self) -> float:
+        """What having it weighs here."""
+        return self.clue.weight * rarity(self.total, self.rows)
+
+
+class WordCandidate(NamedTuple):
+    """A candidate with what its words gave it."""
+
+    side: Side
+    id: int
+    scored: WordScore
+
+
+class Pool(NamedTuple):
+    """The best candidates by words, out of how many, and what a perfect one would have."""
+
+    found: tuple[WordCandidate, ...]
+    compared: int
+    ceiling: float
+    typed: dict[Side, tuple[str, ...]]  # the clues, by their bit
+
+
+NOTHING: Final = Pool((), 0, 1.0, {})
+
+
+def find(tx: Tx, question: Question, scope: Scope, pool: int = POOL) -> Pool:
+    """Find the candidates whose words answer best."""
+    among = sides(scope)
+    counted = _count(tx, question, among)
+    if not counted:
+        return NOTHING
+    lengths = averages(tx, scope)
+    found: list[WordCandidate] = []
+    typed: dict[Side, tuple[str, ...]] = {}
+    compared, most = 0, 1.0
+    for side in among:
+        evidence = _evidence(tx, side, question, counted, scope)
+        scores = score(evidence, lengths[side])
+        typed[side] = tuple(clue.typed for clue in evidence)
+        compared += len(scores.totals)
+        most = max(most, ceiling(evidence))
+        found += _resolved(tx, scores, (side, evidence), pool, alone=question.is_strict)
+    found.sort(key=lambda one: -one.scored.total)
+    return Pool(tuple(found[:pool]), compared, most, typed)
+
+
+def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
+    """Find the newest of everything that a scope allows, for a question without words."""
+    found = [
+        WordCandidate(side, number, WordScore(1.0, 0.0, 0))
+        for side in sides(scope)
+        for number, _, _ in newest(tx, side, scope, limit)
+    ]
+    return Pool(tuple(found), len(found), 1.0, {})
+
+
+# ---------------------------------------------------------------------- what to ask for
+
+
+def _count(tx: Tx, question: Question, among: Sequence[Side]) -> list[ClueCounts]:
+    """Count each clue; the rarest come first, those that nothing has are left out."""
+    rows = sizes(tx, among)
+    total = sum(rows.values())
+    seen: dict[str, int] = {}
+    counted = []
+    for clue in question.clues:
+        # A phrase of two frequent words costs most of all to look for, and says least.
+        if clue.row_of and min(seen.get(match, 0) for match in clue.row_of) > _RARE_WORD:
+            continue
+        counts = {side: frequency(tx, side, clue.match, rows[side]) for side in among}
+        seen[clue.match] = sum(counts.values())
+        if any(counts.values()):
+            counted.append(ClueCounts(clue, counts, total))
+    return sorted(counted, key=lambda one: one.total)
+
+
+def _evidence(
+    tx: Tx, side: Side, question: Question, counted: Sequence[ClueCounts], scope: Scope
+) -> list[CluePostings]:
+    main = [one for one in counted if not one.clue.extra and one.counts[side]][:MOST_MAIN]
+    whole, common = _split(side, main, BUDGET)
+    if whole:
+        telling = max(one.weight for one in whole) * _WEAK
+        common = [one for one in common if one.weight >= telling or len(whole) == 1]
+        read = [_whole(tx, side, question, one, scope) for one in whole]
+        read += _joined(tx, side, question, (whole, common), scope)
+    else:
+        read = _newest_with(tx, side, question, common, scope)
+    extras = [one for one in counted if one.clue.extra and one.counts[side]]
+    rare = [one for one in extras if one.counts[side] <= _RARE_PAIR]
+    return read + [_whole(tx, side, question, one, scope) for one in rare]
+
+
+def _split(
+    side: Side, clues: Sequence[ClueCounts], budget: int
+) -> tuple[list[ClueCounts], list[ClueCounts]]:
+    """Part the clues whose rows are read whole from those that are too frequent for that."""
+    whole: list[ClueCounts] = []
+    spent = 0
+    for one in clues:
+        spent += one.counts[side]
+        if spent > budget:
+            break
+        whole.append(one)
+    return whole, list(clues[len(whole) :])
+
+
+def _whole(tx: Tx, side: Side, question: Question, one: ClueCounts, scope: Scope) -> CluePostings:
+    rows = postings(tx, side, question.having(one.clue.match), scope)
+    return CluePostings(one.clue.typed, one.weight, rows, one.clue.extra)
+
+
+def _joined(
+    tx: Tx,
+    side: Side,
+    question: Question,
+    clues: tuple[Sequence[ClueCounts], Sequence[ClueCounts]],
+    scope: Scope,
+) -> list[CluePostings]:
+    """Read the rows of frequent clues where a rare one is too; and, inside a scope, the newest."""
+    whole, common = clues
+    rarest = _split(side, whole, _JOINED)[0] or whole[:1]
+    rare = " OR ".join(f"({one.clue.match})" for one in rarest)
+    read = []
+    for one in common:
+        match = question.having(f"({one.clue.match}) AND ({rare})")
+        rows = postings(tx, side, match, scope)
+        if scope.is_narrow:
+            rows = _united(
+                rows, postings(tx, side, question.having(one.clue.match), scope, _NEWEST)
+            )
+        read.append(CluePostings(one.clue.typed, one.weight, rows))
+    return read
+
+
+def _newest_with(
+    tx: Tx, side: Side, question: Question, common: Sequence[ClueCounts], scope: Scope
+) -> list[CluePostings]:
+    """Read the newest rows that have all clues; where these are few, those with the rarest."""
+    if not common:
+        return []
+    every = " AND ".join(f"({one.clue.match})" for one in common)
+    rows = postings(tx, side, question.having(every), scope, _NEWEST)
+    if len(rows) >= _FEW or len(common) == 1:
+        # All have all: none is better by its words, so the newest is the best.
+        alike = [(number, -number, 0) for number, _, _ in rows]
+        return [CluePostings(one.clue.typed, one.weight, alike) for one in common]
+    first = common[0]
+    read = [_some(tx, side, question, (first, first.clue.match), scope)]
+    for one in common[1:]:
+        match = f"({one.clue.match}) AND ({first.clue.match})"
+        read.append(_some(tx, side, question, (one, match), scope))
+    return [e._replace(postings=_united(e.postings, rows)) for e in read]
+
+
+def _some(
+    tx: Tx, side: Side, question: Question, asked: tuple[ClueCounts, str], scope: Scope
+) -> CluePostings:
+    one, match = asked
+    rows = postings(tx, side, question.having(match), scope, _NEWEST)
+    return CluePostings(one.clue.typed, one.weight, rows)
+
+
+def _united(some: Sequence[Posting], more: Sequence[Posting]) -> list[Posting]:
+    return list({row[0]: row for row in (*some, *more)}.values())
+
+
+# ---------------------------------------------------------------------- from places to rows
+
+
+def _resolved(
+    tx: Tx,
+    scores: Scores,
+    what: tuple[Side, Sequence[CluePostings]],
+    pool: int,
+    *,
+    alone: bool,
+) -> list[WordCandidate]:
+    """Find the rows that stand at the best places.
+
+    Some only have neighbours with the words; `alone` leaves those out.
+    """
+    side, evidence = what
+    ids = {place: number for clue in evidence for number, place, _ in clue.postings}
+    if alone:
+        scores = scores.only(ids)
+    places = scores.best(pool)
+    lacking = [place for place, _ in places if place not in ids]
+    ids |= standing_at(tx, lacking) if lacking else {}
+    return [WordCandidate(side, ids[place], one) for place, one in places if place in ids]
+
+
+# ------------------------------------------------------------------------------
+# Candidates with all that is known of them: found by words, found by meaning, or both.
+
+_NEAREST: Final = 100
+_WIDER: Final = 10  # inside a scope more of the nearest are asked for: most may lie outside
+_COMPARED: Final = 2_000  # messages of a few sessions are all compared
+
+
+class ByMeaning(NamedTuple):
+    """What compares, and the vector of the question."""
+
+    meaning: Meaning
+    vector: bytes
+
+
+def by_words(tx: Tx, pool: Pool, scope: Scope) -> list[Candidate]:
+    """Give the candidates of a pool that are there and allowed."""
+    entries = [one for one in pool.found if one.side == "entry"]
+    things = [one for one in pool.found if one.side == "thing"]
+    facts = {("entry", n): f for n, f in _entry_facts(tx, entries, scope).items()}
+    facts |= {("thing", n): f for n, f in _thing_facts(tx, things).items()}
+    return [
+        _candidate(one, facts[one.side, one.id], pool.ceiling)
+        for one in pool.found
+        if (one.side, one.id) in facts
+    ]
+
+
+def _entry_facts(tx: Tx, found: Sequence[WordCandidate], scope: Scope) -> dict[int, CandidateFacts]:
+    return entry_facts(tx, [one.id for one in found], scope) if found else {}
+
+
+def _thing_facts(tx: Tx, found: Sequence[WordCandidate]) -> dict[int, CandidateFacts]:
+    return thing_facts(tx, [one.id for one in found]) if found else {}
+
+
+def _candidate(one: WordCandidate, facts: CandidateFacts, ceiling: float) -> Candidate:
+    scored = one.scored
+    return Candidate(
+        *(one.side, one.id, facts.kind, facts.at, facts.hash),
+        words=scored.total / ceiling,
+        around=scored.around / ceiling,
+        clues=scored.clues,
+        row=facts.row,
+    )
+
+
+# ---------------------------------------------------------------------- meaning
+
+
+def add_meaning(
+    tx: Tx, by: ByMeaning, candidates: Sequence[Candidate], scope: Scope
+) -> list[Candidate]:
+    """Add to each candidate how near its meaning is, and those that only meaning has found."""
+    known = {(one.side, one.id) for one in candidates}
+    near = [one for one in _nearest(tx, by, scope) if (one.side, one.id) not in known]
+    said = [one.id for one in candidates if one.side == "entry"]
+    nodes = [one.row for one in candidates if one.kind == "node"]
+    messages = _similarities(tx, by, "message", said)
+    knowledge = _similarities(tx, by, "node", nodes)
+    meant = [
+        one._replace(
+            meaning=messages.get(one.id) if one.side == "entry" else knowledge.get(one.row)
+        )
+        if one.side == "entry" or one.kind == "node"
+        else one
+        for one in candidates
+    ]
+    return [*meant, *near]
+
+
+def _similarities(tx: Tx, by: ByMeaning, owner: Owner, ids: Iterable[int]) -> dict[int, float]:
+    wanted = list(ids)
+    return by.meaning.vectors.similarities(tx, by.vector, owner, wanted) if wanted else {}
+
+
+def _nearest(tx: Tx, by: ByMeaning, scope: Scope) -> list[Candidate]:
+    among = sides(scope)
+    messages: dict[int, float] = {}
+    if "entry" in among:
+        messages = _near_messages(tx, by, scope)
+    nodes: dict[int, float] = {}
+    if "thing" in among and (scope.kinds is None or "node" in scope.kinds):
+        nodes = _near(tx, by, "node", _NEAREST * (_WIDER if scope.is_narrow else 1))
+    return [*_as_entries(tx, messages, scope), *_as_nodes(tx, nodes, scope)]
+
+
+def _near_messages(tx: Tx, by: ByMeaning, scope: Scope) -> dict[int, float]:
+    """Compare all messages of a few sessions; of many, take the nearest of all."""
+    if scope.sessions is not None:
+        ids = entries_of_sessions(tx, scope.sessions, _COMPARED + 1)
+        if len(ids) <= _COMPARED:
+            found = by.meaning.vectors.similarities(tx, by.vector, "message", ids)
+            best = sorted(found, key=lambda one: -found[one])[:_NEAREST]
+            return {one: found[one] for one in best}
+    return _near(tx, by, "message", _NEAREST * (_WIDER if scope.is_narrow else 1))
+
+
+def _near(tx: Tx, by: ByMeaning, owner: Owner, limit: int) -> dict[int, float]:
+    found = by.meaning.vectors.nearest(tx, by.vector, kinds=(owner,), limit=limit)
+    return {number: similarity for _, number, similarity in found}
+
+
+def _as_entries(tx: Tx, near: dict[int, float], scope: Scope) -> list[Candidate]:
+    facts = entry_facts(tx, near, scope) if near else {}
+    return [
+        Candidate("entry", number, one.kind, one.at, one.hash, meaning=near[number])
+        for number, one in facts.items()
+    ]
+
+
+def _as_nodes(tx: Tx, near: dict[int, float], scope: Scope) -> list[Candidate]:
+    ids = things_of(tx, "node", near, scope) if near else {}
+    facts = thing_facts(tx, ids.values()) if ids else {}
+    return [
+        Candidate(
+            *("thing", ids[row], "node", facts[ids[row]].at, facts[ids[row]].hash),
+            meaning=near[row],
+            row=row,
+        )
+        for row in ids
+        if ids[row] in facts
+    ]
+
+
+# ------------------------------------------------------------------------------
+# Nodes that our own index does not have yet, found through the contract's.
+#
+# A file that can only be read keeps the index that it has, or has none; other programs write nodes
+# into it all the same, and these are to be found at once.
+
+_MOST: Final = 200
+_WORDS: Final = 0.6  # what having the words is worth where it is not known how well
+
+
+def unindexed_nodes(tx: Tx, text: str, scope: Scope) -> list[Candidate]:
+    """Give the nodes behind the end of our index that have the words; none where it is up."""
+    if scope.role is not None or scope.entity is not None:
+        return []
+    if scope.kinds is not None and "node" not in scope.kinds:
+        return []
+    tables = names(tx, "table")
+    if not tables >= {"knowledge_nodes", "knowledge_fts"}:
+        return []
+    indexed = scope.placed and "tk_indexed" in tables
+    after = int(tx.value("indexed_upto", {"kind": "node"}) or 0) if indexed else 0
+    if int(tx.value("last_node") or 0) <= after:
+        return []
+    match = match_query(text, split=False)
+    values = {"after": after, "match": match, "category": scope.category, "limit": _MOST}
+    query = "nodes_behind" if match is None else "nodes_behind_with_words"
+    if match is None and text.strip():
+        return []
+    ids = [row[0] for row in tx.all(query, values)]
+    found = [one for one in read_nodes(tx, ids) if _is_within(one, scope)]
+    return _candidates(found)
+
+
+def _candidates(found: Sequence[Thing]) -> list[Candidate]:
+    return [
+        Candidate(
+            *("thing", -one.row, "node", one.at, text_hash("\n".join(one.texts))),
+            words=_WORDS * (1 - place / (2 * len(found))),
+            row=one.row,
+        )
+        for place, one in enumerate(found)
+    ]
+
+
+def _is_within(one: Thing, scope: Scope) -> bool:
+    same = (
+        (scope.source, one.source),
+        (scope.harness, one.harness),
+        (scope.branch, one.branch),
+        (scope.outcome, one.outcome),
+    )
+    if any(wanted is not None and wanted != value for wanted, value in same):
+        return False
+    at = one.at or 0
+    if scope.since is not None and at < scope.since:
+        return False
+    if scope.until is not None and at >= scope.until:
+        return False
+    return scope.project is None or any(
+        _is_of(place, scope.project) for place in (one.cwd, one.repo) if place
+    )
+
+
+def _is_of(place: str, project: str) -> bool:
+    folder = project.rstrip("/") or "/"
+    return (
+        place == folder
+        or place.startswith(f"{folder}/")
+        or place.rstrip("/").endswith(f"/{folder.rpartition('/')[2]}")
+    )

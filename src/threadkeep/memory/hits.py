@@ -1,0 +1,346 @@
+"""Hits as they are shown: what stands behind a number, with its place and a snippet."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+
+from threadkeep.base.fts import contains_unspaced, index_words
+from threadkeep.base.text import one_line
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.nodes import _fields, summary_of
+from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
+from threadkeep.knowledge.search_index import run_title, strings_in
+from threadkeep.memory.question import Question
+from threadkeep.memory.records import Hit, Kind
+
+# ------------------------------------------------------------------------------
+# Snippets: the stretch of a text that has most of what was asked for, with the words marked.
+#
+# Words are compared one by one, without their endings. One regular expression for each question
+# would take four milliseconds to compile, more than all the rest of a hit.
+
+MARKS: Final = (">>>", "<<<")
+_LOOKED_INTO: Final = 64 * 1024  # characters: who wants more opens the hit
+_MOST_SPANS: Final = 400
+_WORD: Final = re.compile(r"[^\W_]+")
+_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_QUOTED: Final = re.compile(r'"([^"]*)"( ?\*)?')
+_ENDING: Final = re.compile(r"(?:ings?|edly|ed|ies|es|s|e|y|er|ers|ion|ions|ly)$")
+_SHORTEST: Final = 3
+
+
+class Marks(NamedTuple):
+    """What is marked: words without their endings, beginnings of words, and runs of characters."""
+
+    stems: frozenset[str]
+    prefixes: tuple[str, ...]
+    runs: tuple[str, ...]
+
+
+class SnippetMark(NamedTuple):
+    """A marked stretch, and the word that it stands for."""
+
+    start: int
+    end: int
+    word: str
+
+
+def marks_of(question: Question) -> Marks:
+    """Give what to mark for a question."""
+    stems, prefixes, runs = set[str](), set[str](), set[str]()
+    for clue in question.clues:
+        for phrase, star in _QUOTED.findall(clue.match):
+            if contains_unspaced(phrase):
+                runs.add(phrase.replace(" ", ""))
+            elif star:
+                prefixes.add(phrase.lower().rpartition(" ")[2])
+            else:
+                stems.update(_stem(word) for word in phrase.lower().split())
+    return Marks(frozenset(stems), tuple(sorted(prefixes)), tuple(sorted(runs)))
+
+
+def cut(text: str, marks: Marks, width: int = 240) -> str:
+    """Cut about `width` characters out of a text and mark the words; a cut end shows as `...`."""
+    text = text[:_LOOKED_INTO]
+    spans = _spans(text, marks) if any(marks) else []
+    start, end = _window(text, spans, width)
+    pieces = ["..." if start else ""]
+    at = start
+    for span in spans:
+        if at <= span.start and span.end <= end:
+            pieces += [text[at : span.start], MARKS[0], text[span.start : span.end], MARKS[1]]
+            at = span.end
+    return "".join([*pieces, text[at:end], "..." if end < len(text) else ""])
+
+
+def _spans(text: str, marks: Marks) -> list[SnippetMark]:
+    found: list[SnippetMark] = []
+    known: dict[str, str] = {}  # most words of a text come again and again
+    for match in _WORD.finditer(text):
+        token = match[0]
+        word = known.get(token)
+        if word is None:
+            word = known[token] = _marked(token, marks)
+        if word:
+            found.append(SnippetMark(match.start(), match.end(), word))
+            if len(found) >= _MOST_SPANS:
+                break
+    for run in marks.runs:
+        at = text.find(run)
+        while at >= 0 and len(found) < _MOST_SPANS:
+            found.append(SnippetMark(at, at + len(run), run))
+            at = text.find(run, at + len(run))
+    return _apart(found)
+
+
+def _apart(spans: list[SnippetMark]) -> list[SnippetMark]:
+    """Drop spans that lie over others."""
+    kept: list[SnippetMark] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if not kept or span.start >= kept[-1].end:
+            kept.append(span)
+    return kept
+
+
+def _marked(token: str, marks: Marks) -> str:
+    """Give the word that a token stands for; nothing if it was not asked for."""
+    word = token.lower() if token.isascii() else " ".join(index_words(token))
+    stem = _stem(word)
+    if stem in marks.stems:
+        return stem
+    if marks.prefixes and word.startswith(marks.prefixes):
+        return word
+    parts = _CAMEL.split(token)
+    inner = (_stem(part.lower()) for part in parts) if len(parts) > 1 else ()
+    return next((part for part in inner if part in marks.stems), "")
+
+
+def _stem(word: str) -> str:
+    stem = _ENDING.sub("", word)
+    if len(stem) < _SHORTEST:
+        return word
+    return stem[:-1] if stem[-1] == stem[-2] else stem
+
+
+def _window(text: str, spans: list[SnippetMark], width: int) -> tuple[int, int]:
+    """Choose the stretch with most words in it; the first one if several have as many."""
+    if not spans or len(text) <= width:
+        return 0, min(len(text), width)
+    starts = [span.start for span in spans]
+    best, most, last = spans[0], 0, spans[0]
+    for at, span in enumerate(spans):
+        until = bisect_right(starts, span.start + width)
+        words = len({one.word for one in spans[at:until]})
+        if words > most:
+            best, most, last = span, words, spans[until - 1]
+    slack = max(0, width - (last.end - best.start))
+    start = min(max(0, best.start - slack // 2), max(0, len(text) - width))
+    space = text.find(" ", start, min(best.start, start + 20)) if start else -1
+    start = space + 1 if space >= 0 else start
+    return start, min(len(text), start + max(width, best.end - start))
+
+
+WIDTH: Final = 240
+NO_MARKS: Final = Marks(frozenset(), (), ())
+# Of a node's content, beside its summary: what was written as sentences.
+_SENTENCES: Final = ("intent", "key_decisions", "design_decisions", "problems_encountered")
+_ENTRY_WIDTH: Final = len(EntryRow.__struct_fields__)
+# What is opened by a name of its own and found as something else.
+_SHOWN_AS: Final = {"segment": "message", "memory": "node"}
+# The names under which the contract's own programs know the agents.
+_SHORT: Final = {"claude-code": "claude"}
+
+
+class SessionMessage(NamedTuple):
+    """A message and its session."""
+
+    row: EntryRow
+    session: CapturedSession
+
+
+class HitText(NamedTuple):
+    """A thing, whole: its hit without a snippet, and its text."""
+
+    hit: Hit
+    text: str
+
+
+def short_name(harness: str) -> str:
+    """Give the name of an agent as it stands in a source: `claude` for Claude Code."""
+    return _SHORT.get(harness, harness)
+
+
+def load_messages(tx: Tx, ids: Iterable[int]) -> dict[int, SessionMessage]:
+    """Read messages with their sessions, by id."""
+    rows = tx.all("shown_entries", {"ids": msgspec.json.encode(list(ids)).decode()})
+    return {row[0]: SessionMessage(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in rows}
+
+
+def message_hit(tx: Tx, message: SessionMessage, text: str, marks: Marks = NO_MARKS) -> Hit:
+    """Make the hit of a message."""
+    row, session = message
+    named = {"session_id": session.session_id, "harness": session.harness}
+    segment = tx.value("segment_at", {**named, "at": row.at})
+    name = short_name(session.harness)
+    return Hit(
+        ref=f"message:{row.id}",
+        kind="message",
+        score=0.0,
+        at=row.at,
+        title=one_line(session.name),
+        snippet=cut(text, marks, WIDTH),
+        source=name if segment is None else f"{name}-{segment}",
+        harness=session.harness,
+        project=session.project or None,
+        cwd=session.cwd or None,
+        branch=session.git_branch or None,
+        session_id=session.session_id,
+        key=row.key,
+        role=row.role,
+        outcome="failure" if row.error else None,
+    )
+
+
+def load_thing(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> HitText | None:
+    """Read a thing by its kind and its number in its own table; None if it is not to be seen.
+
+    Of a file without our index (`indexed`) less is known about nodes.
+    """
+    query = "shown_node_plainly" if kind == "node" and not indexed else f"shown_{kind}"
+    row = tx.one(query, {"id": number})
+    if row is None:
+        return None
+    title, text = _described(tx, kind, row)
+    return HitText(_thing_hit(tx, kind, row, title), text)
+
+
+def thing_hit(thing: HitText, marks: Marks = NO_MARKS) -> Hit:
+    """Give the hit of a thing with its snippet."""
+    return msgspec.structs.replace(thing.hit, snippet=cut(thing.text, marks, WIDTH))
+
+
+def _described(tx: Tx, kind: str, row: Sequence[Any]) -> tuple[str, str]:
+    title, text = decoded(row[2]), decoded(row[3])
+    if kind == "node":
+        return summary_of(title), note_of(title) or text
+    if kind == "ci":
+        parts = tx.all("texts_of_run", {"id": row[0]})
+        lines = (" ".join(filter(None, map(decoded, part))) for part in parts)
+        name = run_title(title) or f"run {row[0]}"
+        return name, "\n".join([f"{decoded(row[12])} {row[9]}: {name}", *lines])
+    return title, text
+
+
+def note_of(content: str) -> str:
+    """Give what a node says in sentences; the words it is only found by stay out."""
+    fields = _fields(content)
+    summary = fields.get("summary")
+    if not isinstance(summary, str) or not summary:
+        return "\n".join(strings_in(content))
+    lines = [summary]
+    for name in (name for name in _SENTENCES if fields.get(name)):
+        told = strings_in(msgspec.json.encode(fields.get(name)).decode())
+        lines += [line for line in told if line.rstrip(".…") not in summary]
+    return "\n".join(lines)
+
+
+def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
+    number, at, _title, _text, source, harness, cwd, branch, session, outcome, own, url, repo = row
+    if kind == "segment":
+        source = f"{short_name(harness)}-{number}"
+    if kind == "node":
+        source = next(iter(evidence_of(tx, number, 1)), source)
+    folder = decoded(cwd) or None
+    place = (decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
+    return Hit(
+        ref=f"{kind}:{number}",
+        kind=cast("Kind", _SHOWN_AS.get(kind, kind)),
+        score=0.0,
+        at=at,
+        title=one_line(title),
+        snippet="",
+        source=source,
+        harness=harness,
+        project=place.rpartition("/")[2] or None,
+        cwd=folder,
+        branch=decoded(branch) or None,
+        session_id=session,
+        outcome=decoded(outcome) or None,
+        uuid=own if kind in {"node", "memory"} else None,
+        url=decoded(url) or None,
+    )
+
+
+def evidence_of(tx: Tx, node: int, limit: int = 100) -> list[str]:
+    """Name what a node rests on, in the contract's form: shell-1, claude-5, browser-2."""
+    rows = tx.all("source_of_node", {"id": node, "limit": limit})
+    return [f"{short_name(harness) if harness else name}-{n}" for name, n, harness in rows]
+
+
+def decoded(value: Any) -> str:
+    """Read a column that was asked for as bytes."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+# ------------------------------------------------------------------------------
+# How hits are told to a reader: who said it, how long ago, how far it is to be trusted.
+
+_SECOND: Final = 1000
+# From so many seconds on it is told in this unit.
+_UNITS: Final = (
+    (365 * 86_400, "year"),
+    (30 * 86_400, "month"),
+    (7 * 86_400, "week"),
+    (86_400, "day"),
+    (3_600, "hour"),
+    (60, "minute"),
+)
+_SAID: Final = {
+    "user": "user said",
+    "assistant": "agent said",
+    "tool": "tool output (untrusted)",
+    "system": "program notice",
+}
+_KINDS: Final[dict[Kind, str]] = {
+    "message": "message",
+    "node": "summary",
+    "command": "shell command",
+    "page": "web page (untrusted)",
+    "ci": "CI",
+    "lesson": "lesson",
+}
+
+
+def label_of(hit: Hit) -> str:
+    """Say who or what a hit's text comes from, and whether that is to be trusted."""
+    if hit.kind == "message" and hit.role is not None:
+        return _SAID.get(hit.role, _KINDS["message"])
+    return _KINDS[hit.kind]
+
+
+def ago(at: int | None, now: int) -> str:
+    """Say how long ago something was, in words."""
+    if at is None:
+        return "at an unknown time"
+    seconds = max(0, now - at) // _SECOND
+    for size, unit in _UNITS:
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def day_of(at: int | None, zone: tzinfo = UTC) -> str:
+    """Give the day of a moment; empty if it is unknown or no calendar has it."""
+    if at is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(at / _SECOND, zone).strftime("%Y-%m-%d")
+    except (OverflowError, OSError, ValueError):
+        return ""

@@ -1,0 +1,194 @@
+"""Memory: everything in a knowledge file, asked in plain words and opened at its place."""
+
+from collections.abc import Mapping
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import msgspec
+
+from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.config import RecallSettings
+from threadkeep.errors import Busy, StorageFull
+from threadkeep.knowledge.memory_documents import (
+    MemoryFilter,
+    MemoryPart,
+    MemoryRevision,
+    memory_history,
+    query_memories,
+)
+from threadkeep.knowledge.records import Readers
+from threadkeep.knowledge.search_index import BATCH, index_things, is_behind, is_indexable
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.opened import open_ref
+from threadkeep.memory.recall import RecallRequest, meant, recall_in
+from threadkeep.memory.records import Filters, HitDetail, Meaning, RecallResult
+from threadkeep.sources.records import Source
+
+if TYPE_CHECKING:
+    from threadkeep.memory.agent_query import AgentAnswer
+    from threadkeep.memory.ask import Answer
+    from threadkeep.memory.fixed import Fix
+    from threadkeep.memory.timeline import Moment
+
+
+ANYTHING: Final = Filters()
+DEFAULTS: Final = RecallSettings()
+# A question does not wait for a writer: what is not indexed yet is found without its neighbours.
+_PATIENCE: Final = 0.2
+_MOST: Final = 100_000  # hits; no question has more candidates
+
+
+class Memory:
+    """The memory of one store; with `meaning` it also finds what says the same in other words."""
+
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        sources: Mapping[str, Source],
+        settings: RecallSettings = DEFAULTS,
+        clock: Clock = now_ms,
+        meaning: Meaning | None = None,
+        zone: tzinfo = UTC,
+        *,
+        include_excluded: bool = False,
+    ) -> None:
+        self.store = store
+        self.sources = sources
+        self.settings = settings
+        self.clock = clock
+        self.meaning = meaning
+        self.zone = zone
+        self.include_excluded = include_excluded  # whatever a question says
+
+    def recall(
+        self,
+        text: str,
+        filters: Filters = ANYTHING,
+        *,
+        limit: int = 10,
+        explain: bool = False,
+    ) -> RecallResult:
+        """Find what answers a question best; any text is one.
+
+        Without words, the newest is given. `explain` says of each hit why it stands there.
+        """
+        self._catch_up()
+        now = self.clock()
+        most = min(max(0, limit), _MOST)
+        if self.include_excluded:
+            filters = msgspec.structs.replace(filters, include_excluded=True)
+        asked = RecallRequest(text, filters, most, explain, self.settings, now, self.zone)
+        compared = meant(self.meaning, text)
+        with self.store.context.db.read() as tx:
+            return recall_in(tx, self.sources, asked, compared)
+
+    def open(self, ref: str, around: int = 3) -> HitDetail:
+        """Open a hit at its place, with so many neighbours on each side."""
+        with self.store.context.db.read(lenient=True) as tx:
+            return open_ref(tx, self.sources, ref, around)
+
+    def index(self, limit: int | None = None) -> int:
+        """Index what is new or has changed, at most `limit` rows; give how many were."""
+        return self._index(limit, None) if self.store.access.writable else 0
+
+    def _index(self, limit: int | None, budget: float | None) -> int:
+        done = 0
+        while limit is None or done < limit:
+            with self.store.context.db.read() as tx:
+                if not is_indexable(tx) or not is_behind(tx):
+                    return done
+            room = BATCH if limit is None else min(BATCH, limit - done)
+            with self.store.context.db.write(durable=False, budget=budget) as tx:
+                done += index_things(tx, room)
+        return done
+
+    def _catch_up(self) -> None:
+        if self.store.access.writable:
+            try:
+                self._index(None, _PATIENCE)
+            except (Busy, StorageFull):
+                return
+
+    # ------------------------------------------------------------------ what others make of it
+
+    def ask(self, question: str, **options: Any) -> "Answer":
+        """Answer a question with quoted passages (see `recall.asking.ask`)."""
+        from threadkeep.memory.ask import ask  # noqa: PLC0415  (loaded when it is used)
+
+        return ask(self, question, **options)
+
+    def timeline(self, **options: Any) -> "list[Moment]":
+        """Tell what happened in order (see `recall.timeline.timeline`)."""
+        from threadkeep.memory.timeline import timeline  # noqa: PLC0415
+
+        return timeline(self, **options)
+
+    def fixed(self, error: str, **options: Any) -> "list[Fix]":
+        """Find how an error was overcome before (see `recall.fixing.fixed`)."""
+        from threadkeep.memory.fixed import fixed  # noqa: PLC0415
+
+        return fixed(self, error, **options)
+
+    def similar(self, what: str, **options: Any) -> RecallResult:
+        """Find what is like a hit or a text (see `recall.similar.similar`)."""
+        from threadkeep.memory.context import similar  # noqa: PLC0415
+
+        return similar(self, what, **options)
+
+    def agent_query(self, query: str, filters: Filters = ANYTHING, **options: Any) -> "AgentAnswer":
+        """Answer with evidence, freshness and confidence (see `recall.agent_query`)."""
+        from threadkeep.memory.agent_query import agent_query  # noqa: PLC0415
+
+        return agent_query(self, query, filters, **options)
+
+    def memories(self, asked: MemoryFilter) -> tuple[list[MemoryPart], bool]:
+        """Give what Claude's notes say now, and whether there is more."""
+        with self.store.context.db.read(lenient=True) as tx:
+            return query_memories(tx, asked)
+
+    def memory_history(self, asked: MemoryFilter) -> tuple[list[MemoryRevision], bool]:
+        """Give the history of one of Claude's notes, and whether there is more."""
+        with self.store.context.db.read(lenient=True) as tx:
+            return memory_history(tx, asked)
+
+    def context(self, query: str, **options: Any) -> str:
+        """Make a fenced block for a prompt (see `recall.context_block.context`)."""
+        from threadkeep.memory.context import context  # noqa: PLC0415
+
+        return context(self, query, **options)
+
+    def close(self) -> None:
+        """Let go of the model, if there is one, and close the store."""
+        if self.meaning is not None:
+            self.meaning.embedder.close()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# ------------------------------------------------------------------------------
+# Memory as those see it who answer from it.
+
+
+class MemoryReader(Protocol):
+    """What can be asked, and what opens what was found."""
+
+    @property
+    def store(self) -> KnowledgeStore:
+        """The knowledge file."""
+
+    @property
+    def sources(self) -> Readers:
+        """The sources, by which the archive is read."""
+
+    def recall(
+        self, text: str, filters: Filters = ..., *, limit: int = ..., explain: bool = ...
+    ) -> RecallResult:
+        """Find what was said, done and seen."""
+
+    def open(self, ref: str, around: int = ...) -> HitDetail:
+        """Give the thing behind a hit."""

@@ -1,0 +1,230 @@
+"""Opening a hit: the thing itself, whole, with what stands before and after it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+
+from threadkeep.base.tx import Tx
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.records import EntryRow, Readers
+from threadkeep.knowledge.search_index import is_indexable
+from threadkeep.knowledge.transcript import ArchivedEntries
+from threadkeep.memory.hits import (
+    decoded,
+    evidence_of,
+    load_messages,
+    load_thing,
+    message_hit,
+    thing_hit,
+)
+from threadkeep.memory.records import Hit, HitDetail
+
+_THINGS: Final = ("node", "command", "page", "ci", "lesson", "segment", "memory")
+_MOST_AROUND: Final = 100
+# What the contract calls a source -> what it is here.
+_BY_SOURCE: Final = {
+    "shell": "command",
+    "browser": "page",
+    "workflow": "ci",
+    "lesson": "lesson",
+    "memory": "memory",
+}
+_AGENTS: Final = "segment"
+
+
+def parse_ref(ref: str) -> tuple[str, str]:
+    """Split a reference into its kind and its number: `message:12`, or a source like `shell-1`."""
+    kind, colon, number = ref.strip().partition(":")
+    if not colon:
+        source, dash, number = ref.strip().rpartition("-")
+        kind = _BY_SOURCE.get(source, _AGENTS) if dash and number.isdecimal() else ""
+    if kind not in {"message", *_THINGS} or not number:
+        msg = f"{ref!r} is no reference to something recalled"
+        raise Invalid(msg, hint="give one as recall shows it, such as message:12 or node:3")
+    return kind, number
+
+
+def open_ref(tx: Tx, sources: Readers, ref: str, around: int = 3) -> HitDetail:
+    """Open what a reference names; raises NotFound if it is not there any more."""
+    kind, name = parse_ref(ref)
+    number = _number(tx, kind, name)
+    beside = max(0, min(around, _MOST_AROUND))
+    if number is not None and kind == "message":
+        opened = _message(tx, sources, number, beside)
+    elif number is not None:
+        opened = _thing(tx, sources, (kind, number), beside)
+    else:
+        opened = None
+    if opened is None:
+        raise NotFound(f"there is no {ref}", hint="it may have been forgotten; recall again")
+    return opened
+
+
+def _number(tx: Tx, kind: str, name: str) -> int | None:
+    if name.isdecimal() and len(name) < 19:  # noqa: PLR2004  (digits of a 64-bit number)
+        return int(name)
+    found = tx.value("node_number", {"uuid": name}) if kind == "node" else None
+    return None if found is None else int(found)
+
+
+# ---------------------------------------------------------------------- messages
+
+
+def _message(tx: Tx, sources: Readers, number: int, around: int) -> HitDetail | None:
+    message = load_messages(tx, [number]).get(number)
+    if message is None:
+        return None
+    row, session = message
+    place = {"session": session.id, "log": row.log_id, "line": row.line, "part": row.part}
+    page = {**place, "limit": around}
+    before = [found[0] for found in tx.all("entries_before", page)][::-1]
+    after = [found[0] for found in tx.all("entries_after", page)]
+    beside = load_messages(tx, [*before, *after])
+    texts = ArchivedEntries(tx, sources)
+
+    def shown(ids: list[int]) -> tuple[Hit, ...]:
+        near = (beside[one] for one in ids if one in beside)
+        return tuple(message_hit(tx, one, texts.text(one.row)) for one in near)
+
+    facts = {
+        "kind": row.kind,
+        "tool": row.tool,
+        "error": row.error,
+        "model": session.model or None,
+        "session": f"{session.harness}:{session.session_id}",
+        "title": session.name,
+    }
+    text = texts.text(row)
+    hit = message_hit(tx, message, text)
+    return HitDetail(hit, text, shown(before), shown(after), _known(facts))
+
+
+# ---------------------------------------------------------------------- things
+
+
+def _thing(tx: Tx, sources: Readers, what: tuple[str, int], around: int) -> HitDetail | None:
+    kind, number = what
+    thing = load_thing(tx, kind, number, indexed=is_indexable(tx))
+    if thing is None and kind == "segment":  # its session is archived: open it where it begins
+        first = tx.value("first_entry_of_segment", {"id": number})
+        return None if first is None else _message(tx, sources, int(first), around)
+    if thing is None:
+        return None
+    before, after = _commands_around(tx, number, around) if kind == "command" else ((), ())
+    facts = _known(_FACTS[kind](tx, number)) if kind in _FACTS else {}
+    return HitDetail(thing_hit(thing), thing.text, before, after, facts)
+
+
+def _commands_around(tx: Tx, number: int, around: int) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
+    page = {"id": number, "limit": around}
+    before = [row[0] for row in tx.all("commands_before", page)][::-1]
+    after = [row[0] for row in tx.all("commands_after", page)]
+
+    def shown(ids: list[int]) -> tuple[Hit, ...]:
+        things = (load_thing(tx, "command", one) for one in ids)
+        return tuple(thing_hit(thing) for thing in things if thing is not None)
+
+    return shown(before), shown(after)
+
+
+def _facts_of_node(tx: Tx, number: int) -> dict[str, Any]:
+    entities: dict[str, list[str]] = {}
+    for kind, name in tx.all("entities_of_node_named", {"id": number}):
+        entities.setdefault(kind, []).append(decoded(name))
+    rests_on = evidence_of(tx, number)
+    return {"evidence": rests_on, "entities": entities, "content": _content(tx, number)}
+
+
+def _content(tx: Tx, number: int) -> Any:
+    row = tx.one("shown_node_plainly", {"id": number})
+    try:
+        return msgspec.json.decode(decoded(row[2])) if row else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _facts_of_command(tx: Tx, number: int) -> dict[str, Any]:
+    columns = ("exit_code", "duration_ms", "hostname", "shell", "git_commit", "git_dirty", "tool")
+    return _named(columns, tx.one("facts_of_command", {"id": number}))
+
+
+def _facts_of_page(tx: Tx, number: int) -> dict[str, Any]:
+    columns = ("domain", "dwell_ms", "scroll_depth", "search_query", "referrer")
+    return _named(columns, tx.one("facts_of_page", {"id": number}))
+
+
+def _facts_of_lesson(tx: Tx, number: int) -> dict[str, Any]:
+    columns = ("tool", "rule_id", "path_prefix", "fix_hint", "occurrences", "first_seen_at")
+    return _named(columns, tx.one("facts_of_lesson", {"id": number}))
+
+
+def _facts_of_run(tx: Tx, number: int) -> dict[str, Any]:
+    columns = ("event", "status", "conclusion", "actor", "commit")
+    return _named(columns, tx.one("facts_of_run", {"id": number}))
+
+
+def _facts_of_memory(tx: Tx, number: int) -> dict[str, Any]:
+    columns = (
+        *("repository", "logical_path", "document", "state", "revision", "ordinal"),
+        *("heading_path", "published"),
+    )
+    return _named(columns, tx.one("facts_of_memory", {"id": number}))
+
+
+def _named(columns: tuple[str, ...], row: tuple[Any, ...] | None) -> dict[str, Any]:
+    values = (decoded(value) if isinstance(value, bytes) else value for value in row or ())
+    return dict(zip(columns, values, strict=False))
+
+
+def _known(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value not in (None, "", [], {})}
+
+
+_FACTS: Final[dict[str, Callable[[Tx, int], dict[str, Any]]]] = {
+    "node": _facts_of_node,
+    "command": _facts_of_command,
+    "page": _facts_of_page,
+    "lesson": _facts_of_lesson,
+    "ci": _facts_of_run,
+    "memory": _facts_of_memory,
+}
+
+
+# ------------------------------------------------------------------------------
+# Turns of a conversation: what was asked, what was answered, and how many calls stood between.
+
+
+class TimelineTurn(msgspec.Struct, frozen=True):
+    """A prompt, or an answer with the work that led to it."""
+
+    row: EntryRow  # where it stands
+    at: int
+    kind: Literal["prompt", "answer", "work"]  # work: calls without a word at the end
+    tools: dict[str, int] = {}
+    errors: int = 0
+
+
+def turns_of(rows: Iterable[EntryRow]) -> Iterator[TimelineTurn]:
+    """Fold entries, in their order, into prompts and answers; calls are counted."""
+    answer: list[EntryRow] = []
+    for row in rows:
+        if row.kind == "prompt":
+            yield from _answer(answer)
+            answer = []
+            yield TimelineTurn(row, row.at or 0, "prompt")
+        else:
+            answer.append(row)
+    yield from _answer(answer)
+
+
+def _answer(rows: list[EntryRow]) -> Iterator[TimelineTurn]:
+    """Fold what followed a prompt into its last word."""
+    if not rows:
+        return
+    tools = Counter(row.tool or "tool" for row in rows if row.kind == "tool_call")
+    errors = sum(row.error for row in rows if row.kind == "tool_result")
+    said = [row for row in rows if row.kind == "text"]
+    last = said[-1] if said else rows[-1]
+    yield TimelineTurn(last, last.at or 0, "answer" if said else "work", dict(tools), errors)

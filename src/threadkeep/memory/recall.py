@@ -1,0 +1,359 @@
+"""One question, answered: candidates by words and by meaning, put in order, shown once each."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, tzinfo
+from itertools import islice
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.config import RecallSettings
+from threadkeep.base.tx import Tx
+from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.knowledge.evidence import eligible_nodes
+from threadkeep.knowledge.memory_documents import CATEGORIES, SOURCE_KIND
+from threadkeep.knowledge.records import EntryRow, Readers
+from threadkeep.knowledge.search_index import Scope, narrowed
+from threadkeep.knowledge.transcript import ArchivedEntries
+from threadkeep.memory.candidates import (
+    NOTHING,
+    ByMeaning,
+    Pool,
+    add_meaning,
+    by_words,
+    find,
+    find_newest,
+    unindexed_nodes,
+)
+from threadkeep.memory.hits import (
+    HitText,
+    Marks,
+    SessionMessage,
+    load_messages,
+    load_thing,
+    marks_of,
+    message_hit,
+    thing_hit,
+)
+from threadkeep.memory.question import Question, read_question, times_in
+from threadkeep.memory.ranking import Candidate, RankedCandidate, by_time, fuse
+from threadkeep.memory.records import Filters, Hit, HitScore, Meaning, RecallResult
+
+# ------------------------------------------------------------------------------
+# Saying things once: of hits that say the same the best is kept, with the number of the others.
+
+MOST: Final = 50  # only so many hits are compared
+_ALIKE: Final = 0.85  # share of words that two texts have in common
+_NEAR_LENGTH: Final = 0.97
+_LOOKED_INTO: Final = 4_000  # characters of a text that are compared
+_MOST_READ: Final = 4  # texts that are read from the archive for this alone
+_WORD: Final = re.compile(r"\w+")
+
+
+class HitGroup(NamedTuple):
+    """A hit, and how many others say the same."""
+
+    ranked: RankedCandidate
+    same: int
+
+
+def words_in(text: str) -> frozenset[str]:
+    """Give the words that a text is compared by; numbers count as one, they differ in every log."""
+    found = _WORD.findall(text[:_LOOKED_INTO].lower())
+    return frozenset("0" if word.isdigit() else word for word in found)
+
+
+def are_alike(one: frozenset[str], two: frozenset[str]) -> bool:
+    """Tell whether two texts have nearly all words in common."""
+    if not one or not two:
+        return one == two
+    return len(one & two) / len(one | two) >= _ALIKE
+
+
+def collapse(
+    ranked: Sequence[RankedCandidate], limit: int, text_of: Callable[[RankedCandidate], str]
+) -> list[HitGroup]:
+    """Keep one of those that say the same, among the first fifty; give at most `limit`.
+
+    Two may be alike only if they have the same words of the question and the same kind: only
+    then are their texts read. Reading costs about a millisecond, so few are.
+    """
+    kept: list[RankedCandidate] = []
+    same: list[int] = []
+    texts: dict[int, frozenset[str]] = {}
+    reads = 0
+    for at, one in enumerate(ranked[: max(MOST, limit)]):
+        twin = _same_hash(one, kept)
+        if twin is None and at < MOST and reads < _MOST_READ:
+            twins = [n for n, other in enumerate(kept) if _may_be_alike(one, other)]
+            if twins:
+                reads += 1
+                mine = words_in(text_of(one))
+                theirs = (n for n in twins if are_alike(mine, _words(kept[n], n, texts, text_of)))
+                twin = next(theirs, None)
+        if twin is None:
+            kept.append(one)
+            same.append(0)
+        else:
+            same[twin] += 1
+        if len(kept) > limit and at >= MOST:
+            break
+    return [HitGroup(one, count) for one, count in zip(kept, same, strict=True)][:limit]
+
+
+def _words(
+    one: RankedCandidate,
+    number: int,
+    texts: dict[int, frozenset[str]],
+    text_of: Callable[[RankedCandidate], str],
+) -> frozenset[str]:
+    if number not in texts:
+        texts[number] = words_in(text_of(one))
+    return texts[number]
+
+
+def _same_hash(one: RankedCandidate, kept: Sequence[RankedCandidate]) -> int | None:
+    mine = one.candidate
+    found = (n for n, other in enumerate(kept) if other.candidate.hash == mine.hash)
+    return next(found, None)
+
+
+def _may_be_alike(one: RankedCandidate, other: RankedCandidate) -> bool:
+    """Judge by what is known without reading: the kind, the words found, and how well."""
+    mine, theirs = one.candidate, other.candidate
+    if mine.kind != theirs.kind or mine.clues != theirs.clues or not mine.clues:
+        return False
+    low, high = sorted((mine.words - mine.around, theirs.words - theirs.around))
+    return high <= 0 or low / high >= _NEAR_LENGTH
+
+
+# ------------------------------------------------------------------------------
+# Why a hit stands where it does, in the terms that made its place.
+
+
+def explain(ranked: RankedCandidate, pool: Pool, question: Question, best_words: float) -> HitScore:
+    """Say what each part gave; `best_words` is what words gave the hit that has most of them."""
+    one = ranked.candidate
+    typed = pool.typed.get(one.side, ())
+    having = {word for number, word in enumerate(typed) if one.clues >> number & 1}
+    pairs = {clue.typed for clue in question.clues if clue.extra and " " in clue.typed}
+    phrases = {clue.typed for clue in question.clues if clue.match in question.must}
+    return HitScore(
+        terms=tuple(word for word in dict.fromkeys(typed) if word in having - pairs),
+        words=round(one.words / best_words, 4) if best_words else 0.0,
+        phrase=bool(having & (pairs | phrases)),
+        around=round(one.around / best_words, 4) if best_words else 0.0,
+        meaning=None if one.meaning is None else round(one.meaning, 4),
+        recency=round(ranked.recency, 4),
+        weight=round(ranked.weight, 4),
+        total=round(ranked.total, 4),
+    )
+
+
+_SOURCES: Final = frozenset(("shell", "agent", "browser", "ci", "memory"))
+_MEANT: Final = 8_000  # characters of a question that its vector is made of
+_HARNESSES: Final = {"claude": "claude-code", "workflow": "ci", SOURCE_KIND: "memory"}
+
+
+class RecallRequest(NamedTuple):
+    """A question with all that answering it needs."""
+
+    text: str
+    filters: Filters
+    limit: int
+    explain: bool
+    settings: RecallSettings
+    now: int
+    zone: tzinfo = UTC
+
+
+def scope_of(filters: Filters) -> Scope:
+    """Read filters as what candidates are limited to."""
+    named = _HARNESSES.get(filters.source or "", filters.source)
+    source = named if named in _SOURCES else None
+    harness = filters.harness or (None if source or named is None else named)
+    return Scope(
+        project=filters.project or None,
+        source=source,
+        harness=_HARNESSES.get(harness or "", harness),
+        since=filters.since,
+        until=filters.until,
+        branch=filters.branch,
+        entity=filters.entity,
+        role=filters.role,
+        outcome=filters.outcome,
+        kinds=tuple(filters.kinds) or None,
+        category=filters.category or None,
+    )
+
+
+def _check(tx: Tx, sources: Readers, filters: Filters) -> None:
+    """Refuse a source or a category that there is not: it would leave out everything."""
+    scope = scope_of(filters)
+    agents = {source.harness for source in sources.values()}
+    is_named = filters.source and scope.source is None and scope.harness not in agents
+    if is_named and tx.value("is_agent", {"harness": scope.harness}) is None:
+        known = ", ".join((*sorted(_SOURCES), *sorted(agents)))
+        raise Invalid(f"there is no source {filters.source!r}", hint=f"known: {known}")
+    if filters.category and filters.category not in CATEGORIES:
+        msg = f"there is no category {filters.category!r} of memories"
+        raise Invalid(msg, hint="known: " + ", ".join(CATEGORIES))
+
+
+class MeaningSearch(NamedTuple):
+    """A question compared by its vector, or the reason why it is not."""
+
+    by: ByMeaning | None = None
+    note: str = ""
+
+
+def meant(meaning: Meaning | None, text: str) -> MeaningSearch:
+    """Make the vector of a question, outside of any transaction: a server may take its time.
+
+    A model that fails is told of; the words of the question are looked for all the same.
+    """
+    question = read_question(text)
+    if meaning is None or not question.clues or question.must:
+        return MeaningSearch()
+    said = text[:_MEANT].encode("utf-8", "replace").decode()
+    try:
+        return MeaningSearch(ByMeaning(meaning, meaning.embedder.embed([said])[0]))
+    except ThreadkeepError as error:
+        return MeaningSearch(note=f"only words were compared: {error.message}")
+
+
+def recall_in(tx: Tx, sources: Readers, asked: RecallRequest, meant: MeaningSearch) -> RecallResult:
+    """Answer a question inside one transaction."""
+    question = read_question(asked.text)
+    _check(tx, sources, asked.filters)
+    scope = narrowed(tx, scope_of(asked.filters))
+    pool = find(tx, question, scope) if question.clues else _without_words(tx, asked, scope)
+    candidates = [*by_words(tx, pool, scope), *unindexed_nodes(tx, asked.text, scope)]
+    if meant.by is not None:
+        candidates = add_meaning(tx, meant.by, candidates, scope)
+    ranked = _ordered(candidates, question, asked)
+    settled_at = None if asked.filters.include_excluded else asked.now
+    shower = _Shower(tx, sources, marks_of(question), settled_at)
+    kept = collapse(shower.seen(ranked, asked.limit), asked.limit, shower.text_of)
+    hits = _shown(shower, kept, (asked, pool, question))
+    compared = max(pool.compared, len(candidates))
+    compared_by_it = any(one.meaning is not None for one in candidates)
+    notes = (*_notes(question, asked, scope, shower), *filter(None, [meant.note]))
+    return RecallResult(asked.text, hits, compared, compared_by_it, notes)
+
+
+def _ordered(
+    candidates: Sequence[Candidate], question: Question, asked: RecallRequest
+) -> list[RankedCandidate]:
+    if not question.clues:
+        return by_time(candidates, asked.settings, asked.now)
+    when = times_in(asked.text, asked.now, asked.zone)
+    return fuse(candidates, asked.settings, asked.now, when, asked.zone)
+
+
+def _notes(
+    question: Question, asked: RecallRequest, scope: Scope, shower: "_Shower"
+) -> tuple[str, ...]:
+    notes = []
+    if not question.clues and asked.text.strip():
+        notes.append("the question has no word that could be looked for")
+    if not scope.placed:
+        said = "the file was never opened for writing by this version"
+        notes.append(f"{said}: only messages and knowledge count")
+    if shower.archive.damaged:
+        notes.append(f"{len(shower.archive.damaged)} blocks of the archive cannot be read")
+    return tuple(notes)
+
+
+def _without_words(tx: Tx, asked: RecallRequest, scope: Scope) -> Pool:
+    """Give the newest there is when nothing was asked; a question of signs finds nothing."""
+    return NOTHING if asked.text.strip() else find_newest(tx, scope, asked.limit * 3)
+
+
+def _shown(
+    shower: "_Shower", kept: Sequence[HitGroup], about: tuple[RecallRequest, Pool, Question]
+) -> tuple[Hit, ...]:
+    asked, pool, question = about
+    top = kept[0].ranked.total if kept else 1.0
+    words = max((one.ranked.candidate.words for one in kept), default=0.0)
+    hits = []
+    for one in kept:
+        hit = shower.hit(one.ranked.candidate)
+        why = explain(one.ranked, pool, question, words) if asked.explain else None
+        share = round(one.ranked.total / top, 4) if top > 0 else 0.0
+        hits.append(msgspec.structs.replace(hit, score=share, same=one.same, why=why))
+    return tuple(hits)
+
+
+class _Shower:
+    """Reads what stands behind candidates, each once."""
+
+    def __init__(self, tx: Tx, sources: Readers, marks: Marks, settled_at: int | None) -> None:
+        self._tx = tx
+        self._marks = marks
+        self._settled_at = settled_at  # None: nothing is left out
+        self.archive = ArchivedEntries(tx, sources)
+        self._texts: dict[int, str] = {}
+        self._messages: dict[int, SessionMessage] = {}
+        self._things: dict[int, HitText] = {}
+        self._probes: dict[tuple[str, str], bool] = {}
+
+    def seen(self, ranked: Sequence[RankedCandidate], limit: int) -> list[RankedCandidate]:
+        """Give the best that users may see: no probes, nothing that is gone."""
+        return list(islice(self._visible(ranked), max(limit, MOST)))
+
+    def text_of(self, ranked: RankedCandidate) -> str:
+        """Give the text of a candidate."""
+        one = ranked.candidate
+        if one.side == "thing":
+            return self._things[one.id].text
+        return self._text(self._messages[one.id].row)
+
+    def hit(self, one: Candidate) -> Hit:
+        """Show a candidate."""
+        if one.side == "thing":
+            return thing_hit(self._things[one.id], self._marks)
+        message = self._messages[one.id]
+        return message_hit(self._tx, message, self._text(message.row), self._marks)
+
+    def _text(self, row: EntryRow) -> str:
+        if row.id not in self._texts:
+            self._texts[row.id] = self.archive.text(row)
+        return self._texts[row.id]
+
+    def _visible(self, ranked: Sequence[RankedCandidate]) -> Iterator[RankedCandidate]:
+        for at in range(0, len(ranked), MOST):
+            some = ranked[at : at + MOST]
+            ids = [one.candidate.id for one in some if one.candidate.side == "entry"]
+            self._messages |= load_messages(self._tx, ids) if ids else {}
+            hidden = self._hidden(one.candidate.row for one in some if one.candidate.kind == "node")
+            yield from (
+                one
+                for one in some
+                if not (one.candidate.kind == "node" and one.candidate.row in hidden)
+                and self._is_visible(one.candidate)
+            )
+
+    def _hidden(self, nodes: Iterable[int]) -> set[int]:
+        """Give the nodes that are left out: they rest on nothing that is real and settled."""
+        wanted = set(nodes)
+        if not wanted or self._settled_at is None:
+            return set()
+        return wanted - eligible_nodes(self._tx, wanted, self._settled_at)
+
+    def _is_visible(self, one: Candidate) -> bool:
+        if one.side == "entry":
+            return one.id in self._messages and not self._is_probe(self._messages[one.id])
+        thing = load_thing(self._tx, one.kind, one.row, indexed=one.id > 0)
+        if thing is not None:
+            self._things[one.id] = thing
+        return thing is not None
+
+    def _is_probe(self, message: SessionMessage) -> bool:
+        session = message.session
+        key = session.session_id, session.harness
+        if key not in self._probes:
+            values = {"session_id": key[0], "harness": key[1]}
+            self._probes[key] = self._tx.value("is_probe_session", values) is not None
+        return self._probes[key]

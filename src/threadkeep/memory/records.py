@@ -1,0 +1,112 @@
+"""What is asked of memory, and what it gives back."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from threadkeep.base.tx import Tx
+from threadkeep.memory.vectors.records import Embedder
+
+Kind = Literal["message", "node", "command", "page", "ci", "lesson"]
+
+
+class Filters(msgspec.Struct, frozen=True):
+    """What a hit must be; None means anything."""
+
+    project: str | None = None  # a folder with all below it, its last component, or owner/name
+    source: str | None = None  # shell, agent, browser, ci, memory, or a program by its harness name
+    harness: str | None = None
+    since: int | None = None  # epoch milliseconds
+    until: int | None = None
+    branch: str | None = None
+    entity: str | None = None  # a name or its canonical form
+    role: str | None = None  # user, assistant, tool, system: messages alone have one
+    outcome: str | None = None  # success, partial, failure, unknown
+    kinds: tuple[Kind, ...] = ()  # empty: all
+    category: str | None = None  # of memories: user, feedback, project, reference, index
+    include_excluded: bool = False  # also nodes that rest on nothing real or settled
+
+
+class HitScore(msgspec.Struct, frozen=True):
+    """Why a hit stands where it does; `total` is what the order was made by."""
+
+    terms: tuple[str, ...]  # the words of the question that it has
+    words: float  # what full text gave it, the best hit 1.0
+    phrase: bool  # the words stand in it in a row
+    around: float  # what its neighbours in the conversation added
+    meaning: float | None  # similarity of its vector; None: it has none
+    recency: float  # factor for its age
+    weight: float  # factor for its kind
+    total: float
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """Something that was recalled, and the place it stands at."""
+
+    ref: str  # what `open` takes: message:12, node:3, command:7, page:2, ci:9, lesson:4
+    kind: Kind
+    score: float  # the best hit has 1.0
+    at: int | None  # epoch milliseconds
+    title: str  # the session, the command, the page, the summary
+    snippet: str  # the words with their neighbours, marked >>> and <<<
+    source: str  # in the contract's form: shell-1, claude-5, browser-2, workflow-9, memory-3
+    harness: str | None = None
+    project: str | None = None
+    cwd: str | None = None
+    branch: str | None = None
+    session_id: str | None = None
+    key: str | None = None  # of a message in its session
+    role: str | None = None
+    outcome: str | None = None
+    uuid: str | None = None  # of a node
+    url: str | None = None  # of a page or a run
+    same: int = 0  # how many others say the same and were left out
+    why: HitScore | None = None
+
+
+class RecallResult(msgspec.Struct, frozen=True):
+    """The answer to one question."""
+
+    query: str
+    hits: tuple[Hit, ...]
+    candidates: int  # how many were compared
+    by_meaning: bool  # vectors had a part in it
+    notes: tuple[str, ...] = ()  # what could not be used, and why
+
+
+class HitDetail(msgspec.Struct, frozen=True):
+    """The thing behind a hit, whole, with what stands around it."""
+
+    hit: Hit
+    text: str
+    before: tuple[Hit, ...] = ()  # the messages or commands before it, the nearest last
+    after: tuple[Hit, ...] = ()
+    facts: dict[str, Any] = {}  # what else is known: exit code, address, links, entities
+
+
+# ------------------------------------------------------------------------------
+# What recall needs of vectors: something that makes them, and something that compares them.
+
+Owner = Literal["node", "message"]
+
+
+class Vectors(Protocol):
+    """The stored vectors of one model."""
+
+    def nearest(
+        self, tx: Tx, vector: bytes, *, kinds: Sequence[Owner], limit: int
+    ) -> list[tuple[Owner, int, float]]:
+        """Give what is most alike: kind, id and cosine."""
+
+    def similarities(
+        self, tx: Tx, vector: bytes, kind: Owner, ids: Iterable[int]
+    ) -> dict[int, float]:
+        """Give the cosine of each of some that has a vector."""
+
+
+class Meaning(NamedTuple):
+    """A model that is ready, and the vectors that it made."""
+
+    embedder: Embedder
+    vectors: Vectors

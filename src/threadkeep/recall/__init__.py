@@ -1,1 +1,0 @@
-"""Recall: one question over everything that was kept, answered with the places it stands."""

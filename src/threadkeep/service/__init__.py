@@ -1,0 +1,1 @@
+"""What keeps a home alive: serving, supervising, upkeep, health and the doctor."""

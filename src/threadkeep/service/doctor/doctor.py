@@ -1,0 +1,437 @@
+"""The doctor of a home: gathers what there is, judges it, and mends an index when asked."""
+
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.engine import engine
+from threadkeep.base.files import wal_allowed
+from threadkeep.base.fts_mending import mend_index
+from threadkeep.base.json import decode, decode_line
+from threadkeep.base.tx import Tx
+from threadkeep.capture.observed.shell_hooks import SHELLS, Action, install, start_up_files
+from threadkeep.capture.rebuild import Places
+from threadkeep.capture.records import TROUBLES
+from threadkeep.chat import layout as chat_layout
+from threadkeep.errors import ThreadkeepError
+from threadkeep.home.backups import KINDS
+from threadkeep.home.status import socket_path
+from threadkeep.knowledge.archive import all_logs, read_lines, save_log
+from threadkeep.knowledge.forget import erase_nodes
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.queues import QUEUES, reap, requeue
+from threadkeep.knowledge.schema import FILL_INDEX, NEWEST, names, target_of
+from threadkeep.knowledge.search_index import clear_things, is_indexable
+from threadkeep.knowledge.store import QUERIES
+from threadkeep.mailbox import index_layout
+from threadkeep.memory.memory import Memory
+from threadkeep.service.doctor.checks import examine
+from threadkeep.service.doctor.facts import (
+    DeepCheck,
+    DiskFacts,
+    DoctorFacts,
+    Finding,
+    HookFacts,
+    HookState,
+    Level,
+    ModelFacts,
+    StoreFacts,
+    worst,
+)
+from threadkeep.service.doctor.inspection import (
+    StoreKind,
+    deep_knowledge,
+    last_deep_checks,
+    look_at_capture,
+    look_at_store,
+    remember_deep,
+    unindexed,
+)
+from threadkeep.service.health import ask_listener
+from threadkeep.service.learn import enrich
+from threadkeep.service.maintenance import retained_at, retains, retention_mark
+from threadkeep.service.unit_files import is_installed, unit_for
+from threadkeep.service.watchdog import look_once, place_of
+from threadkeep.sources.records import Log, Source
+from threadkeep.state import versions as state_versions
+from threadkeep.state.form import survey
+
+if TYPE_CHECKING:
+    from threadkeep.home.home import Home
+
+
+# ------------------------------------------------------------------------------
+# What can be mended inside a knowledge store: indexes are made anew, lost work is given back.
+
+
+def clear_indexes(tx: Tx) -> int:
+    """Index every node anew, and have everything else indexed anew; give how many nodes."""
+    for index in sorted(names(tx, "table") & {"tk_entry_words", "tk_thing_words"}):
+        mend_index(tx, index)
+    mend_index(tx, "knowledge_fts")
+    tx.run("rebuild_index")  # nothing can be taken out of an index that does not have it
+    tx.execute("DELETE FROM knowledge_fts")
+    if is_indexable(tx):
+        clear_things(tx)
+    return tx.execute(FILL_INDEX).rowcount
+
+
+def give_back_tickets(tx: Tx, now: int) -> int:
+    """Let every ticket that failed, or whose worker is gone, be tried again; give how many."""
+    count = reap(tx, now)
+    present = names(tx, "table")
+    for queue, table in QUEUES.items():
+        if table.name in present:
+            failed = f"SELECT {table.target} FROM {table.name} WHERE status = 'failed'"  # noqa: S608  (names of our own)
+            targets = {int(row[0]) for row in tx.execute(failed)}
+            count += requeue(tx, queue, targets, now) if targets else 0
+    return count
+
+
+def drop_twins(tx: Tx) -> int:
+    """Take out nodes that are there more than once, but for the first; give how many.
+
+    One that also tells of another segment only leaves those where it has a twin.
+    """
+    if not names(tx, "table") >= {"knowledge_nodes", "knowledge_node_agentic_sessions"}:
+        return 0
+    later: dict[int, set[int]] = defaultdict(set)
+    for segment, nodes in tx.all("twin_nodes"):
+        for node in sorted(decode(nodes))[1:]:
+            later[node].add(segment)
+    for node, segments in later.items():
+        for segment in segments:
+            tx.run("unlink_twin", {"node": node, "segment": segment})
+    left = [node for node in later if not tx.all("segments_of_twin", {"node": node})]
+    erase_nodes(tx, left)
+    return len(later)
+
+
+def remake_positions(places: Places, tx: Tx) -> int:
+    """Find out anew where the parsers of logs stopped, where that cannot be read any more.
+
+    All that they had read is in the archive, line by line. Gives how many there were; a step of
+    `places`.
+    """
+    count = 0
+    for row in all_logs(tx):
+        source = places.sources.get(row.reader)
+        if row.error is None or row.parser is None or source is None or source.kind != "lines":
+            continue
+        log = msgspec.structs.replace(places.log(tx, row), session_id=row.session_id)
+        if not _goes_on(source, log, row.parser):
+            row.parser = _position_behind(source, log, read_lines(tx, row.id))
+            save_log(tx, row)
+            count += 1
+    return count
+
+
+def _goes_on(source: Source, log: Log, position: bytes) -> bool:
+    try:
+        source.parser(log, position)
+    except TROUBLES:
+        return False
+    return True
+
+
+def _position_behind(source: Source, log: Log, lines: Iterable[bytes]) -> bytes:
+    parser = source.parser(log, None)
+    for number, line in enumerate(lines):
+        with suppress(*TROUBLES):  # it was reported when it was captured
+            for record in decode_line(line):
+                list(parser.feed(record, line, number))
+    parser.harvest()
+    return parser.state()
+
+
+Show = Callable[[str, int, int], None]
+
+_NEWEST: Final = {
+    "chat": chat_layout.VERSION,
+    "state": state_versions.SCHEMA_VERSION,
+    "mailbox": index_layout.VERSION,
+    "knowledge": NEWEST,
+}
+# The words of this many entries are compared with the entries in a tenth of a second.
+_COMPARED_BYTES: Final = 256 << 20
+_MODEL_SECONDS: Final = 2.0
+# The second: SQLite quotes damaged bytes of the schema in its own message.
+_UNREADABLE: Final = (ThreadkeepError, UnicodeDecodeError)
+
+
+class DoctorReport(msgspec.Struct, frozen=True):
+    """What the doctor says."""
+
+    findings: tuple[Finding, ...]
+    took_ms: int
+    deep: bool
+
+    @property
+    def level(self) -> Level:
+        """The gravest of the findings."""
+        return worst(self.findings)
+
+
+def diagnose(
+    home: "Home",
+    path: str | Path | None = None,
+    *,
+    version: str,
+    deep: bool = False,
+    show: Show | None = None,
+) -> DoctorReport:
+    """Look at a home, and say what is wrong with it and what helps.
+
+    `path` names another knowledge store. Nothing is changed, but that a deep check is remembered.
+    """
+    began = time.perf_counter()
+    now = now_ms()
+    if deep:
+        check_deeply(home, path, now, show)
+    facts = gather(home, path, version=version, now=now)
+    took = round((time.perf_counter() - began) * 1000)
+    return DoctorReport(tuple(examine(facts)), took, deep)
+
+
+def gather(home: "Home", path: str | Path | None = None, *, version: str, now: int) -> DoctorFacts:
+    """Gather everything that the checks judge."""
+    facts = DoctorFacts(now, version, engine(), str(home.paths().data))
+    try:
+        _ = home.config
+    except ThreadkeepError as error:
+        return msgspec.structs.replace(facts, config_trouble=error.message)
+    found = [_store(home, name, path) for name in KINDS]
+    usable = is_usable(found[-1])
+    stores = _with_deep_checks(home, path, found) if usable else found
+    facts = msgspec.structs.replace(
+        facts,
+        disk=_disk(home.paths().data),
+        stores=tuple(stores),
+        hooks=tuple(_hooks(home)),
+        enriches=home.config.enrich.enabled,
+        retained_at=retained_at(home) if retains(home) else None,
+        retention_mark=str(retention_mark(home)),
+        model=_model(home),
+        service_installed=_service_installed(home),
+        **_listening(home),
+    )
+    return _with_capture(home, path, facts) if usable else facts
+
+
+def is_usable(store: StoreFacts) -> bool:
+    """Tell whether a store can be opened to ask it more."""
+    return store.exists and not store.trouble and not store.problems and bool(store.version)
+
+
+def _with_capture(home: "Home", path: str | Path | None, facts: DoctorFacts) -> DoctorFacts:
+    """Add what the store and the logs say, or why they do not."""
+    try:
+        with home.history(path, read_only=True) as history:
+            seen = look_once(home, history, now=facts.now, monotonic=time.monotonic())
+            place = place_of(home, history)
+            with history.store.context.db.read() as tx:
+                found = look_at_capture(tx, seen, place, home.config)
+    except ThreadkeepError as error:
+        return msgspec.structs.replace(facts, capture_trouble=error.message)
+    return msgspec.structs.replace(facts, **found)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def _store(home: "Home", name: str, path: str | Path | None) -> StoreFacts:
+    given = path if name == "knowledge" else None
+    try:
+        place = home.store_path(name, given)
+    except ThreadkeepError as error:
+        shown = str(given or home.paths().data / f"{name}.db")
+        return StoreFacts(name, shown, exists=True, trouble="foreign", said=error.message)
+    file = os.path.realpath(place)
+    ours = Path(file).parent == Path(os.path.realpath(home.paths().data))
+    schema = home.config.stores.knowledge_schema
+    return look_at_store(_known(name, place, schema), place, ours=ours)
+
+
+def _known(name: str, place: Path, schema: int) -> StoreKind:
+    kind = KINDS[name]
+    queries = QUERIES if name == "knowledge" else kind.queries
+    small = name == "knowledge" and place.exists() and place.stat().st_size < _COMPARED_BYTES
+    return StoreKind(
+        *(name, queries, kind.read_version, _NEWEST[name], unindexed if small else lambda _: 0),
+        target=(lambda version: target_of(version, schema)) if name == "knowledge" else None,
+        refusal=(lambda tx: survey(tx).refusal) if name == "state" else None,
+    )
+
+
+def _disk(data: Path) -> DiskFacts:
+    folder = next(one for one in (data, *data.parents) if one.exists())
+    allowed, kind = wal_allowed(folder / "x")
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return DiskFacts(str(folder), None, kind, allowed)
+    return DiskFacts(str(folder), room.f_bavail * room.f_frsize, kind, allowed)
+
+
+def _hooks(home: "Home") -> Iterator[HookFacts]:
+    """Find how far hooks are installed; shells without any part of one are left out."""
+    for shell in SHELLS:
+        with suppress(ThreadkeepError):
+            hook, *loads = install(shell, home.environ, home.paths().data, dry_run=True).steps
+            state = hook_state(hook.action, [step.action for step in loads])
+            if state is not None:
+                start_up = start_up_files(shell, home.environ, sys.platform)[0]
+                yield HookFacts(shell, state, str(start_up))
+
+
+def hook_state(hook: Action, loads: list[Action]) -> HookState | None:
+    """Judge a hook by what installing it would change; None if there is nothing of it."""
+    loaded = all(action == "keep" for action in loads)
+    if hook == "create":
+        return "broken" if loaded else None
+    if not loaded:
+        return "broken"
+    return "whole" if hook == "keep" else "old"
+
+
+# ---------------------------------------------------------------------- others
+
+
+def _model(home: "Home") -> ModelFacts | None:
+    settings = home.config.model
+    if settings.url is None:
+        return None
+    from threadkeep.memory.learn.model_client import (  # noqa: PLC0415
+        ModelClient,
+        look,
+    )
+
+    try:
+        key = home.environ.get(settings.api_key_env)
+        client = ModelClient(settings.url, key, timeout=_MODEL_SECONDS)
+        found = look(client, settings.name)
+    except ThreadkeepError as error:
+        return ModelFacts(settings.url, error.message)
+    return ModelFacts(client.endpoint, found.message if found.outcome != "ok" else "")
+
+
+def _listening(home: "Home") -> dict[str, str | None]:
+    found = ask_listener(socket_path(home))
+    said = None if found.status is None else found.status.version
+    return {"listener": said, "listener_trouble": found.trouble}
+
+
+def _service_installed(home: "Home") -> bool:
+    with suppress(ThreadkeepError):
+        return is_installed(unit_for(sys.platform, home.environ, (), user=os.getuid()))
+    return False
+
+
+# ---------------------------------------------------------------------- deep
+
+
+def _with_deep_checks(
+    home: "Home", path: str | Path | None, stores: list[StoreFacts]
+) -> list[StoreFacts]:
+    with (
+        suppress(ThreadkeepError),
+        home.knowledge(path, read_only=True) as store,
+        store.context.db.read() as tx,
+    ):
+        deep = last_deep_checks(tx)
+        return [
+            msgspec.structs.replace(one, deep=deep.get(os.path.realpath(one.path)))
+            for one in stores
+        ]
+    return stores
+
+
+def check_deeply(
+    home: "Home", path: str | Path | None, now: int, show: Show | None = None
+) -> list[DeepCheck]:
+    """Check every store of a home whole, and remember how that ended."""
+    done = []
+    for name in KINDS:
+        with suppress(ThreadkeepError):
+            place = home.store_path(name, path if name == "knowledge" else None)
+            if place.exists():
+                done.append(_check_one(home, name, place, now, show))
+    with suppress(*_UNREADABLE), home.knowledge(path, must_exist=True) as store:
+        refuse_write(store.access)
+        with store.context.db.write() as tx:
+            for check in done:
+                remember_deep(tx, check)
+    return done
+
+
+def _check_one(home: "Home", name: str, place: Path, now: int, show: Show | None) -> DeepCheck:
+    began = time.perf_counter()
+
+    def tell(count: int, total: int) -> None:
+        if show is not None:
+            show(name, count, total)
+
+    tell(0, 0)
+    try:
+        problems = _deep_problems(home, name, place, tell)
+    except _UNREADABLE as error:
+        problems = [f"{place} cannot be read: {error}"]
+    took = round((time.perf_counter() - began) * 1000)
+    return DeepCheck(os.path.realpath(place), now, took, tuple(problems))
+
+
+def _deep_problems(
+    home: "Home", name: str, place: Path, tell: Callable[[int, int], None]
+) -> list[str]:
+    if name == "knowledge":
+        with home.knowledge(place, must_exist=True) as store:
+            return deep_knowledge(store.context.db, tell)
+    if name == "state":
+        with home.state(place, read_only=True) as state:
+            return state.check()
+    return home.check_backup(place, store=name)
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """What a repair did: rows indexed anew, tickets given back, twins taken out."""
+
+    indexed: int = 0
+    tickets: int = 0
+    twins: int = 0
+
+
+def repair(home: "Home", path: str | Path | None = None) -> Repaired:
+    """Make the full-text indexes of the chat and the knowledge store anew, and retry lost work.
+
+    Nodes that are there twice go, and logs that could not be read on are. What was said and
+    captured is not touched.
+    """
+    if home.chat_path().exists():
+        with home.chat(must_exist=True) as chat:
+            chat.reindex()
+    if not home.knowledge_path(path).exists():
+        return Repaired()
+    with home.history(path, must_exist=True) as history:
+        refuse_write(history.store.access)
+        places = Places(history.around, history.sources)
+        positions = places.write(partial(remake_positions, places))
+        with history.store.context.db.write() as tx:
+            indexed = clear_indexes(tx)
+            tickets = give_back_tickets(tx, now_ms())
+            twins = drop_twins(tx)
+        if positions:
+            history.capture()
+        indexed += history.reindex()
+        if tickets:
+            enrich(home, history, at_once=True, with_model=False)
+        Memory(history.store, history.sources).index()
+    return Repaired(indexed, tickets, twins)

@@ -1,0 +1,202 @@
+"""What a home makes of what it captured: nodes, an index, lessons, vectors; each a step at a time.
+
+`serve` runs these steps again and again, commands run them once. Each can be stopped between two
+transactions and goes on from there the next time.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from threadkeep.base.sqlite import Database
+from threadkeep.capture.capture import History
+from threadkeep.errors import Conflict, NotFound
+from threadkeep.knowledge.failures import ENTRIES, EVENTS, learn_failures
+from threadkeep.knowledge.lessons import LessonRules
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.queues import holders, locks, reap, release_own
+from threadkeep.knowledge.search_index import index_things, is_behind, is_indexable
+from threadkeep.knowledge.vector_rows import missing
+from threadkeep.memory.fixed import archived_runs
+from threadkeep.memory.learn.identifiers import project_roots
+from threadkeep.memory.learn.model import make_author
+from threadkeep.memory.learn.worker import Enricher, EnrichReport, Show, silent
+from threadkeep.memory.vectors.backfill import (
+    EmbedReport,
+    Show as ShowEmbedded,
+    archived_texts,
+    embed_anew,
+    embed_pending,
+)
+from threadkeep.memory.vectors.choice import EmbedderChoice, choose, choose_in_child
+
+if TYPE_CHECKING:
+    from threadkeep.home.home import Home
+
+
+Stop = Callable[[], bool]
+
+# Rows of one transaction: others who want to write wait for some tens of milliseconds.
+_INDEX_ROWS: Final = 500
+_LESSON_ROWS: Final = 200
+_UPGRADES: Final = 10
+
+
+def never() -> bool:
+    """Go on to the end."""
+    return False
+
+
+# ---------------------------------------------------------------------- nodes
+
+
+def enrich(
+    home: "Home",
+    history: History,
+    *,
+    limit: int | None = None,
+    at_once: bool = False,
+    with_model: bool = True,
+    upgrade: int = _UPGRADES,
+    stop: Stop = never,
+    show: Show = silent,
+    tell: Callable[[str], None] = lambda _: None,
+) -> EnrichReport:
+    """Make nodes of what waits; with a model, also `upgrade` that only rules have written."""
+    refuse_write(history.store.access)
+    config, context = home.config, history.store.context
+    author = make_author(config.model, context, home.environ, tell=tell) if with_model else None
+    enricher = Enricher(
+        context,
+        history.sources,
+        new_uuid=lambda: str(uuid4()),
+        roots=project_roots(config.enrich, home.environ),
+        author=author,
+    )
+    report = enricher.run(limit=limit, at_once=at_once, stop=stop, show=show)
+    if author is not None and upgrade and not report.taken and not stop():
+        return enricher.upgrade(upgrade, stop=stop, show=show)
+    return report
+
+
+def tickets_wait(database: Database) -> bool:
+    """Tell whether anything waits to be made a node of."""
+    with database.read() as tx:
+        return bool(tx.value("tickets_wait"))
+
+
+def reap_tickets(database: Database, now: int) -> int:
+    """Take back the tickets of workers that died or never came back; give how many."""
+    with database.read() as tx:
+        if not any(queue.lost for queue in locks(tx, now).values()):
+            return 0  # a look at 100,000 tickets takes 10 ms
+    with database.write() as tx:
+        return reap(tx, now)
+
+
+def release_claims(database: Database, budget: float | None = None) -> int:
+    """Give back the tickets that this process holds, which is ending; it counts as no try.
+
+    A worker that is still busy finds that it lost its ticket, and writes nothing.
+    """
+    with database.read() as tx:
+        if not holders(tx):
+            return 0
+    with database.write(budget=budget) as tx:
+        return release_own(tx)
+
+
+# ---------------------------------------------------------------------- words and lessons
+
+
+def index(database: Database, stop: Stop = never) -> int:
+    """Bring the index of everything that is no message up to date; give how many rows."""
+    with database.read() as tx:
+        if not (is_indexable(tx) and is_behind(tx)):
+            return 0
+    total = 0
+    while not stop():
+        with database.write(durable=False) as tx:
+            done = index_things(tx, _INDEX_ROWS)
+        total += done
+        if not done:
+            break
+    return total
+
+
+def learn(home: "Home", history: History) -> int:
+    """Count some of the failures that nobody has counted yet, in one step; give how many."""
+    refuse_write(history.store.access)
+    github, context = home.config.github, history.store.context
+    rules = LessonRules(github.lesson_min_occurrences, github.lesson_window_days)
+    with context.db.write(durable=False) as tx:
+        return learn_failures(
+            *(tx, rules, context.clock(), _LESSON_ROWS), archived_runs(history.sources)
+        )
+
+
+def learn_all(
+    home: "Home", history: History, stop: Stop = never, show: Callable[[int], None] = lambda _: None
+) -> int:
+    """Count all failures that nobody has counted yet, step by step; give how many."""
+    database, counted = history.store.context.db, 0
+    before, seen = None, _learned_to(database)
+    while before != seen and not stop():
+        counted += learn(home, history)
+        show(counted)
+        before, seen = seen, _learned_to(database)
+    return counted
+
+
+def _learned_to(database: Database) -> tuple[int | None, ...]:
+    with database.read() as tx:
+        return tuple(tx.value("learned_to", {"origin": origin}) for origin in (EVENTS, ENTRIES))
+
+
+# ---------------------------------------------------------------------- vectors
+
+
+def embedder_in_child(home: "Home") -> EmbedderChoice:
+    """Tell which embedder the settings mean, without loading it."""
+    return choose_in_child(home.config.embeddings, home.paths().cache, home.environ)
+
+
+def vectors_missing(database: Database) -> bool:
+    """Tell whether there is anything without a vector."""
+    with database.read() as tx:
+        found = missing(tx, 1)
+    return bool(found.nodes or found.messages)
+
+
+def embed(
+    home: "Home",
+    history: History,
+    stop: Stop = never,
+    *,
+    limit: int | None = None,
+    anew: bool = False,
+    show: ShowEmbedded = lambda _: None,
+    progress: Callable[[int, int], None] | None = None,
+) -> EmbedReport:
+    """Make the vectors that are missing, in this process; Conflict if there are another model's.
+
+    `anew` drops all that are there first. `progress` is told while the table of our own embedder is
+    made, which is done once.
+    """
+    refuse_write(history.store.access)
+    settings, cache = home.config.embeddings, home.paths().cache
+    choice = choose(settings, cache, home.environ, make=True, progress=progress)
+    if choice.embedder is None:
+        hint = "`threadkeep doctor --explain` tells what is needed"
+        raise NotFound(f"no vectors are made: {choice.reason}", hint=hint)
+    context = history.store.context
+    try:
+        if anew:
+            embed_anew(context, choice.embedder)
+        texts = archived_texts(history.sources)
+        done = embed_pending(context, choice.embedder, texts, limit=limit, stop=stop, show=show)
+    finally:
+        choice.embedder.close()
+    if done.drift:
+        raise Conflict(done.drift, hint="`threadkeep embed --anew` makes all vectors new")
+    return done

@@ -1,0 +1,401 @@
+"""Looking after the stores of a home: backups, what the user wants taken out, small tidying.
+
+The large work (a backup is a copy that is read through, taking out writes the file anew) runs in
+a process of its own, which ends with its work or with the one that started it: the memory that it
+needs is given back, and nothing is left over.
+
+    python -m threadkeep.service.maintenance ORDER
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.backup import stamp_time
+from threadkeep.base.checks import sqlite_problems
+from threadkeep.base.clock import believed, now_ms
+from threadkeep.base.config import RetentionSettings
+from threadkeep.base.files import make_private_dir
+from threadkeep.base.paths import need_file
+from threadkeep.base.presence import touch, touched_ms
+from threadkeep.base.processes import when_parent_ends
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
+from threadkeep.capture.capture import History
+from threadkeep.capture.forget_selection import Forget
+from threadkeep.errors import Conflict, ThreadkeepError
+from threadkeep.home.backups import KINDS, is_own
+from threadkeep.knowledge.entities import recount_some
+from threadkeep.knowledge.forget import Kind, erase, want_cleaning
+from threadkeep.knowledge.opening import find_version
+from threadkeep.knowledge.records import CapturedSession
+from threadkeep.knowledge.schema import TUNING, SchemaFinding, explain_version, is_begun, names
+from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.upgrade import Migration, migrate_file, plan_migration
+
+if TYPE_CHECKING:
+    from threadkeep.home.home import Home
+    from threadkeep.service.supervisor import Bell
+
+
+CUT_SHORT: Final = 1  # how the process ends whose parent is gone
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+_LOOK_SECONDS: Final = 0.5
+_NICE: Final = 10
+# Small enough that whoever wants to write waits some milliseconds.
+_MERGE_PAGES: Final = 64
+_MERGES: Final = 8
+_TIES: Final = 200
+_FREE_PAGES: Final = 256
+_PAGE: Final = 500
+_INDEXES: Final = ("tk_entry_words", "tk_thing_words", "knowledge_fts")
+
+
+class MaintenanceTask(msgspec.Struct, frozen=True):
+    """What one process has to do: for which home and file, backups of which stores."""
+
+    home: str | None  # None: the home that the environment names
+    db: str | None
+    user_home: str | None
+    backups: tuple[str, ...] = ()
+    retain: bool = False
+    embed: bool = False
+    catch_up: bool = False
+
+
+class MaintenanceReport(msgspec.Struct):
+    """What it did, in words, and what went wrong."""
+
+    did: list[str] = []
+    failed: list[str] = []
+    waits: str = ""  # what has to be settled by the user first
+
+
+# ---------------------------------------------------------------------- what is due
+
+
+def due_backups(home: "Home", db: str | Path | None, now: int) -> tuple[str, ...]:
+    """Name the stores that are older than their last backup, and that older than it may be."""
+    hours = home.config.serve.backup_hours
+    if not hours:
+        return ()
+    return tuple(kind for kind in KINDS if _is_due(home, kind, db, now, hours * _HOUR_MS))
+
+
+def _is_due(home: "Home", kind: str, db: str | Path | None, now: int, interval: int) -> bool:
+    path = home.store_path(kind, db if kind == "knowledge" else None)
+    if not path.is_file() or not is_own(home, kind, path):
+        return False
+    times = (stamp_time(one.at) or 0 for one in home.backups(path, store=kind))
+    # One from the future was made while the clock was wrong: how old it is nobody knows.
+    last = max((at for at in times if at <= now + interval), default=0)
+    return last < now - interval and last < _changed_at(path)
+
+
+def _changed_at(path: Path) -> int:
+    files = (file for file in (path, Path(f"{path}-wal")) if file.exists())
+    return max(os.stat(file).st_mtime_ns // 1_000_000 for file in files)
+
+
+def order_for(
+    home: "Home",
+    db: str | Path | None,
+    user_home: str | Path | None,
+    backups: tuple[str, ...] = (),
+    *,
+    retain: bool = False,
+    embed: bool = False,
+    catch_up: bool = False,
+) -> MaintenanceTask:
+    """Write down what has to be done; `retain` where what is too old may have to go."""
+    return MaintenanceTask(
+        *(named_home(home), _text(db), _text(user_home), backups),
+        retain=retain and retains(home),
+        embed=embed,
+        catch_up=catch_up,
+    )
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else os.path.abspath(path)
+
+
+def named_home(home: "Home") -> str | None:
+    """Give the folder of a home, None for the one that the environment names anyway."""
+    return None if _is_default(home) else str(home.paths().data)
+
+
+def _is_default(home: "Home") -> bool:
+    from threadkeep.home.home import Home as AnyHome  # noqa: PLC0415  (it imports the parts)
+
+    try:
+        return AnyHome(environ=os.environ).paths() == home.paths()
+    except ThreadkeepError:
+        return False
+
+
+# ---------------------------------------------------------------------- the other process
+
+
+def carry_out(order: MaintenanceTask, bell: "Bell") -> MaintenanceReport | None:
+    """Have another process do the work, and wait for it; None if the end came first."""
+    command = [sys.executable, "-P", "-m", "threadkeep.service.maintenance"]
+    with _started([*command, msgspec.json.encode(order).decode()]) as process:
+        while process.poll() is None:
+            if not bell.wait(_LOOK_SECONDS):
+                return None
+        assert process.stdout is not None  # noqa: S101  (it is a pipe)
+        said = process.stdout.read()
+    try:
+        return msgspec.json.decode(said, type=MaintenanceReport)
+    except msgspec.MsgspecError:
+        msg = f"the process that looks after the stores ended with {process.returncode}"
+        raise ThreadkeepError(msg, hint="`threadkeep backup` shows what is wrong") from None
+
+
+@contextmanager
+def _started(command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(  # noqa: S603  (this interpreter and this module)
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()  # what it was at is left as a hidden file, and swept by the next
+
+
+def main(words: list[str]) -> int:
+    """Do what an order says and answer with what was done."""
+    from threadkeep.home.home import Home as AnyHome  # noqa: PLC0415  (it imports the parts)
+
+    when_parent_ends(lambda: os._exit(CUT_SHORT))
+    order = msgspec.json.decode(words[0].encode(), type=MaintenanceTask)
+    if not (order.retain or order.embed or order.catch_up):
+        os.nice(_NICE)  # a backup only reads; whoever holds the lock to write must not be slow
+    done = look_after(AnyHome(order.home), order, now_ms())
+    sys.stdout.write(json.dumps(msgspec.to_builtins(done)))
+    return 0
+
+
+def look_after(home: "Home", order: MaintenanceTask, now: int) -> MaintenanceReport:
+    """Do all that an order says; one thing that fails does not keep the others from being done."""
+    done = MaintenanceReport()
+    if order.catch_up:
+        with _noted(done, "what agents wrote before could not be captured"):
+            _catch_up(home, order, done)
+    if order.retain:
+        with _noted(done, "what is too old could not be taken out"):
+            _retain(home, order, now, done)
+    for kind in order.backups:
+        with _noted(done, f"no backup of the {kind} store"):
+            db = order.db if kind == "knowledge" else None
+            done.did.append(f"backup {home.backup(path=db, store=kind)}")
+    if order.embed:
+        with _noted(done, "no vectors were made"):
+            _embed(home, order, done)
+    return done
+
+
+def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> None:
+    """Capture what agents wrote while nobody looked, and make knowledge of it by rules alone.
+
+    A model, if there is one, writes it anew later: for a long history it takes days.
+    """
+    from threadkeep.service.learn import enrich, index  # noqa: PLC0415  (loads services)
+
+    with home.history(order.db, user_home=order.user_home) as history:
+        report = history.capture()
+        if home.config.enrich.enabled and home.config.serve.enrich:
+            made = enrich(home, history, with_model=False, tell=done.did.append)
+            done.did.append(f"knowledge: {made.nodes} new")
+        index(history.store.context.db)
+    for harness, part in report.harnesses.items():
+        if part.lines:
+            done.did.append(f"{harness} +{part.entries} messages")
+
+
+def _embed(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> None:
+    from threadkeep.service.learn import embed  # noqa: PLC0415  (loads what makes vectors)
+
+    with home.history(order.db, user_home=order.user_home) as history:
+        try:
+            made = embed(home, history)
+        except Conflict as error:
+            done.waits = str(error)
+            return
+    if made.nodes or made.messages:
+        done.did.append(f"vectors: {made.nodes} of nodes, {made.messages} of messages")
+
+
+@contextmanager
+def _noted(done: MaintenanceReport, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ThreadkeepError, OSError) as error:
+        done.failed.append(f"{what}: {error}")
+
+
+# ---------------------------------------------------------------------- what is too old
+
+
+class _Rows(NamedTuple):
+    what: str
+    kind: Kind
+    query: str
+    days: int | None
+
+
+def retains(home: "Home") -> bool:
+    """Tell whether the user wants anything taken out by its age."""
+    return home.config.retention != RetentionSettings()
+
+
+def retained_at(home: "Home") -> int | None:
+    """Give the time as of which what is too old was last taken out; None if it never was."""
+    return touched_ms(retention_mark(home))
+
+
+def retention_mark(home: "Home") -> Path:
+    """Give the file whose time says it; who touches it says that the clock is right."""
+    return home.paths().state / "retention"
+
+
+def _retain(home: "Home", order: MaintenanceTask, now: int, done: MaintenanceReport) -> None:
+    until = believed(now, retained_at(home), _DAY_MS)
+    with home.history(order.db, user_home=order.user_home) as history:
+        gone = take_out_old(history, home.config.retention, until)
+    done.did += [f"took out {count} old {what}" for what, count in gone.items() if count]
+    mark = retention_mark(home)
+    make_private_dir(mark.parent)
+    touch(mark, until)
+
+
+def take_out_old(history: History, settings: RetentionSettings, now: int) -> dict[str, int]:
+    """Forget what is older than the user wants it kept; tell how much of what.
+
+    It goes as if `threadkeep forget` had been asked for it: with all that came of it, out of the
+    file itself, and not to be captured again.
+    """
+    sessions = _old_sessions(history, settings.sessions_days, now)
+    names_ = tuple(f"{one.harness}:{one.session_id}" for one in sessions)
+    gone = _erase_rows(history.store.context.db, settings, now)
+    if names_:
+        history.forget(Forget(sessions=names_))
+    elif any(gone.values()):
+        history.reindex()
+    return {"sessions": len(sessions), **gone}
+
+
+def _old_sessions(history: History, days: int | None, now: int) -> list[CapturedSession]:
+    if days is None:
+        return []
+    before = now - days * _DAY_MS
+    return [one for one in _all_sessions(history) if (one.ended_at or now) < before]
+
+
+def _all_sessions(history: History) -> Iterator[CapturedSession]:
+    after: CapturedSession | None = None
+    while page := history.sessions(
+        CapturedSessionFilter(), limit=_PAGE, after=after, everything=True
+    ):
+        yield from page
+        after = page[-1]
+
+
+def _erase_rows(database: Database, settings: RetentionSettings, now: int) -> dict[str, int]:
+    kinds = (
+        _Rows("commands", "event", "shell_events_between", settings.commands_days),
+        _Rows("pages", "visit", "visits_between", settings.pages_days),
+        _Rows("CI runs", "run", "runs_between", settings.ci_days),
+    )
+    gone = {}
+    for rows in kinds:
+        if rows.days is not None:
+            gone[rows.what] = _erase_before(database, rows, now - rows.days * _DAY_MS)
+    return gone
+
+
+def _erase_before(database: Database, rows: _Rows, before: int) -> int:
+    folder = dict.fromkeys(("project", "project_below", "project_named", "project_in"))
+    span = {"since": None, "until": before}
+    with database.write() as tx:
+        wanted = span | folder if rows.kind == "event" else span
+        found = {row[0] for row in tx.all(rows.query, wanted)}
+        if found:
+            erase(tx, rows.kind, found)
+            tx.run("drop_quiet_shell_sessions", span)
+            want_cleaning(tx)
+    return len(found)
+
+
+# ---------------------------------------------------------------------- small steps
+
+
+def tidy(database: Database) -> None:
+    """Merge indexes a little, give some free pages back, and let SQLite look at its statistics.
+
+    Every step is a transaction of a few milliseconds, so nobody has to be idle for it.
+    """
+    with database.read() as tx:
+        indexes = [name for name in _INDEXES if name in names(tx, "table")]
+    for index in indexes:
+        for _ in range(_MERGES):
+            with database.write(durable=False) as tx:
+                sql = f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)"  # noqa: S608
+                tx.execute(sql, (_MERGE_PAGES,))
+    database.give_back(_FREE_PAGES)
+    with database.write(durable=False) as tx:
+        recount_some(tx, _TIES)
+        tx.execute("PRAGMA optimize")
+    database.truncate_log(budget=_LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+
+
+# ------------------------------------------------------------------------------
+# Knowledge files as files: what their version means, whether they are sound, how they go up.
+
+
+class KnowledgeCheck(msgspec.Struct, frozen=True):
+    """What a knowledge file's version means, and what SQLite finds wrong with the file."""
+
+    path: Path
+    finding: SchemaFinding
+    problems: list[str]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the file has a version that this program writes, or none yet."""
+        return self.finding.kind in ("current", "empty")
+
+
+def check_knowledge(path: Path) -> KnowledgeCheck:
+    """Look at a knowledge file of any version without changing it."""
+    need_file(path, "knowledge")
+    with Database(path, {}, read_only=True, tuning=TUNING) as database:
+        with database.read() as tx:
+            problems = sqlite_problems(tx, references=False)
+            unborn = _is_unborn(tx)
+        finding = explain_version(0) if unborn else find_version(database)
+    return KnowledgeCheck(path, finding, problems)
+
+
+def _is_unborn(tx: Tx) -> bool:
+    return not names(tx) or is_begun(tx)
+
+
+def migrate_knowledge(path: Path, *, to: int | None = None, dry_run: bool = False) -> Migration:
+    """Bring a knowledge file to version 18 or 23, or tell what that would do."""
+    need_file(path, "knowledge")
+    return plan_migration(path, to=to) if dry_run else migrate_file(path, to=to)

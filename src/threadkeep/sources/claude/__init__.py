@@ -1,0 +1,1 @@
+"""Claude Code: its transcripts, and the notes it keeps."""

@@ -1,0 +1,1 @@
+"""Codex: its rollout files, and the names it gives to threads."""

@@ -1,0 +1,1 @@
+"""Cursor: agent transcripts, chats, and what its editor keeps."""

@@ -1,0 +1,1 @@
+"""OpenCode: its database, and the tree of files of older versions."""

@@ -1,0 +1,1 @@
+"""Transfer: data of other programs adopted, and sessions handed over to them."""

@@ -1,0 +1,234 @@
+"""Taking over Hippo's file: its copy becomes the store, or its rows are merged into ours.
+
+Everything is done to a private copy first: it is brought to our version, rows without their parent
+are set aside, what the user asked us to forget is taken out, and secrets are masked. A dry run does
+the very same to throwaway files.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.connect import Tuning
+from threadkeep.base.foreign import open_foreign
+from threadkeep.base.schema import columns_of
+from threadkeep.base.sqlite import Database
+from threadkeep.base.tx import Tx
+from threadkeep.capture.redact.engine import Redactor
+from threadkeep.knowledge.forget import TEXTS, Texts, erase, is_json, is_there, put_texts, text_rows
+from threadkeep.knowledge.merge import (
+    WAYS,
+    ForgetList,
+    MergeCounts,
+    drop_forgotten,
+    list_forgotten,
+    merge_knowledge,
+)
+from threadkeep.knowledge.opening import open_knowledge, refuse_write
+from threadkeep.knowledge.repair import count_set_aside, set_aside_orphans
+from threadkeep.knowledge.schema import (
+    MEMORY,
+    NEWEST,
+    count_rows,
+    explain_version,
+    make_memory_tables,
+    unknown_tables,
+    user_version,
+    write_version,
+)
+from threadkeep.knowledge.store import QUERIES
+from threadkeep.transfer.originals import (
+    AdoptReport,
+    HomeLike,
+    Original,
+    Progress,
+    copy_of,
+    name_copy,
+    no_backup,
+    throwaway,
+)
+
+_SESSIONS: Final = "agentic_sessions"
+# Ours are read by us.
+_READ_SO_FAR: Final = ("claude_session_offsets", "agentic_session_offsets", "agentic_cursor")
+# A copy of a version that we do not know is read as the newest one that we know.
+_UNGUARDED: Final = Tuning(writer=("PRAGMA trusted_schema = ON",))
+
+
+class _Prepared(NamedTuple):
+    """A copy that is fit to be stored, and what was done to it."""
+
+    path: Path
+    database: Database
+    set_aside: int
+    forgotten: int
+    masked: int
+    counts: dict[str, int]  # rows by table
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether there are rows that only the tables of memory can take."""
+        return any(self.counts.get(table) for table in MEMORY)
+
+
+def adopt_knowledge(
+    home: HomeLike, original: Original, place: Path, *, dry_run: bool, progress: Progress | None
+) -> AdoptReport:
+    """Bring the rows of a Hippo file into a knowledge store, which is begun if there is none."""
+    if not dry_run:
+        return _adopt(home, original, place, progress)
+    with throwaway(place) as spare:
+        done = _adopt(home, original, spare, progress)
+    return msgspec.structs.replace(done, target=place, dry_run=True)
+
+
+def _adopt(
+    home: HomeLike, original: Original, place: Path, progress: Progress | None
+) -> AdoptReport:
+    if place.exists() or (original.version or 0) > NEWEST:
+        return _merge(home, original, place, progress)
+    with _prepared_copy(original, place, home.redactor(), ForgetList()) as copy:
+        if copy.masked:
+            _leave_no_trace(copy.database)
+        copy.database.close()
+        with home.history(copy.path) as history:
+            history.note_sessions()
+        name_copy(copy.path, place)
+        tables = {way.table: MergeCounts(new=copy.counts.get(way.table, 0)) for way in WAYS}
+        return _told(original, place, copy, tables, [], copied=True)
+
+
+def _merge(
+    home: HomeLike, original: Original, place: Path, progress: Progress | None
+) -> AdoptReport:
+    with home.history(place) as history:
+        ours = history.store
+        refuse_write(ours.access)
+        with ours.context.db.read() as tx:
+            forgotten = list_forgotten(tx)
+        with _prepared_copy(original, place, home.redactor(), forgotten) as copy:
+            if copy.has_memory:
+                make_memory_tables(ours.context.db)
+            tables = merge_knowledge(copy.database, ours.context.db, progress)
+            history.note_sessions()
+            notes = _left_there(original, copy, ours.context.db)
+            return _told(original, place, copy, tables, notes, copied=False)
+
+
+# ---------------------------------------------------------------------- the copy
+
+
+@contextmanager
+def _prepared_copy(
+    original: Original, place: Path, redactor: Redactor, forgotten: ForgetList
+) -> Iterator[_Prepared]:
+    with copy_of(original.path, place, _bring_up) as path:
+        database = open_knowledge(path, QUERIES, backup=no_backup).database
+        try:
+            with database.write(foreign_keys=False) as tx:
+                set_aside_orphans(tx, now_ms())
+                aside = count_set_aside(tx)
+            with database.write() as tx:
+                gone = drop_forgotten(tx, forgotten)
+                masked = sum(_mask(tx, redactor, texts) for texts in TEXTS if is_there(tx, texts))
+                counts = count_rows(tx)
+            yield _Prepared(path, database, aside, gone, masked, counts)
+        finally:
+            database.close()
+
+
+def _bring_up(path: Path) -> None:
+    with Database(path, {}, tuning=_UNGUARDED) as database, database.write() as tx:
+        if user_version(tx) > NEWEST:
+            write_version(tx, NEWEST)
+    open_knowledge(path, QUERIES, backup=no_backup).database.close()
+
+
+def _mask(tx: Tx, redactor: Redactor, texts: Texts) -> int:
+    """Mask the secrets of a table; give how many rows had some."""
+    count = 0
+    for number, values in text_rows(tx, texts):
+        masked = {
+            c: (redactor.json_line if is_json(texts.table, c) else redactor.text)(v)
+            for c, v in values.items()
+        }
+        changed = {column: text for column, text in masked.items() if text != values[column]}
+        if texts.kind and any(column in changed for column in texts.names):
+            erase(tx, texts.kind, [number])  # what was taken for a thing with a name is a secret
+        elif changed:
+            put_texts(tx, texts, number, changed)
+        count += bool(changed)
+    return count
+
+
+def _leave_no_trace(database: Database) -> None:
+    """Masked words are still in the index and in free pages: both are written anew."""
+    with database.write() as tx:
+        tx.execute("INSERT INTO knowledge_fts (knowledge_fts) VALUES ('rebuild')")
+    database.vacuum()
+
+
+# ---------------------------------------------------------------------- what is told
+
+
+def _told(
+    original: Original,
+    place: Path,
+    copy: _Prepared,
+    tables: dict[str, MergeCounts],
+    left_there: list[str],
+    *,
+    copied: bool,
+) -> AdoptReport:
+    sessions = tables.get(_SESSIONS, MergeCounts())
+    notes = [*_notes(copy), *left_there]
+    return AdoptReport(
+        original,
+        place,
+        copied=copied,
+        added=sessions.new,
+        updated=sessions.changed,
+        skipped=sessions.there - sessions.changed,
+        notes=notes,
+        tables={table: rows for table, rows in tables.items() if rows != MergeCounts()},
+    )
+
+
+def _notes(copy: _Prepared) -> list[str]:
+    said = {
+        "rows without their parent, now in tk_orphans": copy.set_aside,
+        "rows of forgotten conversations that were left out": copy.forgotten,
+        "rows with secrets that were masked": copy.masked,
+    }
+    return [f"{what}: {count:,}" for what, count in said.items() if count]
+
+
+def _left_there(original: Original, copy: _Prepared, ours: Database) -> list[str]:
+    """Say what a merge does not bring: it is in the original, and nowhere else."""
+    notes = []
+    read = sum(copy.counts.get(table, 0) for table in _READ_SO_FAR)
+    if read:
+        notes.append(f"how far Hippo has read {read:,} logs stays in the original")
+    if _has_vectors(original.path):
+        notes.append("vectors stay in the original: Hippo's brain makes those of new nodes again")
+    with copy.database.read() as theirs, ours.read() as tx:
+        odd = [f"{table} (rows: {copy.counts[table]:,})" for table in unknown_tables(theirs)]
+        for way in WAYS:
+            here = columns_of(tx, way.table)
+            more = sorted(set(columns_of(theirs, way.table)) - set(here)) if here else []
+            odd += [f"{way.table}.{column}" for column in more]
+    if odd:
+        listed = ", ".join(odd)
+        notes.append(f"what this program does not know stays in the original: {listed}")
+    if (original.version or 0) > NEWEST:
+        notes.append(f"{explain_version(original.version or 0).cause}")
+    return notes
+
+
+def _has_vectors(path: Path) -> bool:
+    with open_foreign(path) as database:
+        return bool({"knowledge_vectors", "embed_model_meta"} & database.tables())

@@ -1,0 +1,1 @@
+"""The formats of other programs, one module each, that a session can be written in."""

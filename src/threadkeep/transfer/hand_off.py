@@ -1,0 +1,310 @@
+"""A session for another program: where it goes, and the command that goes on with it."""
+
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from threadkeep.base import json
+from threadkeep.base.files import make_private_dir
+from threadkeep.base.json import decode_line
+from threadkeep.base.nofollow import write_files
+from threadkeep.capture.intake import alone
+from threadkeep.errors import Invalid
+from threadkeep.knowledge.archive import text_hash
+from threadkeep.sources.claude.paths import project_folders
+from threadkeep.sources.codex.threads import codex_homes
+from threadkeep.sources.common import table
+from threadkeep.sources.opencode.database import data_root, message_line, part_line
+from threadkeep.sources.records import Log, Source, Stamp, UserHome
+from threadkeep.transfer.conversation import (
+    Block,
+    Conversation,
+    ConversationInfo,
+    ExportMessage,
+    ExportNote,
+    NewSession,
+    Pairs,
+    Reasoning,
+    Role,
+    Summary,
+    ToolCall,
+    ToolResult,
+    loose_result,
+    pair,
+    stamp,
+)
+from threadkeep.transfer.formats.ai_sdk import ai_sdk
+from threadkeep.transfer.formats.claude_code import claude_code, session_uuid
+from threadkeep.transfer.formats.codex import codex
+from threadkeep.transfer.formats.openai import hermes, openai
+from threadkeep.transfer.formats.opencode import opencode, opencode_id
+from threadkeep.transfer.formats.plain import jsonl, markdown
+
+# ------------------------------------------------------------------------------
+# A conversation that another program goes on with: what it must be like.
+#
+# A model is given what is written here. So every call has a result and every result a call, names
+# and ids are such as every provider takes, and thoughts, which only their own provider can check,
+# are kept as notices that no model is shown.
+
+_CONTINUED: Final = "continued from"
+# How a text begins that tells a model of the program that it runs in: the next one tells its own.
+_SURROUNDINGS: Final = (
+    *("<environment_context", "<user_instructions", "# AGENTS.md instructions", "<INSTRUCTIONS>"),
+    *("<permissions", "<skills", "<apps_instructions", "<plugins_instructions"),
+    *("<collaboration_mode", "<system-reminder", "<session_context", "Caveat: The messages below"),
+)
+_NOTICE: Final = 400  # characters: notices are for the eye alone, and the archive has all
+_NO_RESULT: Final = "no result was recorded"
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME: Final = 64
+_TITLE: Final = 80
+
+
+def resumable(told: Conversation, cwd: str) -> Conversation:
+    """Give a conversation as a program can go on with it, with a word on where it comes from."""
+    about = told.about
+    begun = f"{_CONTINUED} {about.harness} {about.session_id}"
+    own = about.title.partition(f" ({_CONTINUED} ")[0][:_TITLE]
+    title = f"{own} ({begun})" if own else begun
+    known: ConversationInfo = msgspec.structs.replace(about, title=title, cwd=cwd)
+    pairs = pair(told.messages)
+    messages = list(_checked(told, pairs, _Names()))
+    # What stands before a summary is not read any more.
+    summed_up = [place for place, one in enumerate(messages, 1) if _sums_up(one)]
+    begin = summed_up[-1] if summed_up else 0
+    at = messages[begin - 1].at if begin else about.started_at
+    messages.insert(begin, ExportMessage("user", (ExportNote(_greeting(about)),), at))
+    return Conversation(known, tuple(messages))
+
+
+def _sums_up(message: ExportMessage) -> bool:
+    return any(isinstance(block, Summary) for block in message.blocks)
+
+
+def _greeting(about: ConversationInfo) -> str:
+    return (
+        f"This conversation was begun in {about.harness} (session {about.session_id}) and goes on"
+        " here. What its tool calls name are that program's tools; use your own."
+    )
+
+
+class _Names:
+    """Gives ids and names that every provider takes."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def next_id(self) -> str:
+        """Give the next id of a call."""
+        self._count += 1
+        return f"call_{self._count:08d}"
+
+    @staticmethod
+    def tool(name: str) -> str:
+        """Give the name of a tool without what providers refuse."""
+        return _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "tool"
+
+
+def _checked(told: Conversation, pairs: Pairs, names: _Names) -> Iterator[ExportMessage]:
+    """Put each result right behind the message with its call, and close what is open."""
+    for number, message in enumerate(told.messages):
+        notices: list[Block] = []
+        said: list[Block] = []
+        results: list[Block] = []
+        for place, block in enumerate(message.blocks):
+            notice = _notice_of(block, message, is_loose=(number, place) not in pairs.answered)
+            if notice is not None:
+                notices.append(notice)
+            elif isinstance(block, ToolCall):
+                call = ToolCall(names.tool(block.name), names.next_id(), block.input)
+                said.append(call)
+                results.append(_closing(call, pairs.result_of.get((number, place))))
+            elif not isinstance(block, ToolResult):
+                said.append(block)
+        sides: list[tuple[Role, list[Block], str]] = [
+            ("system", notices, ""),
+            (message.role, said, message.model),
+            ("tool", results, ""),
+        ]
+        for role, blocks, model in sides:
+            if blocks:
+                yield ExportMessage(role, tuple(blocks), message.at, model, message.origin)
+
+
+def _notice_of(block: Block, message: ExportMessage, *, is_loose: bool) -> ExportNote | None:
+    """Give what is for the eye alone of a block; None if a model is to have it."""
+    match block:
+        case Reasoning(text=said):
+            return _notice(f"Thinking: {said}")
+        case ToolResult() if is_loose:
+            return _notice(loose_result(block), error=block.error)
+        case ExportNote() if message.role == "system" or _is_of_surroundings(block):
+            return _notice(block.text, error=block.error)
+        case _:
+            return None
+
+
+def _is_of_surroundings(note: ExportNote) -> bool:
+    return note.text.lstrip().startswith(_SURROUNDINGS)
+
+
+def _notice(said: str, *, error: bool = False) -> ExportNote:
+    rest = len(said) - _NOTICE
+    shown = f"{said[:_NOTICE]}… ({rest:,} more characters)" if rest > 0 else said
+    return ExportNote(shown, error)
+
+
+def _closing(call: ToolCall, result: ToolResult | None) -> ToolResult:
+    if result is None:
+        return ToolResult(call.id, _NO_RESULT, error=True, name=call.name)
+    closed: ToolResult = msgspec.structs.replace(result, id=call.id, name=call.name)
+    return closed
+
+
+# ------------------------------------------------------------------------------
+# Every format that a session can be written in.
+
+Writer = Callable[[Conversation, NewSession], str]
+
+WRITERS: Final[dict[str, Writer]] = {
+    "claude-code": claude_code,
+    "codex": codex,
+    "opencode": opencode,
+    "ai-sdk": ai_sdk,
+    "openai": openai,
+    "hermes": hermes,
+    "markdown": markdown,
+    "jsonl": jsonl,
+}
+
+
+TARGETS: Final = ("claude-code", "codex", "opencode")
+_NOT_IN_SLUGS: Final = re.compile(r"[^A-Za-z0-9-]")
+_LONGEST_SLUG: Final = 200
+
+
+class HandOff(msgspec.Struct, frozen=True):
+    """A session that was written for another program, or would be."""
+
+    program: str
+    session_id: str
+    path: Path
+    command: str  # what goes on with it
+    title: str
+    messages: int
+    data: bytes
+
+
+def hand_off(
+    told: Conversation, program: str, cwd: str, new: NewSession, user: UserHome
+) -> HandOff:
+    """Make a session for another program; nothing is written yet."""
+    if program not in TARGETS:
+        msg = f"no session can be resumed in {program!r}"
+        raise Invalid(msg, hint=f"use one of {', '.join(TARGETS)}")
+    if not told.messages:
+        msg = f"nothing was said in session {told.about.session_id}"
+        raise Invalid(msg, hint="`threadkeep sessions` lists sessions that one can go on with")
+    ready = resumable(told, cwd)
+    path = _path(program, cwd, new, user)
+    return HandOff(
+        program=program,
+        session_id=new.session_id,
+        path=path,
+        command=_command(program, cwd, new.session_id, path),
+        title=ready.about.title,
+        messages=len(ready.messages),
+        data=WRITERS[program](ready, new).encode(),
+    )
+
+
+def put(made: HandOff) -> None:
+    """Write a session where its program looks for it: for the owner alone, never over another."""
+    make_private_dir(made.path.parent)
+    write_files(made.path.parent, (), {made.path.name: made.data})
+
+
+def new_session_id(program: str, now: int, digits: str) -> str:
+    """Make an id such as a program makes for its own sessions."""
+    if program == "opencode":
+        # Newer sessions sort first there: the bits of the time are turned over.
+        return opencode_id("ses", -now, 0, digits)
+    if program == "codex":
+        return _uuid7(now, digits)
+    return session_uuid(digits)
+
+
+def _uuid7(now: int, digits: str) -> str:
+    whole = f"{now:012x}7{digits[:3]}{'89ab'[int(digits[3], 16) % 4]}{digits[4:19]}"
+    return "-".join((whole[:8], whole[8:12], whole[12:16], whole[16:20], whole[20:32]))
+
+
+# ---------------------------------------------------------------------- where it goes
+
+
+def _path(program: str, cwd: str, new: NewSession, user: UserHome) -> Path:
+    if program == "claude-code":
+        return project_folders(user)[0] / project_slug(cwd) / f"{new.session_id}.jsonl"
+    if program == "opencode":
+        # It keeps sessions in a database: its own command takes them in from here.
+        return data_root(user) / "import" / f"{new.session_id}.json"
+    # The program's own names have the local time; any will do, as long as the parts agree.
+    day, _, clock = stamp(new.now)[:19].partition("T")
+    folder = codex_homes(user)[0].joinpath("sessions", *day.split("-"))
+    return folder / f"rollout-{day}T{clock.replace(':', '-')}-{new.session_id}.jsonl"
+
+
+def project_slug(cwd: str) -> str:
+    """Name the folder that Claude Code keeps the transcripts of a project in."""
+    slug = _NOT_IN_SLUGS.sub("-", cwd)
+    if len(slug) > _LONGEST_SLUG:
+        raise Invalid(f"the path {cwd[:60]}… is too long", hint="name a shorter one with --cwd")
+    return slug
+
+
+def _command(program: str, cwd: str, session_id: str, path: Path) -> str:
+    there = f"cd {shlex.quote(cwd)} && "
+    if program == "claude-code":
+        return f"{there}claude --resume {session_id}"
+    if program == "codex":
+        return f"{there}codex resume {session_id}"
+    taken = shlex.quote(str(path))
+    return f"{there}opencode import {taken} && opencode --session {session_id}"
+
+
+# ------------------------------------------------------------------------------
+# What a hand-off makes of a session's words, read as capture will read it.
+
+
+def retold_in(made: HandOff, sources: Mapping[str, Source]) -> dict[str, set[int]]:
+    """Give the hashes of the texts in a session that was handed over, by where they were said."""
+    log = Log(str(made.path), Stamp(0, 0, 0, 0), made.session_id)
+    fresh = partial(sources[made.program].parser, log, None)
+    found: dict[str, set[int]] = defaultdict(set)
+    for number, line in enumerate(_lines(made)):
+        for record in decode_line(line):
+            for entry in alone(fresh, record, line, number):
+                if entry.origin:
+                    found[entry.origin].add(text_hash(entry.text))
+    return found
+
+
+def _lines(made: HandOff) -> Iterable[bytes]:
+    if made.program != "opencode":
+        return made.data.splitlines()
+    return _parts(json.decode(made.data.decode()))
+
+
+def _parts(document: Any) -> Iterator[bytes]:
+    """Give the records that a document for OpenCode becomes in its database."""
+    for message in table(document)["messages"]:
+        _, about = message_line(message["info"]["id"], json.encode(message["info"]))
+        for part in message["parts"]:
+            yield part_line(part["id"], about, json.encode(part))
