@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from benchmarks import plain
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Busy
 

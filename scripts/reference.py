@@ -74,7 +74,7 @@ def _commands(
 
 def configuration_page() -> str:
     """Show the commented default of the configuration file."""
-    from threadkeep.base.config_text import DEFAULT_TEXT  # noqa: PLC0415  (with the rest)
+    from threadkeep.base.config import DEFAULT_TEXT  # noqa: PLC0415  (with the rest)
 
     words = "`threadkeep paths` says where the file is. Every setting, with its default:"
     return f"# Configuration\n\n{words}\n\n```toml\n{DEFAULT_TEXT.rstrip()}\n```\n"

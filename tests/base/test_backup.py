@@ -23,9 +23,9 @@ from threadkeep.base.backup import (
     restore_backup,
     stamp,
 )
-from threadkeep.base.checks import sqlite_problems
+from threadkeep.base.database import Database
 from threadkeep.base.lock import all_locks
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ReadOnly, StorageFull
 
 DAY = 86_400_000

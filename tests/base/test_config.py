@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.base.config import Config, load_config, parse_config, store_path, write_default
-from threadkeep.base.config_text import DEFAULT_TEXT, PART_LIMIT
+from threadkeep.base.config import (
+    DEFAULT_TEXT,
+    PART_LIMIT,
+    Config,
+    load_config,
+    parse_config,
+    store_path,
+    write_default,
+)
 from threadkeep.chat import context
 from threadkeep.errors import Conflict, Invalid, ReadOnly
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from threadkeep.base import courtesy
-from threadkeep.base.connect import wait_to_read
-from threadkeep.base.courtesy import Courtesy
+from threadkeep.base import database
+from threadkeep.base.database import Courtesy
+from threadkeep.base.sqlite.connect import wait_to_read
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_busy_writer_is_left_alone_after_a_look(
     clock, pauses = [100.0], list[float]()
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", pauses.append)
-    monkeypatch.setattr(courtesy, "wait_to_read", lambda *_: True)
+    monkeypatch.setattr(database, "wait_to_read", lambda *_: True)
     with closing(sqlite3.connect(":memory:")) as connection:
         looks = Courtesy()
         began = looks.begin(connection, 30)

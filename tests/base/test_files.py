@@ -17,7 +17,7 @@ from tests.support.children import add, bodies, table
 from tests.support.disks import read_only
 from threadkeep.base import files
 from threadkeep.base.backup import make_backup
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.errors import ReadOnly, StorageFull
 
 MOUNTINFO = r"""
@@ -288,15 +288,15 @@ ALLOWED = {
     "base/files.py is_zero_filled": "a file that SQLite has refused",
     "base/files.py sync_dir": "a folder",
     "base/files.py wal_allowed": "the mount table",
-    "base/lines.py _append": "a file of lines",
+    "base/files.py _append": "a file of lines",
     "base/lock.py _open": "the lock file",
     "base/nofollow.py _opened": "an attachment, after a look at what it is",
     "base/nofollow.py open_plain": "another program's log, no database",
-    "base/peers.py peer_user": "/proc",
+    "base/local_socket.py peer_user": "/proc",
     "base/presence.py _open_lock": "a lock file",
     "base/presence.py is_held": "a lock file",
     "base/presence.py touch": "the heartbeat",
-    "base/shared_file.py _refuse_planted_journal": "a journal, after a look at what it is",
+    "base/sqlite/shared_file.py _refuse_planted_journal": "a journal, after a look at what it is",
     "base/processes.py _boot": "/proc",
     "base/processes.py _stat": "/proc",
     "base/processes.py _writes": "/proc",

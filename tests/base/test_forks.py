@@ -23,9 +23,9 @@ from tests.support.children import (
     table,
     wait_until,
 )
-from threadkeep.base import forks
+from threadkeep.base.database import Database
 from threadkeep.base.processes import lock_holders
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite import connect
 from threadkeep.errors import Closed, Conflict
 
 
@@ -205,7 +205,7 @@ def test_a_fork_waits_for_the_read_of_another_thread(database: Database) -> None
 
 
 def test_a_fork_does_not_wait_for_ever(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "_PATIENCE", 0.01)
+    monkeypatch.setattr(connect, "_PATIENCE", 0.01)
     inside, go_on = threading.Event(), threading.Event()
 
     def write() -> None:
@@ -246,7 +246,7 @@ def test_a_child_cannot_end_the_transaction_of_its_parent(database: Database) ->
 
 FORKS_INSIDE = """
 import os, sys
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.errors import Conflict
 
 database = Database(sys.argv[1], {})

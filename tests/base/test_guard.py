@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
 from threadkeep.home.home import Home
 

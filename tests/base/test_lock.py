@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import cannot_run
 from tests.support.children import Child, exit_code, fork, time_with_sleep, wait_until
 from threadkeep.base import lock as lock_module
+from threadkeep.base.database import Database
 from threadkeep.base.lock import LockClaim, LockHeld, WriterLock, all_locks, let_go, lock_for
 from threadkeep.base.processes import lock_holders
-from threadkeep.base.sqlite import Database
 from threadkeep.errors import Busy, Closed, ReadOnly
 
 PATIENT = 60.0

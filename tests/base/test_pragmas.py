@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from tests.support.children import add, table
-from threadkeep.base import pragmas
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
+from threadkeep.base.sqlite import pragmas
 from threadkeep.errors import ReadOnly, UnsupportedEngine
 
 

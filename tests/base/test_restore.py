@@ -21,8 +21,8 @@ from threadkeep.base.backup import (
     prune_backups,
     restore_backup,
 )
+from threadkeep.base.database import Database
 from threadkeep.base.files import sync_dir
-from threadkeep.base.sqlite import Database
 from threadkeep.errors import Busy, Conflict
 
 MODES = ["wal", "delete"]
@@ -179,8 +179,10 @@ def test_time_that_work_takes_is_no_time_that_was_waited(
 ) -> None:
     backup = made(tmp_path / "copy.db", "delete", *("x" * 3000 for _ in range(20)))
     path = made(tmp_path / "a.db", "wal", "now")
-    monkeypatch.setattr("threadkeep.base.writer._PAGES_PER_STEP", 1)
-    monkeypatch.setattr("threadkeep.base.writer.time.monotonic", iter(range(1000)).__next__)
+    monkeypatch.setattr("threadkeep.base.sqlite.connections._PAGES_PER_STEP", 1)
+    monkeypatch.setattr(
+        "threadkeep.base.sqlite.connections.time.monotonic", iter(range(1000)).__next__
+    )
     restore_backup(backup, path, budget=2)
     assert len(content(path)) == 20
 

@@ -8,6 +8,7 @@ import pytest
 from tests.support.children import Child
 from tests.support.toy_schema import OLD, SCHEMA, build_old, contents, read_version
 from threadkeep.base.backup import list_backups, make_backup
+from threadkeep.base.database import Database
 from threadkeep.base.schema import (
     Schema,
     SchemaStep,
@@ -17,7 +18,6 @@ from threadkeep.base.schema import (
     prepare,
     refuse_newer,
 )
-from threadkeep.base.sqlite import Database
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch, StorageFull
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.children import Child, exit_code, fork
 from tests.support.mail import leave_unfinished
-from threadkeep.base import shared_file
-from threadkeep.base.shared_file import SharedFile
+from threadkeep.base.sqlite import shared_file
+from threadkeep.base.sqlite.shared_file import SharedFile
 from threadkeep.errors import (
     Busy,
     Closed,
@@ -194,7 +194,7 @@ say("done")
 hear()
 """
 WRITER = """
-from threadkeep.base.shared_file import SharedFile
+from threadkeep.base.sqlite.shared_file import SharedFile
 file = SharedFile(Path(sys.argv[1]), {})
 say("ready")
 hear()
@@ -378,7 +378,7 @@ def test_a_writer_that_finishes_in_time_needs_no_help(
 
 
 DYING = """
-from threadkeep.base.shared_file import SharedFile
+from threadkeep.base.sqlite.shared_file import SharedFile
 with SharedFile(Path(sys.argv[1]), {}).write() as tx:
     tx.execute("PRAGMA cache_size = 1")
     tx.execute("UPDATE t SET body = randomblob(4000)")

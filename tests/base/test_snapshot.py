@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.children import Child
-from threadkeep.base import snapshot
-from threadkeep.base.snapshot import copy_untouched
+from threadkeep.base.sqlite import foreign
+from threadkeep.base.sqlite.foreign import copy_untouched
 from threadkeep.errors import Busy, Conflict, Damaged, Invalid, NotFound
 
 
@@ -63,7 +63,7 @@ def test_a_file_that_changes_meanwhile_is_copied_anew(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(source, "DELETE")
-    times, copy = [0], snapshot._copy
+    times, copy = [0], foreign._copy
 
     def copy_and_change(file: Path, target: Path, *, still: bool) -> None:
         copy(file, target, still=still)
@@ -71,7 +71,7 @@ def test_a_file_that_changes_meanwhile_is_copied_anew(
         if times[0] == 1:
             change(source)
 
-    monkeypatch.setattr(snapshot, "_copy", copy_and_change)
+    monkeypatch.setattr(foreign, "_copy", copy_and_change)
     copy_untouched(source, tmp_path / "copy.db")
     assert times == [2]
     assert rows(tmp_path / "copy.db") == [(1,), (2,)]
@@ -81,7 +81,7 @@ def test_a_file_that_always_changes_is_given_up(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(source, "DELETE")
-    monkeypatch.setattr(snapshot, "_copy", lambda *_, **__: change(source))
+    monkeypatch.setattr(foreign, "_copy", lambda *_, **__: change(source))
     with pytest.raises(Busy, match="changed while it was copied"):
         copy_untouched(source, tmp_path / "copy.db")
 

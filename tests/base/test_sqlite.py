@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.children import Child, add, bodies, table, time_with_sleep, wait_until
 from tests.support.disks import read_only
-from threadkeep.base import connect, pragmas
+from threadkeep.base.database import Database
 from threadkeep.base.processes import lock_holders
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite import connect, pragmas
 from threadkeep.errors import Busy, Closed, Conflict, NotFound, ReadOnly
 
 

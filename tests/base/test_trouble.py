@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
-from threadkeep.base.sqlite import Database
-from threadkeep.base.trouble import BrokenRule, is_busy, is_damage, translate, translate_os
+from threadkeep.base.database import Database
+from threadkeep.base.sqlite_errors import BrokenRule, is_busy, is_damage, translate, translate_os
 from threadkeep.errors import (
     Busy,
     Closed,

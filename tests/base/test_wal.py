@@ -14,8 +14,8 @@ import pytest
 
 from tests.conftest import REPO, need_tool
 from tests.support.children import Child, add, bodies, table
-from threadkeep.base import wal
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
+from threadkeep.base.sqlite import wal
 from threadkeep.errors import Damaged
 
 MB = 1024 * 1024
@@ -310,7 +310,7 @@ connection.close()
 WORKLOAD = """
 import os, subprocess
 from threadkeep.base.backup import make_backup, restore_backup
-from threadkeep.base.checks import sqlite_problems
+from threadkeep.base.sqlite.checks import sqlite_problems
 
 path, outsider = Path(sys.argv[1]), sys.argv[2]
 database = Database(path, {})
@@ -349,7 +349,7 @@ def test_a_live_database_is_opened_by_sqlite_alone(tmp_path: Path) -> None:
     """SQLite refuses to follow links when it opens a file; nobody else asks for that."""
     strace = need_tool("strace")
     path, trace = tmp_path / "a.db", tmp_path / "trace"
-    script = "import sys\nfrom pathlib import Path\nfrom threadkeep.base.sqlite import Database\n"
+    script = "import sys\nfrom pathlib import Path\nfrom threadkeep.base.database import Database\n"
     calls = "trace=open,openat,openat2,creat"
     command = [strace, "-f", "-qq", "-e", calls, "-s", "300", "-o", str(trace)]
     done = subprocess.run(

@@ -18,9 +18,9 @@ from tests.support.hostile_databases import READERS, REFUSED, Reader, make_hosti
 from tests.support.toy_sources import ToyDocuments
 from tests.support.user_homes import assert_sound, open_history
 from tests.support.worlds import World, as_it_is
-from threadkeep.base import foreign
-from threadkeep.base.foreign import open_foreign
-from threadkeep.base.guard import Budget
+from threadkeep.base.sqlite import foreign
+from threadkeep.base.sqlite.foreign import open_foreign
+from threadkeep.base.sqlite.guard import Budget
 from threadkeep.capture.capture import History
 from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.observed.shell_history import HistoryFile, Tally, read_past

@@ -22,7 +22,7 @@ from tests.support.forgetting import (
     write_claude,
 )
 from tests.support.user_homes import assert_sound
-from threadkeep.base.connect import PLAIN, Tuning, open_writer
+from threadkeep.base.sqlite.connect import PLAIN, Tuning, open_writer
 from threadkeep.capture.capture import History
 from threadkeep.capture.forget_selection import Forget
 
@@ -65,7 +65,7 @@ def statements(place: tuple[Path, Path], action: Action, die_at: int = -1) -> li
         return connection
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("threadkeep.base.writer.open_writer", watched)
+        patch.setattr("threadkeep.base.sqlite.connect.open_writer", watched)
         with masked_history(*place) as history:
             action(history)
     return ran_

@@ -13,7 +13,7 @@ import pytest
 
 from tests.capture.test_foreign_databases import endless_pages, good_log
 from tests.conftest import REPO
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 
 PATIENCE = 60.0  # only a test that is broken ever waits this long
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -23,9 +23,9 @@ BUSY = f"""
 import signal, sys, threading, time
 from contextlib import suppress
 from pathlib import Path
-from threadkeep.base import guard
-from threadkeep.base.foreign import open_foreign
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite import guard
+from threadkeep.base.sqlite.foreign import open_foreign
+from threadkeep.base.database import Database
 from threadkeep.cli.app import main
 from threadkeep.cli.ending import ended_by_signals
 from threadkeep.errors import Closed

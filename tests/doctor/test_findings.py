@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from threadkeep.base.engine import Engine
+from threadkeep.base.sqlite.pragmas import Engine
 from threadkeep.knowledge.health import Alarm, Drop, Service, Violation
 from threadkeep.service.doctor.checks import examine
 from threadkeep.service.doctor.facts import (

@@ -8,7 +8,7 @@ import pytest
 from tests.embed.embedders import HashEmbedder, vector_of
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
-from threadkeep.base import sqlite
+from threadkeep.base import database
 from threadkeep.base.tx import Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.records import EntryRow
@@ -167,7 +167,7 @@ def test_young_nodes_are_left_to_who_made_them_and_old_vectors_go(store: Knowled
 def test_where_no_extension_can_be_loaded_our_own_tables_have_the_vectors(
     store: KnowledgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "load_extension", lambda *_: False)
+    monkeypatch.setattr(database, "load_extension", lambda *_: False)
     embedder = HashEmbedder("nomic", 768)
     done = embed_pending(store.context, embedder, texts)
     assert (done.nodes, done.contract_nodes, done.complete) == (2, 0, True)

@@ -21,17 +21,14 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 from tests.faults.knowledge_adapter import fresh, migrate  # noqa: E402
 from tests.faults.old_knowledge_files import make_old_knowledge  # noqa: E402
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
-from threadkeep.base.checks import sqlite_problems  # noqa: E402
-from threadkeep.base.trouble import translate_os  # noqa: E402
+from threadkeep.base.sqlite.checks import sqlite_problems  # noqa: E402
+from threadkeep.base.sqlite_errors import translate_os  # noqa: E402
 from threadkeep.base.tx import Tx  # noqa: E402
 from threadkeep.capture.capture import History  # noqa: E402
 from threadkeep.capture.engine import CaptureFilter  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
 from threadkeep.home.home import Home  # noqa: E402
-from threadkeep.knowledge.archive import (  # noqa: E402
-    all_logs,
-    text_hash,
-)
+from threadkeep.knowledge.archive import all_logs, text_hash  # noqa: E402
 from threadkeep.knowledge.records import CapturedSession  # noqa: E402
 from threadkeep.knowledge.repair import is_whole  # noqa: E402
 

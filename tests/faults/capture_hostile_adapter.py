@@ -16,13 +16,10 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
 from tests.faults.hostile_protocol import Target, one_field_will_do, serve  # noqa: E402
-from threadkeep.base.checks import sqlite_problems  # noqa: E402
+from threadkeep.base.sqlite.checks import sqlite_problems  # noqa: E402
 from threadkeep.errors import Conflict, NotFound  # noqa: E402
 from threadkeep.home.home import Home  # noqa: E402
-from threadkeep.knowledge.archive import (  # noqa: E402
-    all_logs,
-    read_lines,
-)
+from threadkeep.knowledge.archive import all_logs, read_lines  # noqa: E402
 from threadkeep.knowledge.sessions import CapturedSessionFilter  # noqa: E402
 
 CLAUDE = ".claude/projects/-u-app/{}.jsonl"

@@ -19,8 +19,8 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
 from tests.faults.old_knowledge_files import make_old_knowledge, now  # noqa: E402
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
-from threadkeep.base.checks import sqlite_problems  # noqa: E402
-from threadkeep.base.sqlite import Database  # noqa: E402
+from threadkeep.base.database import Database  # noqa: E402
+from threadkeep.base.sqlite.checks import sqlite_problems  # noqa: E402
 from threadkeep.base.tx import Tx  # noqa: E402
 from threadkeep.knowledge.opening import open_knowledge  # noqa: E402
 from threadkeep.knowledge.repair import is_whole  # noqa: E402

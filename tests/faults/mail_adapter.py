@@ -29,7 +29,7 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 from tests.faults.mail_old_files import INBOUND_VERSIONS, make_old_mail  # noqa: E402
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from tests.faults.replies import words  # noqa: E402
-from threadkeep.base.shared_file import SharedFile  # noqa: E402
+from threadkeep.base.sqlite.shared_file import SharedFile  # noqa: E402
 from threadkeep.mailbox.container import Container  # noqa: E402
 from threadkeep.mailbox.folder import (  # noqa: E402
     Folder,

@@ -11,8 +11,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from threadkeep.chat.change import Change
-from threadkeep.chat.reduce import StreamState
+from threadkeep.chat.wire.reduce import Change, StreamState
 
 Chunk = dict[str, Any]
 

@@ -12,8 +12,8 @@ import pytest
 from tests.faults.children import SESSION
 from tests.faults.family import Child, new_store, race_for_queue, record_and_kill
 from tests.faults.replies import story
-from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.store import ChatStore
+from threadkeep.chat.wire.reduce import StreamState
 
 pytestmark = pytest.mark.faults
 

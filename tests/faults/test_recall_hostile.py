@@ -16,7 +16,7 @@ from tests.support.disks import read_only
 from tests.support.forgetting import rows
 from tests.support.knowledge import ask, bring_up, do
 from tests.support.remembered import Machine, ms
-from threadkeep.base.fts_mending import mend_index
+from threadkeep.base.sqlite.checks import mend_index
 from threadkeep.capture.capture import History
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.knowledge.failures import learn_failures

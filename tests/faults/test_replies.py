@@ -3,7 +3,7 @@
 from collections import Counter
 
 from tests.faults.replies import digest, moments, revision_of, story
-from threadkeep.chat.chunks import validate_chunk
+from threadkeep.chat.wire.protocol import validate_chunk
 
 KEYS = [f"k{number}" for number in range(60)]
 KINDS = (

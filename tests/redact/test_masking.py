@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.redact.planting import ALNUM, IN_CONTEXT, SHAPED, of, plant, planted, value_of
-from threadkeep.base.redacting import redact_texts
+from threadkeep.base.text import redact_texts
 from threadkeep.capture.redact.engine import PRIVATE, Redactor
 from threadkeep.capture.redact.rules import MASK
 

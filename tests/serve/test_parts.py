@@ -8,16 +8,16 @@ import pytest
 
 from tests.faults.collect_world import World, end
 from threadkeep.base.config import EnrichSettings
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.capture.observed.server import CollectorServer
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.queues import claim, worker_name
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.learn.identifiers import project_roots
 from threadkeep.service.learn import (
     enrich,
     index,
     learn,
-    project_roots,
     reap_tickets,
     release_claims,
     tickets_wait,

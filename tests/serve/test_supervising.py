@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.errors import Busy, Closed, StorageFull
 from threadkeep.knowledge.health import ServicePartState, part_states
 from threadkeep.knowledge.store import KnowledgeStore

@@ -23,7 +23,7 @@ from tests.sources.cursor_support import (
     user,
 )
 from tests.sources.source_support import any_json, broken, feed, lines_of
-from threadkeep.base import foreign
+from threadkeep.base.sqlite import foreign
 from threadkeep.knowledge.records import Segment
 from threadkeep.knowledge.segments import content_hash, prompts_json, tools_json
 from threadkeep.sources.cursor.agent_transcripts import SOURCE, slug_of

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from tests.sources.cursor_support import CHAT, composer, editor_database, log_at, user
 from tests.sources.source_support import Result, any_json, broken, document, feed, only
-from threadkeep.base.foreign import open_foreign
+from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.sources.cursor import agent_transcripts, chats, old_transcripts, paths
 from threadkeep.sources.cursor.editor import _COMPOSERS, _MESSAGES, SOURCE
 from threadkeep.sources.cursor.paths import composers_with_messages

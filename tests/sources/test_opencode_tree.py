@@ -11,7 +11,7 @@ import pytest
 
 from tests.sources.opencode_support import EXPORT, SESSION, Database, data_folder, make_tree, user
 from tests.sources.source_support import Result, document, feed, only
-from threadkeep.base import foreign
+from threadkeep.base.sqlite import foreign
 from threadkeep.sources.opencode import database
 from threadkeep.sources.opencode.files import SOURCE
 from threadkeep.sources.records import Log

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Self
 
 from tests.conftest import REPO
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 
 # Only a test that is broken ever waits this long.
 _PATIENCE = 60.0
@@ -22,7 +22,7 @@ _PATIENCE = 60.0
 _PRELUDE = """
 import os, sqlite3, sys
 from pathlib import Path
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 
 def say(word):
     print(word, flush=True)

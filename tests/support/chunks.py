@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from threadkeep.chat.reduce import reduce_chunks
+from threadkeep.chat.wire.reduce import reduce_chunks
 
 Chunk = dict[str, Any]
 

@@ -13,9 +13,8 @@ from hypothesis import example, given, strategies as st
 
 from tests.web.site import Site
 from tests.web.transcripts import Log
-from threadkeep.base import peers
-from threadkeep.base.given_signs import GivenSigns
-from threadkeep.base.tokens import make_secret, new_sign
+from threadkeep.base import local_socket
+from threadkeep.base.tokens import GivenSigns, make_secret, new_sign
 from threadkeep.errors import NotFound
 from threadkeep.home.home import Home
 from threadkeep.service import web_access
@@ -298,14 +297,14 @@ def test_the_system_says_whose_a_connection_is() -> None:
         with listener, socket.create_connection(listener.getsockname()[:2]) as near:
             far, client = listener.accept()
             with far:
-                found = peers.peer_user(client[:2], listener.getsockname()[:2])
+                found = local_socket.peer_user(client[:2], listener.getsockname()[:2])
                 assert found == (os.getuid() if Path("/proc/net/tcp").exists() else None)
-                assert peers.peer_user((host, 1), listener.getsockname()[:2]) is None
+                assert local_socket.peer_user((host, 1), listener.getsockname()[:2]) is None
                 assert near.getsockname()[:2] == client[:2]
-    assert peers.peer_user(("testclient", 1), ("127.0.0.1", 1)) is None
+    assert local_socket.peer_user(("testclient", 1), ("127.0.0.1", 1)) is None
     table = ["  0: 0100007F:1E25 0100007F:C350 01 0:0 00:0 0  1001   0 1 1"]
-    assert peers.user_in(table, "0100007F:1E25", "0100007F:C350") == 1001
-    assert peers.user_in(table, "0100007F:C350", "0100007F:1E25") is None
+    assert local_socket.user_in(table, "0100007F:1E25", "0100007F:C350") == 1001
+    assert local_socket.user_in(table, "0100007F:C350", "0100007F:1E25") is None
 
 
 def test_the_name_has_160_bits_that_do_not_tell_the_token(tmp_path: Path) -> None:

@@ -17,9 +17,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.connect import outside_users
+from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.files import (
     PRIVATE_FILE,
     SIDECARS,
@@ -31,8 +30,9 @@ from threadkeep.base.files import (
 )
 from threadkeep.base.lock import LockHeld, let_go, lock_for
 from threadkeep.base.processes import is_running
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
-from threadkeep.base.trouble import translate, translate_os
+from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.connect import outside_users
+from threadkeep.base.sqlite_errors import translate, translate_os
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound
 

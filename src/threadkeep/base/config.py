@@ -4,16 +4,243 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from threadkeep.base.backup import KEEP_COUNT, KEEP_DAYS
-from threadkeep.base.config_text import BODY_LIMIT, DEFAULT_TEXT, PART_LIMIT
 from threadkeep.base.files import PRIVATE_FILE, make_private_dir
 from threadkeep.base.paths import expand
-from threadkeep.base.trouble import translate_os
+from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import Conflict, Invalid, NotFound
+
+# ------------------------------------------------------------------------------
+# The commented default of the configuration file, and the numbers that stand in it.
+
+# The same as the chat store's own; a larger part belongs into a file.
+PART_LIMIT: Final = 64 * 1024 * 1024
+
+# What the web server takes in one request.
+BODY_LIMIT: Final = 16 * 1024 * 1024
+
+DEFAULT_TEXT: Final = f"""\
+# The configuration of threadkeep. Every setting is shown, commented out, with its default.
+# Order of precedence: an option on the command line, the environment, this file, the default.
+
+[stores]
+# Where the files are, when not in the data folder (`threadkeep paths` shows it).
+# Relative paths start at the folder of this file; "~" is your home.
+# chat = "chat.db"
+# Not set: state.db in the data folder; if it is not there, Hermes Agent's own where there is one.
+# state = "state.db"
+# knowledge = "knowledge.db"
+
+# The schema version of the knowledge store: 18, or 23 for today's Hippo, which works on no other.
+# An older store is brought to it when it is next written, after a backup; there is no way back.
+# knowledge_schema = 18
+
+[capture]
+# Projects that stay out: a folder with everything below it, the name of a project, or a pattern
+# like "*-private". What was captured before stays until `threadkeep forget`.
+# exclude = []
+
+# Programs that are not looked at, by the names that `threadkeep sources` shows.
+# disable = []
+
+# Folders that hold projects: logs that programs like Aider leave in a project are looked for below
+# them, beside the usual places and the projects in which other agents worked.
+# roots = []
+
+[auto_memory]
+# The notes that Claude keeps for each project (memory/*.md), in stores of schema version 23.
+# Nothing is written to them, and nothing leaves this machine.
+# enabled = true
+
+# A file that is missing for so many looks, so many seconds apart, counts as deleted.
+# poll_interval_secs = 60
+# absence_confirm_polls = 2
+
+# Older revisions of a note go when there are more, or when they are older.
+# max_revision_count = 20
+# max_revision_age_days = 90
+
+# Notes elsewhere: [{{ path = "~/notes/kiln.md", repository = "ada/kiln" }}], each with a
+# logical_path if it is not to be called as the file is.
+# sources = []
+
+[auto_memory.discovery]
+# Where notes are looked for by themselves: Claude's folders of projects, and the folders that its
+# settings name (autoMemoryDirectory).
+# enabled = true
+# claude_projects = true
+# read_claude_settings = true
+
+# Patterns of folders, or of the names that Claude gives to projects. Empty: all of them.
+# include_patterns = []
+# exclude_patterns = []
+
+[shell]
+# Commands that are not kept: patterns like "pass *" or "*secret*"; [capture] exclude keeps out
+# whole folders. A command typed with a space in front is never kept.
+# exclude = []
+
+# How many lines of output `threadkeep run` keeps from the beginning and from the end.
+# output_head_lines = 50
+# output_tail_lines = 100
+
+[socket]
+# Where `threadkeep watch` listens for Hippo's programs. Not set: daemon.sock in the data folder.
+# path = "daemon.sock"
+
+# Where Hippo's brain answers when it shares the store: it is asked for its schema version first.
+# brain_port = 9175
+
+[browser]
+# enabled = true
+
+# Pages are kept of these domains and their sub-domains alone.
+# Not set: well-known places for developers (`threadkeep browser domains` shows them).
+# domains = []
+
+# Domains that are kept out again, with their sub-domains.
+# exclude = []
+
+# Parameters that are cut out of addresses.
+# strip_params = ["token", "api_key", "password", "secret", "auth", "session", "key", "sig"]
+
+# The extension reports no shorter visits; visits within so many minutes are one.
+# min_dwell_ms = 3000
+# dedup_window_minutes = 30
+
+[github]
+# enabled = false
+
+# Repositories whose CI is followed, as "owner/name".
+# watched_repos = []
+
+# Where the API is, and which variable holds the token.
+# api_url = "https://api.github.com"
+# token_env = "THREADKEEP_GITHUB_TOKEN"
+
+# Seconds between two looks; and while a pushed commit is waited for.
+# poll_interval_secs = 300
+# tight_poll_interval_secs = 45
+# watchlist_ttl_secs = 1200
+
+# Bytes kept of the end of a failed job's log.
+# log_excerpt_max_bytes = 51200
+
+# A failure becomes a lesson when it came so often within so many days.
+# lesson_min_occurrences = 2
+# lesson_window_days = 30
+# lesson_path_segments = 2
+
+[redact]
+# Files with more rules for secrets, in the format of gitleaks or of Hippo's redact.toml.
+# rules = []
+
+[enrich]
+# What was captured becomes searchable knowledge by itself, without a model.
+# enabled = true
+
+# Folders whose names are cut off the files that knowledge mentions. Not set: the folders below
+# ~/projects that hold a repository.
+# project_roots = []
+
+[model]
+# A model that writes better summaries and answers: any server with an OpenAI-compatible API.
+# Not set: none is used.
+# url = "http://127.0.0.1:11434/v1"
+
+# Which model. Not set: the first one of the server that can chat.
+# name = "qwen3:8b"
+
+# The variable that holds the key, if the server wants one.
+# api_key_env = "THREADKEEP_MODEL_KEY"
+
+# Tokens that may be used in a day (UTC), asked and answered together. 0: no limit.
+# daily_tokens = 200000
+
+# Seconds that one answer may take.
+# timeout_secs = 120
+
+[embeddings]
+# Search by meaning: "auto" uses the built-in model where its parts are installed, "builtin" insists
+# on them, "url" asks a server with an OpenAI-compatible API, "off" does without.
+# provider = "auto"
+# url = "http://127.0.0.1:11434/v1"
+# name = "nomic-embed-text"
+# api_key_env = "THREADKEEP_MODEL_KEY"
+
+[recall]
+# What is this many days old counts half of what is new; it never counts less than `floor` of it.
+# half_life_days = 180
+# floor = 0.7
+
+# How much each kind of hit counts: message, node, command, page, ci, lesson.
+# weights = {{ page = 0.8 }}
+
+[health]
+# A violation that ended and comes back within so many minutes is the same alarm, not a new one.
+# alarm_interval_minutes = 60
+
+[serve]
+# Which parts run beside capture.
+# enrich = true
+# watchdog = true
+# maintenance = true
+
+# Hours between two backups of each store. 0: none.
+# backup_hours = 24
+
+[web]
+# The page and the HTTP API of `threadkeep serve` and `threadkeep up`.
+# enabled = true
+# host = "127.0.0.1"
+# port = 7717
+
+# Any other host than loopback is refused, unless both files of TLS are given, or this is true.
+# allow_remote = false
+# tls_cert = "cert.pem"
+# tls_key = "key.pem"
+
+# On loopback browsers see the page under a name of its own, http://….localhost, so that no other
+# program of this machine is shown its cookie. Safari does not find such names: with false the page
+# stays at 127.0.0.1, and its cookie goes to every server there.
+# own_name = true
+
+# The largest body that is taken, in bytes.
+# body_limit = {BODY_LIMIT}
+
+[mcp]
+# Tools that change something (`remember`) are offered to agents only when this is true.
+# write = false
+
+[retention]
+# Days after which things are taken out for good while `threadkeep serve` runs. Not set: never.
+# commands_days = 365
+# pages_days = 90
+# ci_days = 365
+# sessions_days = 730
+
+[chat]
+# When a reply that streams in is stored: with every "chunk", or only at the end of each "step"
+# or "turn". What was not stored yet is lost in a crash.
+# save_on = "chunk"
+
+# Keep every event for ever, so that a store can be rebuilt from its log. Not set: each file
+# keeps the setting it has, and a new file keeps no log.
+# event_log = false
+
+# The largest part (text, tool result, ...) that is taken, in characters.
+# part_limit = {PART_LIMIT}
+
+[backups]
+# How many backups to keep beside a store, and for how many days. The newest is never removed.
+# keep_count = {KEEP_COUNT}
+# keep_days = {KEEP_DAYS}
+"""
+
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]

@@ -6,13 +6,16 @@ descriptor), and acknowledged writes would be lost without a word.
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from threadkeep.base.trouble import translate_os
+from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import Conflict
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
@@ -177,3 +180,111 @@ def sync_dir(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# ------------------------------------------------------------------------------
+# A file of lines that several processes append to, each line whole or not at all.
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 1 << 20
+
+
+class LineFile:
+    """One file of lines; remembers how far it was read, so that each line is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read_to = 0
+
+    def append(self, line: str, unless: Callable[[list[str]], bool]) -> bool:
+        """Append a line, on the disk when this returns; False if it was not wanted.
+
+        `unless` is given the lines that are new since the last call, while nobody else can
+        write, and tells whether to leave the line out. Half a line at the end, from a writer
+        that died, is cut off.
+        """
+        try:
+            return self._append(line.encode() + b"\n", unless)
+        except OSError as error:
+            raise translate_os(error, self.path, "cannot append to") from error
+
+    def _append(self, data: bytes, unless: Callable[[list[str]], bool]) -> bool:
+        is_new = not self.path.exists()
+        descriptor = os.open(self.path, _FLAGS, PRIVATE_FILE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if unless(self._catch_up(descriptor)):
+                return False
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if is_new:
+            sync_dir(self.path.parent)
+        return True
+
+    def _catch_up(self, descriptor: int) -> list[str]:
+        """Give the whole lines from where we were; from the beginning if the file was replaced."""
+        size = os.fstat(descriptor).st_size
+        if size < self._read_to:
+            self._read_to = 0
+        whole, torn = _split(descriptor, self._read_to)
+        self._read_to += len(whole)
+        if torn:
+            os.ftruncate(descriptor, self._read_to)
+        return whole.decode("utf-8", "replace").split("\n")[:-1]
+
+
+def _split(descriptor: int, start: int) -> tuple[bytes, bytes]:
+    data = bytearray()
+    while chunk := os.pread(descriptor, _CHUNK, start + len(data)):
+        data += chunk
+    end = data.rfind(b"\n") + 1
+    return bytes(data[:end]), bytes(data[end:])
+
+
+# ------------------------------------------------------------------------------
+# Which other processes have a file open: asked of the system, where it tells.
+
+_PROC: Final = Path("/proc")
+
+
+def holders_of(path: Path) -> list[tuple[int, str]] | None:
+    """Give the processes that have a database or a file beside it open, None if nobody tells.
+
+    Processes of other users do not show theirs, so there may be more.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    base = os.path.realpath(path)
+    watched = {f"{base}{suffix}" for suffix in ("", *SIDECARS)}
+    found: list[tuple[int, str]] = []
+    for pid in sorted(int(one.name) for one in _PROC.iterdir() if one.name.isdigit()):
+        held = next((name for name in _open_files(pid) if name in watched), None)
+        if held is not None:
+            found.append((pid, held))
+    return found
+
+
+def _open_files(pid: int) -> list[str]:
+    """A file that was deleted while it is open is named with that said behind."""
+    try:
+        return [_target(one) for one in (_PROC / str(pid) / "fd").iterdir()]
+    except OSError:  # it has ended, or is another user's
+        return []
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink()).removesuffix(" (deleted)")
+    except OSError:  # closed meanwhile
+        return ""
+
+
+def foreign_holders(db_path: str | Path) -> list[tuple[int, str]]:
+    """Give the other processes that have a file open; where nobody tells, one without a number."""
+    found = holders_of(Path(db_path))
+    if found is None:
+        return [] if os.name == "nt" else [(-1, "open files cannot be listed here")]
+    return [(pid, held) for pid, held in found if pid != os.getpid()]

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Self
 
 from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
 from threadkeep.base.presence import ExclusiveLock
-from threadkeep.base.trouble import translate_os
+from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound, ThreadkeepError
 
 LONGEST_PATH: Final = 100  # bytes; the kernel takes 103 on macOS, 107 on Linux
@@ -204,3 +204,48 @@ def _bind(path: Path) -> tuple[socket.socket, Identity]:
         if error.errno == errno.EADDRINUSE:  # it came after the look
             raise _in_use(path) from None
         raise translate_os(error, path, "cannot listen at") from error
+
+
+# ------------------------------------------------------------------------------
+# Whose a connection on this machine is: the user of the program at its other end.
+
+Address = tuple[str, int]
+
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LOCAL, _REMOTE, _USER = 1, 2, 7  # the columns of these tables
+
+
+def peer_user(client: Address, server: Address) -> int | None:
+    """Give the user id of whoever connected; None where the system does not tell."""
+    wanted = (_written(client), _written(server))
+    for table in _TABLES:
+        try:
+            lines = table.read_text("ascii", "replace").splitlines()[1:]
+        except OSError:  # no Linux
+            continue
+        found = user_in(lines, *wanted)
+        if found is not None:
+            return found
+    return None
+
+
+def user_in(lines: list[str], local: str, remote: str) -> int | None:
+    """Find the user of the socket with these two ends in a table of the kernel."""
+    ends = f" {local} {remote} "
+    for line in lines:
+        if ends in line:  # cheaper than to take every line apart
+            fields = line.split()
+            if (fields[_LOCAL], fields[_REMOTE]) == (local, remote):
+                return int(fields[_USER])
+    return None
+
+
+def _written(address: Address) -> str:
+    """Write an address as the kernel does: each word of it in the machine's own byte order."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    try:
+        packed = socket.inet_pton(family, address[0].partition("%")[0])
+    except OSError:
+        return ""  # no address: a socket of the file system, or a test
+    words = struct.unpack(f"{'<' if sys.byteorder == 'little' else '>'}{len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from threadkeep.base.files import PRIVATE_FILE, identity_of
 from threadkeep.base.processes import describe_process
-from threadkeep.base.trouble import FileClosed, LockTimeout, translate_os
+from threadkeep.base.sqlite_errors import FileClosed, LockTimeout, translate_os
 
 _HELD = 0
 _QUEUE = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from threadkeep.base.files import PRIVATE_FILE
-from threadkeep.base.trouble import translate_os
+from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import Conflict, Damaged
 
 # Whoever looks whether a lock is held has it for some microseconds.

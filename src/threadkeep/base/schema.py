@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
+from threadkeep.base.database import Database
 from threadkeep.base.sql import split_statements
-from threadkeep.base.sqlite import Database
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch
 

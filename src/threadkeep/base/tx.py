@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from threadkeep.base.lock import LockClaim, WriterLock
+from threadkeep.base.sqlite_errors import FileClosed
 from threadkeep.base.text import to_sql
-from threadkeep.base.trouble import FileClosed
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError, TooLarge
 
 if TYPE_CHECKING:
-    from threadkeep.base.sqlite import Database
+    from threadkeep.base.database import Database
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from threadkeep.base.database import Database
 from threadkeep.base.json import decode_line
-from threadkeep.base.sqlite import Database
 from threadkeep.base.tx import Tx
 from threadkeep.capture.records import Exclusion, HarnessReport
 from threadkeep.capture.redact.engine import PRIVATE, MaskedBlock, Redactor

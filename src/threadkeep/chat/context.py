@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from threadkeep.base import json
 from threadkeep.base.clock import Clock
+from threadkeep.base.database import Database
 from threadkeep.base.ids import IdSource
-from threadkeep.base.redacting import Redact, redact_texts
-from threadkeep.base.sqlite import Database
+from threadkeep.base.text import Redact, redact_texts
 from threadkeep.errors import Invalid, TooLarge
 
 PART_LIMIT = 64 * 1024 * 1024

@@ -10,11 +10,9 @@ from threadkeep.base.tx import Row, Tx
 from threadkeep.chat import journal
 from threadkeep.chat.context import ChatContext, need_whole
 from threadkeep.chat.journal import BASE, CHUNK, EVENT_LOG, UNKNOWN, check_row
-from threadkeep.chat.protocol import UNNAMED
-from threadkeep.chat.recording import PartState, known_parts, next_position
+from threadkeep.chat.message_writer import PartState, known_parts, next_position
 from threadkeep.chat.records import Json, message_of
 from threadkeep.chat.recovery import settle_unless_running
-from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.rows import (
     MESSAGE,
     PART,
@@ -27,8 +25,10 @@ from threadkeep.chat.rows import (
     revised_row,
     update_part,
 )
-from threadkeep.chat.tool_parts import late_tool_output
 from threadkeep.chat.views import read_part, stored_message
+from threadkeep.chat.wire.parts import late_tool_output
+from threadkeep.chat.wire.protocol import UNNAMED
+from threadkeep.chat.wire.reduce import StreamState
 from threadkeep.errors import Conflict, Damaged
 
 _BATCH = 500

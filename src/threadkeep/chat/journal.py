@@ -14,8 +14,8 @@ from threadkeep.base.hashes import checksum
 from threadkeep.base.tx import Tx
 from threadkeep.chat.context import ChatContext
 from threadkeep.chat.records import Json, read_object
-from threadkeep.chat.reduce import StreamState
 from threadkeep.chat.rows import image
+from threadkeep.chat.wire.reduce import StreamState
 from threadkeep.errors import Damaged
 
 CHUNK = "chunk"

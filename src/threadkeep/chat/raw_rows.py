@@ -14,10 +14,21 @@ from threadkeep.base.schema import columns_of, never_null
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
-from threadkeep.chat.columns import as_column, as_json, quoted
 from threadkeep.chat.journal import unfinished
 from threadkeep.chat.records import UNTITLED, Json, message_of, read_object, usage_in
-from threadkeep.chat.rows import CHUNK, COLUMNS, MESSAGE, PART, SESSION, TABLES, part_row, rehash
+from threadkeep.chat.rows import (
+    CHUNK,
+    COLUMNS,
+    MESSAGE,
+    PART,
+    SESSION,
+    TABLES,
+    as_column,
+    as_json,
+    part_row,
+    quoted,
+    rehash,
+)
 from threadkeep.chat.views import stored_message
 
 MessageRows = tuple[Json, list[Json]]

@@ -24,7 +24,7 @@ from threadkeep.chat.sessions import model_object, refresh_model
 from threadkeep.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.chat.recording import RunOwner
+    from threadkeep.chat.message_writer import RunOwner
 
 
 class RunInfo(NamedTuple):

@@ -1,12 +1,16 @@
 """Sessions: created once, listed in pages, titled, archived, given permissions, deleted."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from threadkeep.base import json
-from threadkeep.base.tx import Tx
-from threadkeep.chat import journal
+from threadkeep.base.text import from_sql
+from threadkeep.base.tx import Row, Tx
+from threadkeep.chat import journal, search
 from threadkeep.chat.context import (
     NOTHING,
     ChatContext,
@@ -15,12 +19,23 @@ from threadkeep.chat.context import (
     need_object,
     need_text,
     optional_text,
+    optional_whole,
 )
 from threadkeep.chat.permissions import validate_rule
-from threadkeep.chat.records import UNTITLED, Json, Page, Session, SessionRef, ref_id, session_of
+from threadkeep.chat.records import (
+    UNTITLED,
+    Json,
+    Page,
+    Session,
+    SessionRef,
+    message_of,
+    ref_id,
+    session_of,
+)
 from threadkeep.chat.recovery import refuse_if_running
-from threadkeep.chat.rows import SESSION, need_session, rehash
-from threadkeep.errors import Conflict, Invalid
+from threadkeep.chat.rows import SESSION, need_message, need_session, rehash
+from threadkeep.chat.views import counts
+from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError
 
 PAGE, PAGE_LIMIT = 50, 500
 
@@ -218,3 +233,175 @@ def delete_session(ctx: ChatContext, tx: Tx, session: SessionRef) -> None:
     if journal.log_is_on(tx):
         gone = json.encode({"put": [], "deleted": [[SESSION, session_id]]})
         journal.put_at(tx, session_id, last + 1, "delete", gone, at=ctx.clock())
+
+
+# ------------------------------------------------------------------------------
+# Finding sessions and messages by what a person types: an id, a beginning of one, or `last`.
+
+LAST = "last"
+_SOME = 5
+
+
+def find_session(ctx: ChatContext, tx: Tx, ref: str) -> Session:
+    """Give a session by its id, by a beginning of it that only one has, or the newest as `last`."""
+    if _need_ref(ref, "session") == LAST:
+        newest = list_sessions(ctx, tx, limit=1).items
+        if not newest:
+            msg = f"there is no session in {ctx.db.path} yet"
+            raise NotFound(msg, hint="`threadkeep chat ls --all` lists archived ones too")
+        return newest[0]
+    ids = _session_ids(tx, ref) or (
+        [] if ref.startswith("ses_") else _session_ids(tx, f"ses_{ref}")
+    )
+    return need_session(tx, _only_one(ids, ref, "session"))
+
+
+def _session_ids(tx: Tx, prefix: str) -> list[str]:
+    # U+10FFFF is the last character there is: every id that begins with the prefix sorts below.
+    params = {"first": prefix, "last": f"{prefix}\U0010ffff", "limit": _SOME + 1}
+    return [from_sql(row[0]) for row in tx.all("session_ids", params)]
+
+
+def find_message(_ctx: ChatContext, tx: Tx, session: SessionRef, ref: str) -> str:
+    """Give a message id of a session from a beginning of it; `last` is its last user message."""
+    session_id = need_session(tx, ref_id(session, "session")).id
+    messages = [message_of(row) for row in tx.all("session_messages", {"session_id": session_id})]
+    if _need_ref(ref, "message") == LAST:
+        asked = [message.id for message in messages if message.role == "user" and counts(message)]
+        if not asked:
+            msg = f"session {session_id!r} has no user message yet"
+            raise NotFound(msg, hint="name a message by its id")
+        return asked[-1]
+    ids = [message.id for message in messages if message.id.startswith(ref)]
+    return need_message(tx, session_id, _only_one(ids, ref, "message")).id
+
+
+def _need_ref(ref: str, what: str) -> str:
+    """Refuse an empty name: it is the beginning of every id, and of the only one there is."""
+    if not need_text(ref, f"the {what}"):
+        raise Invalid(f"the name of the {what} is empty", hint="give an id, its beginning, or last")
+    return ref
+
+
+def _only_one(ids: list[str], ref: str, what: str) -> str:
+    """Choose the id that was meant; one that nothing has is left to the caller to refuse."""
+    if ref in ids or not ids:
+        return ref
+    if len(ids) == 1:
+        return ids[0]
+    some = ", ".join(ids[:_SOME]) + (", …" if len(ids) > _SOME else "")
+    raise Invalid(f"{ref!r} is the beginning of several {what}s", hint=f"give more of it: {some}")
+
+
+# ------------------------------------------------------------------------------
+# Size and retention: what takes the space, and letting old sessions go, on request only.
+
+_LARGEST = 10
+_COUNTED = ("chat_sessions", "chat_messages", "chat_parts", "chat_events", "tk_runs")
+
+
+class SizeReport(msgspec.Struct, frozen=True):
+    """What a store takes on disk, and where it goes."""
+
+    file_bytes: int
+    wal_bytes: int
+    free_bytes: int
+    rows: dict[str, int]
+    content_bytes: dict[str, int]
+    largest: list[dict[str, object]]
+
+
+class PruneReport(msgspec.Struct, frozen=True):
+    """Which sessions were let go, or would be in a dry run."""
+
+    dry_run: bool
+    sessions: list[dict[str, object]]
+    freed_bytes: int
+
+
+def size_report(ctx: ChatContext) -> SizeReport:
+    """Measure a store."""
+    with ctx.db.read() as tx:
+        pages = int(tx.execute("PRAGMA page_count").fetchone()[0])
+        free = int(tx.execute("PRAGMA freelist_count").fetchone()[0])
+        page = int(tx.execute("PRAGMA page_size").fetchone()[0])
+        rows = {table: _count(tx, table) for table in _COUNTED}
+        largest = [
+            dict(zip(("session_id", "title", "bytes", "parts"), _texts(row), strict=True))
+            for row in tx.all("largest_sessions", {"limit": _LARGEST})
+        ]
+    content = _content(ctx)
+    return SizeReport(pages * page, ctx.db.wal.size(), free * page, rows, content, largest)
+
+
+def _count(tx: Tx, table: str) -> int:
+    return int(tx.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608
+
+
+def _content(ctx: ChatContext) -> dict[str, int]:
+    """Bytes by table, from SQLite's own page statistics where they are compiled in."""
+    try:
+        with ctx.db.read() as tx:
+            rows = tx.all("pages_by_table")
+    except ThreadkeepError:
+        with ctx.db.read() as tx:
+            rows = tx.all("text_by_table")
+    return {str(name): int(size) for name, size in rows}
+
+
+def prune(
+    ctx: ChatContext,
+    *,
+    before: int | None = None,
+    keep: int | None = None,
+    agent: str | None = None,
+    archived_only: bool = False,
+    dry_run: bool = False,
+) -> PruneReport:
+    """Delete the sessions unchanged since `before`, or all but the newest `keep`.
+
+    With both, only those that are old and beyond the count. A session that is being recorded, or
+    was used again in the meantime, stays.
+    """
+    if before is None and keep is None:
+        raise Invalid("nothing says which sessions to prune", hint="give an age or a count")
+    params = {
+        "before": optional_whole(before, "before"),
+        "keep": optional_whole(keep, "keep"),
+        "agent": optional_text(agent, "agent"),
+        "archived_only": bool(archived_only),
+    }
+    with ctx.db.read() as tx:
+        chosen = [_describe(tx, row) for row in tx.all("old_sessions", params)]
+    # One transaction each: other writers get their turn between two sessions.
+    gone = chosen if dry_run else [session for session in chosen if _delete(ctx, session)]
+    return PruneReport(dry_run, gone, sum(int(str(session["bytes"])) for session in gone))
+
+
+def _describe(tx: Tx, row: Row) -> dict[str, object]:
+    size = tx.one("session_size", {"id": row[0]}) or (0, 0)
+    names = ("id", "title", "updated_at", "total_tokens", "bytes", "parts")
+    return dict(zip(names, (*_texts(row), *size), strict=True))
+
+
+def _texts(row: Row) -> Row:
+    return tuple(from_sql(value) if isinstance(value, bytes) else value for value in row)
+
+
+def _delete(ctx: ChatContext, chosen: dict[str, object]) -> bool:
+    with ctx.db.write() as tx:
+        row = tx.one("get_session", {"id": chosen["id"]})
+        if row is None or session_of(row).updated_at != chosen["updated_at"]:
+            return False
+        if tx.one("session_recordings", {"session_id": chosen["id"]}) is not None:
+            return False
+        delete_session(ctx, tx, str(chosen["id"]))
+    return True
+
+
+def vacuum(ctx: ChatContext) -> int:
+    """Give free pages back to the disk and drop stale postings; tells how many bytes it freed."""
+    search.reindex(ctx)
+    before = os.stat(ctx.db.path).st_size
+    ctx.db.vacuum()
+    return before - os.stat(ctx.db.path).st_size

@@ -9,33 +9,33 @@ from typing import Self
 
 from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.ids import IdSource
-from threadkeep.base.redacting import Redact
 from threadkeep.base.schema import prepare, refuse_newer
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.base.text import Redact
 from threadkeep.base.verbs import calls, reads, writes
 from threadkeep.chat import (
     diff as diff_,
     eventlog,
     history,
-    lookup,
     messages,
-    orphans,
+    messages as turns,
     recorder,
     recovery,
-    retention,
+    recovery as orphans,
     runs as runs_,
+    schema as verify_,
     search as search_,
+    sessions as lookup,
+    sessions as retention,
     sessions as sessions_,
     tail as tail_,
-    timeline as timeline_,
     transfer,
-    turns,
     usage,
-    verify as verify_,
+    usage as timeline_,
 )
 from threadkeep.chat.context import PART_LIMIT, ChatContext
-from threadkeep.chat.layout import QUERIES, SCHEMA, TUNING, read_version
+from threadkeep.chat.schema import QUERIES, SCHEMA, TUNING, read_version
 from threadkeep.errors import Invalid
 
 

@@ -11,9 +11,8 @@ from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
 from threadkeep.chat.context import ChatContext, clean
-from threadkeep.chat.export_formats import csv_table, json_array, json_document, jsonl
-from threadkeep.chat.export_markdown import markdown
-from threadkeep.chat.importing import Lines, Progress, SessionImport, read_sessions
+from threadkeep.chat.export_formats import csv_table, json_array, json_document, jsonl, markdown
+from threadkeep.chat.import_formats import Lines, Progress, SessionImport, read_sessions
 from threadkeep.chat.raw_rows import SessionRows, insert_rows, load_rows, others_of, put_rows
 from threadkeep.chat.records import Json, SessionRef, message_of, ref_id
 from threadkeep.chat.recovery import refuse_if_running

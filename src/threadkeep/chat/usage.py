@@ -4,17 +4,24 @@ It never comes from chunks: a finish-step has no fields, and what a stream puts 
 is the stream's own. Cost is kept only where a writer reports it.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
+import msgspec
+
+from threadkeep.base import json
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.chat import journal
 from threadkeep.chat.context import ChatContext
+from threadkeep.chat.raw_rows import unknown_chunks
 from threadkeep.chat.records import (
     USAGE_BUCKETS,
     Json,
     Message,
     MessageRef,
+    Run,
+    Session,
     SessionRef,
     is_number,
     message_of,
@@ -29,10 +36,86 @@ from threadkeep.chat.rows import (
     rehash,
     set_message_metadata,
 )
-from threadkeep.chat.runs import add_run_usage
-from threadkeep.chat.views import counts, model_start, read_part
-from threadkeep.chat.wire.usage import validate_usage
+from threadkeep.chat.runs import add_run_usage, session_runs
+from threadkeep.chat.views import View, check_view, counts, load, model_start, read_part, select
 from threadkeep.errors import Invalid, NotFound
+
+# ------------------------------------------------------------------------------
+# Token counts: from the AI SDK's shape to the five buckets of the contract.
+
+BUCKETS: Final = ("input", "output", "reasoning", "cache_read", "cache_write")
+_LARGEST: Final = 2**53 - 1
+
+
+def from_ai_sdk(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Sort an AI SDK `usage` (v5 to v7) into the five buckets, so that they add up to its total.
+
+    The SDK's input count includes what came from and went to the cache, and its output count
+    includes reasoning: both are taken out, and no bucket goes below zero.
+    """
+    if not isinstance(usage, Mapping):
+        raise Invalid(f"usage must be an object, not {type(usage).__name__}")
+    into = _details(usage, "inputTokenDetails")
+    out = _details(usage, "outputTokenDetails")
+    cache_read = _first((into, "cacheReadTokens"), (usage, "cachedInputTokens"))
+    cache_write = _first((into, "cacheWriteTokens"))
+    reasoning = _first((out, "reasoningTokens"), (usage, "reasoningTokens"))
+    total_in, total_out = _count(usage, "inputTokens"), _count(usage, "outputTokens")
+    if total_in is None:
+        total_in = _first((into, "noCacheTokens")) + cache_read + cache_write
+    if total_out is None:
+        total_out = _first((out, "textTokens")) + reasoning
+    return {
+        "input": max(0, total_in - cache_read - cache_write),
+        "output": max(0, total_out - reasoning),
+        "reasoning": reasoning,
+        "cache_read": cache_read,
+        "cache_write": cache_write,
+    }
+
+
+def validate_usage(obj: object) -> dict[str, int]:
+    """Check the five buckets; one that is missing counts as zero, any other name is refused."""
+    if not isinstance(obj, Mapping):
+        raise Invalid(
+            f"usage must be an object, not {type(obj).__name__}",
+            hint=f"pass a dict with some of {', '.join(BUCKETS)}",
+        )
+    unknown = [name for name in obj if name not in BUCKETS]
+    if unknown:
+        raise Invalid(
+            f"usage has no bucket {ascii(unknown[0])[:80]}",
+            hint=f"the buckets are {', '.join(BUCKETS)}; from_ai_sdk() converts the AI SDK's shape",
+        )
+    return {name: _count(obj, name, missing=0) or 0 for name in BUCKETS}
+
+
+def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    details = usage.get(name)
+    if details is None:
+        return {}
+    if not isinstance(details, Mapping):
+        raise Invalid(f"usage: {name!r} must be an object, not {type(details).__name__}")
+    return details
+
+
+def _first(*places: tuple[Mapping[str, Any], str]) -> int:
+    """The first count that is there; the SDK leaves out what a provider did not report."""
+    counts = (_count(record, name) for record, name in places)
+    return next((count for count in counts if count is not None), 0)
+
+
+def _count(record: Mapping[str, Any], name: str, missing: int | None = None) -> int | None:
+    value = record.get(name, missing)
+    if value is None and missing is None:
+        return None
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        raise Invalid(
+            f"usage: {name!r} must be a whole number from 0 to 2**53 - 1",
+            hint="count tokens; leave out what the provider did not report",
+        )
+    return value
+
 
 Buckets = dict[str, int]
 NOTHING: Buckets = dict.fromkeys(USAGE_BUCKETS, 0)
@@ -248,3 +331,60 @@ def spend(_ctx: ChatContext, tx: Tx, session: SessionRef) -> tuple[Buckets, floa
         for name, amount in used.items():
             total[name] += amount
     return total, need_session(tx, session_id).cost_usd
+
+
+# ------------------------------------------------------------------------------
+# The inspector's view of a session: every turn with its usage, cost and runs, in one snapshot.
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One message of a timeline, with what it used and the runs that made it."""
+
+    message: Message
+    role: str
+    parts: list[Json]
+    usage: dict[str, int] | None
+    cost_usd: float
+    runs: list[Run]
+    chunks: list[Json] = []
+    """Chunks of its stream that are of unknown types, and so in none of the parts."""
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A session as an inspector shows it; `runs` are those that left no message."""
+
+    session: Session
+    view: str
+    turns: list[Turn]
+    runs: list[Run]
+    used: dict[str, int]
+    cost_usd: float
+
+
+def timeline(ctx: ChatContext, tx: Tx, session: SessionRef, view: View = "transcript") -> Timeline:
+    """Put together what happened in a session, turn by turn."""
+    check_view(view)
+    known = need_session(tx, ref_id(session, "session"))
+    loaded = load(tx, known.id)
+    used = usage_by_message(tx, known.id)
+    costs = {
+        from_sql(row[0]): float(row[6]) for row in tx.all("session_usage", {"session_id": known.id})
+    }
+    runs = session_runs(ctx, tx, known.id)
+    messages = {message.id: message for message, _ in loaded}
+    unknown = unknown_chunks(tx, known.id)
+    turns = [
+        Turn(
+            message=messages[shaped["id"]],
+            role=shaped["role"],
+            parts=shaped["parts"],
+            usage=used.get(shaped["id"]),
+            cost_usd=costs.get(shaped["id"], 0.0),
+            runs=[run for run in runs if run.message_id == shaped["id"]],
+            chunks=[json.decode(row["data_json"]) for row in unknown.get(shaped["id"], ())],
+        )
+        for shaped in select(loaded, view)
+    ]
+    lost = [run for run in runs if run.message_id not in messages]
+    spent, cost = spend(ctx, tx, known.id)
+    return Timeline(known, view, turns, lost, spent, cost)

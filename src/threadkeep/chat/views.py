@@ -8,7 +8,7 @@ from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat.journal import unfinished
 from threadkeep.chat.records import Json, Message, message_of, read_object
-from threadkeep.chat.wire.names import normalize_part
+from threadkeep.chat.wire.protocol import normalize_part
 from threadkeep.errors import Invalid
 
 View = Literal["transcript", "model", "all"]

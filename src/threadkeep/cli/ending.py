@@ -90,7 +90,7 @@ class SignalListener:
 
 def _interrupt() -> None:
     if "threadkeep.home" in sys.modules:  # else there is nothing to interrupt
-        from threadkeep.base.forks import interrupt_all
+        from threadkeep.base.sqlite.connect import interrupt_all
 
         interrupt_all()
 

@@ -22,12 +22,12 @@ from threadkeep.base.backup import (
     restore_backup,
     stamp_time,
 )
-from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.clock import now_ms
+from threadkeep.base.database import Database
 from threadkeep.base.paths import free_name, need_file, same_file
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.tx import Tx
-from threadkeep.chat import layout as chat_layout, verify as chat_verify
+from threadkeep.chat import schema as chat_layout, schema as chat_verify
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.knowledge import schema as knowledge_layout
 from threadkeep.knowledge.schema import NEWEST

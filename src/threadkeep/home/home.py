@@ -20,7 +20,7 @@ import msgspec
 
 from threadkeep.base.backup import Progress
 from threadkeep.base.config import Config, load_config, store_path, write_default
-from threadkeep.base.engine import engine
+from threadkeep.base.database import DEFAULT_BUDGET
 from threadkeep.base.paths import (
     Paths,
     environment,
@@ -30,9 +30,9 @@ from threadkeep.base.paths import (
     refuse_special,
     refuse_url,
 )
-from threadkeep.base.redacting import Redact
-from threadkeep.base.sqlite import DEFAULT_BUDGET
-from threadkeep.chat.importing import read_sessions
+from threadkeep.base.sqlite.pragmas import engine
+from threadkeep.base.text import Redact
+from threadkeep.chat.import_formats import read_sessions
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, SchemaMismatch
 from threadkeep.home import backups as stored

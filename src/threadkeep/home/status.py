@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from threadkeep.base.config import store_path
-from threadkeep.base.engine import Engine
 from threadkeep.base.paths import Paths
 from threadkeep.base.processes import is_alive
 from threadkeep.base.spool import Spool
+from threadkeep.base.sqlite.pragmas import Engine
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
-from threadkeep.chat import layout as chat_layout
+from threadkeep.chat import schema as chat_layout
 from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError

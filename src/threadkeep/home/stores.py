@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, cast
 from uuid import uuid4
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.trouble import translate_os
+from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.capture.records import Exclusion
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.home.opening import open_browse, open_history_to_list, open_memory_to_ask
@@ -43,7 +43,7 @@ from threadkeep.memory.learn.identifiers import project_roots
 from threadkeep.memory.memory import Memory
 
 if TYPE_CHECKING:
-    from threadkeep.base.sqlite import Database
+    from threadkeep.base.database import Database
     from threadkeep.capture.capture import History
     from threadkeep.chat.replies import Replies
     from threadkeep.chat.store import ChatStore

@@ -16,12 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.compression import (
-    compress,
-    compressed_size,
-    decompress,
-    is_compressed,
-)
+from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
 from threadkeep.base.fts import index_text
 from threadkeep.base.schema import columns_of
 from threadkeep.base.text import from_sql

@@ -9,7 +9,7 @@ from datetime import UTC, timedelta, tzinfo
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge import session_detail, session_list, usage, views
 from threadkeep.knowledge.lessons import Lesson, list_lessons

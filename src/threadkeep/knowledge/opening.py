@@ -9,9 +9,9 @@ import msgspec
 
 from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.connect import Tuning
+from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.schema import prepare
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ReadOnly, SchemaMismatch
 from threadkeep.knowledge.migrations import knowledge_schema

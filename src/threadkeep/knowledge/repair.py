@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.clock import Clock
+from threadkeep.base.database import Database
 from threadkeep.base.json import encode
 from threadkeep.base.schema import add_missing_columns, columns_of
 from threadkeep.base.sql import load_text
-from threadkeep.base.sqlite import Database
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.knowledge.schema import (

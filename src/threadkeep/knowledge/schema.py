@@ -8,10 +8,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.base.connect import Tuning
+from threadkeep.base.database import Database
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_text, split_statements
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, SchemaMismatch
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 
 from threadkeep.base.backup import make_backup
-from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.snapshot import copy_untouched
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
+from threadkeep.base.database import DEFAULT_BUDGET, Database
+from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.foreign import copy_untouched
 from threadkeep.errors import Invalid, SchemaMismatch
 from threadkeep.knowledge.opening import UpgradeReport, bring_up, find_version
 from threadkeep.knowledge.repair import Orphan, OrphanRow, find_orphans

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import msgspec
 
 from threadkeep.base import json
-from threadkeep.base.lines import LineFile
+from threadkeep.base.files import LineFile
 from threadkeep.errors import Busy, Invalid, ThreadkeepError
 from threadkeep.mailbox.ids import Prefix, new_id
 from threadkeep.mailbox.records import Json, Place

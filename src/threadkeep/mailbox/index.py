@@ -10,8 +10,8 @@ from typing import Self
 
 from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.schema import prepare, refuse_newer
-from threadkeep.base.sqlite import DEFAULT_BUDGET, Database
 from threadkeep.base.verbs import reads, writes
 from threadkeep.errors import Invalid
 from threadkeep.mailbox import (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from threadkeep.base.clock import Clock
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox.given import need_name

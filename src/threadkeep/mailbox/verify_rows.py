@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Literal
 
 from threadkeep.base import json, nofollow
-from threadkeep.base.shared_file import Running
+from threadkeep.base.sqlite.shared_file import Running
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.mailbox import reading

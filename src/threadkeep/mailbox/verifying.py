@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.shared_file import Running, SharedFile
+from threadkeep.base.sqlite.shared_file import Running, SharedFile
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, ThreadkeepError
 from threadkeep.mailbox import verify_files, verify_rows

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge.failures import ENTRIES, EVENTS, learn_failures

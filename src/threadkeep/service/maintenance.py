@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.backup import stamp_time
-from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.clock import believed, now_ms
 from threadkeep.base.config import RetentionSettings
+from threadkeep.base.database import Database
 from threadkeep.base.files import make_private_dir
 from threadkeep.base.paths import need_file
 from threadkeep.base.presence import touch, touched_ms
 from threadkeep.base.processes import when_parent_ends
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.tx import Tx
 from threadkeep.capture.capture import History
 from threadkeep.capture.forget_selection import Forget

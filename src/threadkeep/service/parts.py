@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from threadkeep.base.clock import iso
+from threadkeep.base.database import Database
 from threadkeep.base.presence import is_held
 from threadkeep.base.processes import describe_process
-from threadkeep.base.sqlite import Database
 from threadkeep.capture.capture import History
 from threadkeep.capture.github.poll import PollReport
 from threadkeep.capture.observed.backend import StoreBackend, check_brain

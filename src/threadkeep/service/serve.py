@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.database import Database
 from threadkeep.base.files import make_private_dir
 from threadkeep.base.local_socket import LONGEST_PATH
 from threadkeep.base.presence import ExclusiveLock, is_held
 from threadkeep.base.processes import my_mark
-from threadkeep.base.sqlite import Database
 from threadkeep.capture.observed.observed import Observations
 from threadkeep.capture.observed.visits import rules_of
 from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.clock import Clock, is_due
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.errors import Busy, Closed, Conflict, StorageFull, ThreadkeepError
 from threadkeep.knowledge.health import ERROR_LENGTH, ServicePartState, note_part, part_states
 

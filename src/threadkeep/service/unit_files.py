@@ -19,7 +19,7 @@ import msgspec
 from threadkeep.base import nofollow
 from threadkeep.base.files import make_private_dir
 from threadkeep.base.paths import expand
-from threadkeep.base.trouble import translate_os
+from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import NotFound
 
 System = Literal["systemd", "launchd"]

@@ -14,8 +14,8 @@ import msgspec
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import WebSettings
 from threadkeep.base.files import make_private_dir
-from threadkeep.base.given_signs import GivenSigns
 from threadkeep.base.tokens import (
+    GivenSigns,
     SecretFile,
     holds,
     make_secret,

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.chat.records import UNTITLED
-from threadkeep.chat.wire.names import normalize_part
+from threadkeep.chat.wire.protocol import normalize_part
 from threadkeep.knowledge.records import Entry, Kind, Role, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, number, pictures, rows, table, text
 from threadkeep.sources.own import (

@@ -10,7 +10,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base.shared_file import SharedFile
+from threadkeep.base.sqlite.shared_file import SharedFile
 from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.mailbox.folder import Folder, columns_of
 from threadkeep.mailbox.times import read_moment

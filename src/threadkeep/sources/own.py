@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.foreign import ForeignDatabase
+from threadkeep.base.sqlite.foreign import ForeignDatabase
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.knowledge.segments import compact
 from threadkeep.sources.common import Segmenter, rows, table, text

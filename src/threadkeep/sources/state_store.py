@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, iso_ms, number, pictures, rows, table, text
 from threadkeep.sources.folders import folders_in

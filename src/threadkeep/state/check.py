@@ -12,10 +12,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.checks import sqlite_problems
+from threadkeep.base.database import Database
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.schema import columns_of
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS, StateContext

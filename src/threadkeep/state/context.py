@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from threadkeep.base.redacting import Redact, redact_texts
-from threadkeep.base.sqlite import Database
-from threadkeep.base.trouble import NoText
+from threadkeep.base.database import Database
+from threadkeep.base.sqlite_errors import NoText
+from threadkeep.base.text import Redact, redact_texts
 from threadkeep.base.tx import Tx
 from threadkeep.state.form import Form, Forms, widen
 from threadkeep.state.versions import MESSAGES_OF_6, SESSIONS_OF_6

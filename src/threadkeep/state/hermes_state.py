@@ -6,9 +6,9 @@ The other names are those that Hermes's own modules take from it.
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base import probe
-from threadkeep.base.holders import foreign_holders
+from threadkeep.base.files import foreign_holders
 from threadkeep.base.sql import load_text
+from threadkeep.base.sqlite import checks
 from threadkeep.state.awaited import AwaitedSessions
 from threadkeep.state.causes import (
     PERSISTENCE_ERROR_CAUSES,
@@ -62,8 +62,8 @@ DEFAULT_DB_PATH = default_path()  # as in Hermes, of the moment of import
 _IMPORTED_DEFAULT: Final = DEFAULT_DB_PATH
 _db_opens_cleanly = opens_cleanly
 _foreign_state_db_holders = foreign_holders
-is_malformed_db_error = probe.is_malformed
-sqlite_source_id = probe.source_id
+is_malformed_db_error = checks.is_malformed
+sqlite_source_id = checks.source_id
 get_last_init_error = last_refusal
 
 
@@ -83,12 +83,12 @@ def apply_wal_with_fallback(
 ) -> str:
     """Give a connection's file a write-ahead log where that is safe; give the mode it has."""
     safe = not is_sqlite_wal_reset_vulnerable()
-    return probe.choose_journal(conn, db_label, safe=safe, require_wal=require_wal)
+    return checks.choose_journal(conn, db_label, safe=safe, require_wal=require_wal)
 
 
 def is_sqlite_wal_reset_vulnerable(version_info: tuple[int, int, int] | None = None) -> bool:
     """Tell whether this SQLite, or that of the version, can lose what a log holds."""
-    return probe.has_reset_race(version_info)
+    return checks.has_reset_race(version_info)
 
 
 def _wal_reset_repair_hint() -> str:
@@ -98,7 +98,7 @@ def _wal_reset_repair_hint() -> str:
 
 def preflight_db_writability(db_path: str | Path, *, db_label: str = "state.db") -> None:
     """Raise if a file, its folder or its log cannot be written; say which and what to do."""
-    probe.refuse_read_only(Path(db_path), db_label)
+    checks.refuse_read_only(Path(db_path), db_label)
 
 
 def resolved_max_resume_messages() -> int:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from threadkeep.base.connect import Tuning
+from threadkeep.base.database import Database
 from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from threadkeep.base.backup import make_backup
+from threadkeep.base.database import Database
 from threadkeep.base.files import is_zero_filled, set_aside
-from threadkeep.base.redacting import Redact
 from threadkeep.base.schema import prepare
-from threadkeep.base.sqlite import Database
+from threadkeep.base.text import Redact
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch
 from threadkeep.state.context import Notices, Seconds, StateContext
 from threadkeep.state.form import Form, Forms, Queries, carry_over, has_uncarried, survey

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from threadkeep.base.backup import BackupRetention, Progress, make_backup
-from threadkeep.base.holders import foreign_holders
-from threadkeep.base.live import LiveConnection
-from threadkeep.base.redacting import Redact
-from threadkeep.base.sqlite import DEFAULT_BUDGET
+from threadkeep.base.database import DEFAULT_BUDGET
+from threadkeep.base.files import foreign_holders
+from threadkeep.base.sqlite.raw_connection import LiveConnection
+from threadkeep.base.text import Redact
 from threadkeep.base.verbs import calls
 from threadkeep.errors import Closed, ThreadkeepError
 from threadkeep.state import (

@@ -8,10 +8,10 @@ drops them, and one that finds a trigger missing makes its own.
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from threadkeep.base.database import Database
 from threadkeep.base.fts import FullTextError
 from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_text, split_statements
-from threadkeep.base.sqlite import Database
 from threadkeep.base.tx import Tx
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
 from threadkeep.state.form import SIDE_VERSION

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base import probe
 from threadkeep.base.backup import make_backup
-from threadkeep.base.holders import holders_of
+from threadkeep.base.files import holders_of
+from threadkeep.base.sqlite import checks
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.context import Json
 from threadkeep.state.session_db import SessionDB
@@ -36,7 +36,7 @@ _PROBES: Final = (
 def collect_state_db_stats(db_path: str | Path) -> Json:
     """Tell the size, the mode and the counts of a file without changing it; None where unknown."""
     path = Path(db_path)
-    found = probe.ask(path, _QUESTIONS)
+    found = checks.ask(path, _QUESTIONS)
     names = found.pop("names")
     present = None if names is None else set(str(names).split(","))
     pages, size = found["page_count"], found["page_size"]
@@ -65,7 +65,7 @@ def count_db_holders(db_path: str | Path) -> int | None:
 
 def opens_cleanly(db_path: str | Path) -> str | None:
     """Tell what is wrong with a state file, None if it can be read and written."""
-    return probe.trouble_of(Path(db_path), _PROBES)
+    return checks.trouble_of(Path(db_path), _PROBES)
 
 
 def repair_state_db_schema(db_path: str | Path, *, backup: bool = True) -> Json:

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.foreign import open_foreign
+from threadkeep.base.database import Database
 from threadkeep.base.paths import environment, same_file
 from threadkeep.base.schema import prepare
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.tx import Tx
-from threadkeep.chat import layout as chat_layout
+from threadkeep.chat import schema as chat_layout
 from threadkeep.chat.raw_rows import load_rows
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.transfer import newer_rows

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.connect import Tuning
-from threadkeep.base.foreign import open_foreign
+from threadkeep.base.database import Database
 from threadkeep.base.schema import columns_of
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.tx import Tx
 from threadkeep.capture.redact.engine import Redactor
 from threadkeep.knowledge.forget import TEXTS, Texts, erase, is_json, is_there, put_texts, text_rows

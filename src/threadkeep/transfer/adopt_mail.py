@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, get_args
 from threadkeep.base import nofollow
 from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import iso
+from threadkeep.base.database import Database
 from threadkeep.base.files import make_private_dir, sync_dir
-from threadkeep.base.foreign import open_foreign
-from threadkeep.base.sqlite import Database
-from threadkeep.base.trouble import translate_os
+from threadkeep.base.sqlite.foreign import open_foreign
+from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.mailbox.folder import Folder, session_dir
 from threadkeep.mailbox.index import MailIndex

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from threadkeep.base.peers import peer_user
+from threadkeep.base.local_socket import peer_user
 
 _ROOT: Final = 0  # reads our files in any case; what passes connections on often runs as it
 

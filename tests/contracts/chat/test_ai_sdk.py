@@ -9,8 +9,8 @@ from tests.lengths import at_length
 from tests.support import ai_sdk
 from tests.support.golden import without_trailing_steps
 from tests.support.streams import random_case
-from threadkeep.chat.chunks import validate_chunk
-from threadkeep.chat.reduce import StreamState
+from threadkeep.chat.wire.protocol import validate_chunk
+from threadkeep.chat.wire.reduce import StreamState
 from threadkeep.errors import ProtocolViolation
 
 CASES = at_length(800, 250)

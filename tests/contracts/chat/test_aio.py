@@ -13,8 +13,8 @@ import pytest
 from tests.contracts.chat.test_recorder import TEXT
 from threadkeep.aio import AsyncChatStore, AsyncRecorder
 from threadkeep.chat.records import Event
-from threadkeep.chat.reduce import reduce_chunks
 from threadkeep.chat.store import ChatStore
+from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Closed
 
 Json = dict[str, Any]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.streams import random_case
-from threadkeep.chat.chunks import validate_chunk
+from threadkeep.chat.wire.protocol import validate_chunk
 from threadkeep.errors import Invalid
 
 

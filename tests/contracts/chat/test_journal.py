@@ -12,8 +12,8 @@ import pytest
 
 from tests.contracts.chat.test_recorder import TEXT, journal_rows
 from threadkeep.chat.records import Event, Session
-from threadkeep.chat.reduce import reduce_chunks
 from threadkeep.chat.store import ChatStore
+from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Damaged, NotFound
 
 Json = dict[str, Any]

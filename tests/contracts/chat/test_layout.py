@@ -23,7 +23,7 @@ from tests.support.chats import (
     tool_chunks,
     turn,
 )
-from threadkeep.chat import layout
+from threadkeep.chat import schema as layout
 from threadkeep.chat.rows import SESSION, rehash
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.chat.wire.names import OPAQUE, from_wire, normalize_part, to_wire
+from threadkeep.chat.wire.protocol import OPAQUE, from_wire, normalize_part, to_wire
 
 SNAKE = st.from_regex(r"[a-z][a-z0-9]{0,3}(_[a-z][a-z0-9]{0,3}){0,2}", fullmatch=True)
 RECORDS = st.recursive(

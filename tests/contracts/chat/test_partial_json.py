@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.work import calls_made, tracked_memory
-from threadkeep.chat.partial_json import MISSING, PartialJson
+from threadkeep.chat.wire.partial_json import MISSING, PartialJson
 
 plain_keys = st.text("abc", min_size=1)
 

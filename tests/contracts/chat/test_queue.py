@@ -19,7 +19,7 @@ from tests.support.chats import (
     rows,
     texts,
 )
-from threadkeep.chat import turns
+from threadkeep.chat import messages as turns
 from threadkeep.chat.records import Message, Session, message_of
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound

@@ -16,8 +16,8 @@ from tests.support.golden import golden, without_trailing_steps
 from tests.support.streams import random_case
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Session
-from threadkeep.chat.reduce import StreamState, reduce_chunks
 from threadkeep.chat.store import ChatStore
+from threadkeep.chat.wire.reduce import StreamState, reduce_chunks
 from threadkeep.errors import (
     Closed,
     Conflict,

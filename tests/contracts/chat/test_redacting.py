@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.chats import contents, new_session, open_store
-from threadkeep.base.redacting import Redact
-from threadkeep.chat.redacting import StreamRedactor
+from threadkeep.base.text import Redact
+from threadkeep.chat.recorder import StreamRedactor
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid
 

@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.chunks import FINISH_STEP, START_STEP, Chunk, chunk, delta, parts_of, tool
-from threadkeep.chat.change import Change
-from threadkeep.chat.merge import merge_metadata
-from threadkeep.chat.reduce import StreamState, reduce_chunks
+from threadkeep.chat.wire.reduce import Change, StreamState, merge_metadata, reduce_chunks
 from threadkeep.errors import Invalid, ProtocolViolation
 
 # Messages, metadata and steps

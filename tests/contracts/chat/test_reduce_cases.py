@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 
 from tests.support.golden import Case, Golden, golden, without_trailing_steps
-from threadkeep.chat.chunks import validate_chunk
-from threadkeep.chat.reduce import StreamState, reduce_chunks
+from threadkeep.chat.wire.protocol import validate_chunk
+from threadkeep.chat.wire.reduce import StreamState, reduce_chunks
 from threadkeep.errors import ProtocolViolation
 
 

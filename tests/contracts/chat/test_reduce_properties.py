@@ -11,10 +11,8 @@ from tests.lengths import examples
 from tests.support.chunks import Chunk, chunk, delta, tool
 from tests.support.streams import random_case
 from tests.support.work import calls_made, tracked_memory
-from threadkeep.chat.change import Change
 from threadkeep.chat.journal import open_json
-from threadkeep.chat.merge import merge_metadata
-from threadkeep.chat.reduce import StreamState
+from threadkeep.chat.wire.reduce import Change, StreamState, merge_metadata
 from threadkeep.errors import ProtocolViolation
 
 any_case = st.builds(random_case, st.integers(0, 10**9), st.sampled_from((6, 7)))

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests.support.chunks import START_STEP, Chunk, chunk, delta, parts_of, tool
-from threadkeep.chat.change import Change
-from threadkeep.chat.reduce import StreamState, reduce_chunks
-from threadkeep.chat.tool_parts import late_tool_output
+from threadkeep.chat.wire.parts import late_tool_output
+from threadkeep.chat.wire.reduce import Change, StreamState, reduce_chunks
 from threadkeep.errors import Invalid, ProtocolViolation
 
 

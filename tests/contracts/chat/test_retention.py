@@ -16,7 +16,7 @@ from tests.support.chats import (
     text_chunks,
     turn,
 )
-from threadkeep.chat import retention
+from threadkeep.chat import sessions as retention
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid

@@ -14,8 +14,8 @@ from tests.support.chats import (
     text_chunks,
 )
 from threadkeep.base.ids import is_id
-from threadkeep.chat.layout import QUERIES
 from threadkeep.chat.records import Session
+from threadkeep.chat.schema import QUERIES
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound
 

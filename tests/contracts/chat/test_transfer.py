@@ -29,7 +29,7 @@ from tests.support.chats import (
     turn,
 )
 from threadkeep.base.text import from_sql, to_sql
-from threadkeep.chat.export_markdown import code, fenced, inline, quoted
+from threadkeep.chat.export_formats import code, fenced, inline, quoted
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, TooLarge

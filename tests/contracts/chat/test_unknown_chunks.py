@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.chats import FakeClock, new_session, open_store, record, rows, text_chunks
 from threadkeep.chat.records import Session
-from threadkeep.chat.reduce import reduce_chunks
 from threadkeep.chat.store import ChatStore
+from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Invalid
 
 Json = dict[str, Any]

@@ -18,10 +18,10 @@ from tests.support.chats import (
     turn,
 )
 from threadkeep.chat import usage as usage_module
-from threadkeep.chat.layout import QUERIES
 from threadkeep.chat.records import Session
+from threadkeep.chat.schema import QUERIES
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.wire.usage import BUCKETS, from_ai_sdk, validate_usage
+from threadkeep.chat.usage import BUCKETS, from_ai_sdk, validate_usage
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 COUNTS = st.none() | st.integers(0, 10**9)

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from tests.support.knowledge import ask, assert_sound, clock
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.knowledge.merge import MergeCounts, merge_knowledge
 from threadkeep.knowledge.opening import open_knowledge
 

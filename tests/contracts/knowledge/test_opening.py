@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, objects
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.errors import Damaged, Invalid, NotFound, ReadOnly, SchemaMismatch
 from threadkeep.knowledge.opening import KnowledgeFile, open_knowledge, refuse_write
 from threadkeep.knowledge.schema import explain_version, write_version

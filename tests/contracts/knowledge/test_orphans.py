@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from tests.faults.old_knowledge_files import NOW, THEN, make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, rows
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.repair import (
     OrphanRow,

@@ -16,7 +16,7 @@ from tests.support.mail import (
     open_pair,
     texts,
 )
-from threadkeep.base import shared_file
+from threadkeep.base.sqlite import shared_file
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound, TooLarge
 from threadkeep.mailbox.container import Container
 from threadkeep.mailbox.host import Host

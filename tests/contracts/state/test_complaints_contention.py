@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.children import Child, wait_until
 from threadkeep.aio import AsyncSessionDB
-from threadkeep.base import connect
+from threadkeep.base.sqlite import connect
 from threadkeep.errors import Busy, Closed, Damaged
 from threadkeep.state.hermes_state import SessionDB
 

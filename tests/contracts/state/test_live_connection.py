@@ -12,7 +12,7 @@ import pytest
 from tests.support.children import exit_code, fork
 from tests.support.disks import read_only
 from tests.support.states import open_state, talk
-from threadkeep.base.live import LiveConnection, only_reads
+from threadkeep.base.sqlite.raw_connection import LiveConnection, only_reads
 from threadkeep.errors import Closed, Conflict
 from threadkeep.state.hermes_state import SessionDB
 

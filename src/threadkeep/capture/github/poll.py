@@ -13,7 +13,7 @@ import msgspec
 
 from threadkeep.base.clock import Clock
 from threadkeep.base.config import GithubSettings
-from threadkeep.base.sqlite import Database
+from threadkeep.base.database import Database
 from threadkeep.base.tx import Tx
 from threadkeep.capture.github.client import Api, GithubReply
 from threadkeep.capture.github.http import GithubRefusal

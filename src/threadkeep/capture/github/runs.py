@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from threadkeep.base.json import encode
-from threadkeep.base.redacting import redact_texts
+from threadkeep.base.text import redact_texts
 from threadkeep.capture.github.client import MOST_PAGES, Api, GithubReply
 from threadkeep.capture.github.http import GithubBadAnswer, GithubRateLimit, repo_path
 from threadkeep.errors import NotFound, ThreadkeepError

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from threadkeep.base.database import Database
 from threadkeep.base.spool import Spool
-from threadkeep.base.sqlite import Database
 from threadkeep.base.tx import Tx
 from threadkeep.capture.observed.envelopes import write_line
 from threadkeep.capture.observed.protocol import RegisterWatchSha, watch_of

@@ -1,1 +1,1 @@
-"""The wire: how the chat store's records look outside, as pure functions."""
+"""The AI SDK's stream: its protocol and frames, and how its chunks become a message."""

@@ -8,7 +8,7 @@ import click
 from threadkeep import ChatStore, Message, Run
 from threadkeep.base.clock import iso
 from threadkeep.chat.replies import running_runs
-from threadkeep.chat.timeline import Timeline, Turn
+from threadkeep.chat.usage import Timeline, Turn
 from threadkeep.cli.chat.parts import LIMIT, Json, header, indented, part_pieces
 from threadkeep.cli.chat.words import duration, model_text, money, tokens
 from threadkeep.cli.command import Call, session_argument, store_command

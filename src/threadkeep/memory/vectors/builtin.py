@@ -78,10 +78,7 @@ def open_table(folder: Path, cache: Path) -> "StaticTable":
 
 def make_table_file(folder: Path, cache: Path, progress: Progress | None = None) -> "StaticTable":
     """Distil the table and keep it: half a minute of two cores, once."""
-    from threadkeep.memory.vectors.distillation import (  # noqa: PLC0415
-        distil,
-        read_weights,
-    )
+    from threadkeep.memory.vectors.distillation import distil, read_weights  # noqa: PLC0415
     from threadkeep.memory.vectors.static_vectors import pack_table  # noqa: PLC0415  (loads numpy)
 
     words = _read(folder / _WORDS, _MOST_WORDS).decode().rstrip("\n").split("\n")

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.engine import engine
 from threadkeep.base.files import wal_allowed
-from threadkeep.base.fts_mending import mend_index
 from threadkeep.base.json import decode, decode_line
+from threadkeep.base.sqlite.checks import mend_index
+from threadkeep.base.sqlite.pragmas import engine
 from threadkeep.base.tx import Tx
 from threadkeep.capture.observed.shell_hooks import SHELLS, Action, install, start_up_files
 from threadkeep.capture.rebuild import Places
 from threadkeep.capture.records import TROUBLES
-from threadkeep.chat import layout as chat_layout
+from threadkeep.chat import schema as chat_layout
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import KINDS
 from threadkeep.home.status import socket_path
@@ -310,10 +310,7 @@ def _model(home: "Home") -> ModelFacts | None:
     settings = home.config.model
     if settings.url is None:
         return None
-    from threadkeep.memory.learn.model_client import (  # noqa: PLC0415
-        ModelClient,
-        look,
-    )
+    from threadkeep.memory.learn.model_client import ModelClient, look  # noqa: PLC0415
 
     try:
         key = home.environ.get(settings.api_key_env)

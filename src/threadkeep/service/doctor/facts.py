@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from threadkeep.base.engine import Engine
+from threadkeep.base.sqlite.pragmas import Engine
 from threadkeep.knowledge.health import Alarm, Drop, Hindrance, Service, ServicePartState, Violation
 from threadkeep.service.doctor.invariants import PendingReports
 

@@ -11,14 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from threadkeep.base.backup import list_backups
-from threadkeep.base.checks import sqlite_problems
 from threadkeep.base.config import Config, read_settings
+from threadkeep.base.database import Database
 from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, SIDECARS
 from threadkeep.base.json import decode, encode
 from threadkeep.base.lock import let_go, lock_for
 from threadkeep.base.processes import describe_process, lock_holders
 from threadkeep.base.spool import Spool
-from threadkeep.base.sqlite import Database
+from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.tx import Tx
 from threadkeep.errors import (
     Busy,

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, NotFound
 from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.sources.common import table, text

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from threadkeep.base.foreign import ForeignDatabase, open_foreign
 from threadkeep.base.json import decode_line
+from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import Segmenter, describe_input, linked, number, rows, table, text

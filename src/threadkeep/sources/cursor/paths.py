@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, ThreadkeepError
 from threadkeep.sources.folders import file_stamp, folders_in
 from threadkeep.sources.records import UserHome

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from threadkeep.base.foreign import ForeignDatabase, open_foreign
+from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Busy, ThreadkeepError
 from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import number, table, text

@@ -9,7 +9,7 @@ from threadkeep import ChatStore
 from threadkeep.chat.diff import SessionDiff
 from threadkeep.chat.permissions import Verdict
 from threadkeep.chat.records import Message, Run, Session
-from threadkeep.chat.timeline import Timeline
+from threadkeep.chat.usage import Timeline
 from threadkeep.chat.views import View
 from threadkeep.home.stores import Stores
 from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat

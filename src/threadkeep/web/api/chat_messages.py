@@ -6,8 +6,8 @@ from itertools import islice
 import msgspec
 
 from threadkeep.chat.records import Event, Message
-from threadkeep.chat.retention import PruneReport, SizeReport
 from threadkeep.chat.search import ChatHit
+from threadkeep.chat.sessions import PruneReport, SizeReport
 from threadkeep.chat.transfer import ImportReport
 from threadkeep.chat.views import View
 from threadkeep.errors import Conflict

@@ -14,7 +14,7 @@ from threadkeep.base import json
 from threadkeep.chat.raw_rows import SessionRows, in_order, others_of
 from threadkeep.chat.records import UNTITLED, Json, is_number, is_time, read_object
 from threadkeep.chat.rows import CHUNK, COLUMNS, MESSAGE, PART, SESSION
-from threadkeep.chat.wire.names import normalize_part
+from threadkeep.chat.wire.protocol import normalize_part
 from threadkeep.errors import Invalid, TooLarge
 
 Lines = str | bytes | Iterable[str | bytes]

@@ -3,6 +3,8 @@
 import sqlite3
 from typing import NamedTuple
 
+import msgspec
+
 from threadkeep.errors import UnsupportedEngine
 
 FULL = 2
@@ -61,3 +63,19 @@ def wal_reset_race(version: tuple[int, int, int]) -> bool:
     fixed = version >= (3, 51, 3)
     backported = (3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0)
     return not (fixed or backported)
+
+
+# ------------------------------------------------------------------------------
+# Which SQLite this Python brings, and what is known about it.
+
+
+class Engine(msgspec.Struct, frozen=True):
+    """The SQLite library in use; `wal_reset_race` is why every checkpoint takes our lock."""
+
+    version: str
+    wal_reset_race: bool
+
+
+def engine() -> Engine:
+    """Tell which SQLite library this process uses."""
+    return Engine(sqlite3.sqlite_version, wal_reset_race(sqlite3.sqlite_version_info))

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from threadkeep.base import forks, pragmas
-from threadkeep.base.connect import connect_uri, journal_mode, run_patiently
-from threadkeep.base.guard import Budget, Guard
 from threadkeep.base.lock import LockHeld, let_go, lock_for
-from threadkeep.base.trouble import is_busy, translate, translate_os
+from threadkeep.base.sqlite import connect, pragmas
+from threadkeep.base.sqlite.connect import connect_uri, journal_mode, run_patiently
+from threadkeep.base.sqlite.guard import Budget, Guard
+from threadkeep.base.sqlite_errors import is_busy, translate, translate_os
 from threadkeep.base.tx import Tx, refuse_inherited, roll_back
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ThreadkeepError
 
@@ -76,7 +76,7 @@ class SharedFile:
         self.takes_turns = False
         """Whether writers queue up: for a file that several processes of one side write."""
         self._forget()
-        forks.watch(self)
+        connect.watch(self)
 
     @contextmanager
     def read(
@@ -112,7 +112,7 @@ class SharedFile:
     @contextmanager
     def _using(self) -> Iterator[None]:
         """One transaction at a time per object, so that a fork can wait for its end."""
-        forks.refuse_shared(self.path)
+        connect.refuse_shared(self.path)
         guard = self._guard
         if self._thread == threading.get_ident():
             msg = f"a transaction on {self.path} is open in this thread already"
@@ -295,7 +295,7 @@ class SharedFile:
     def leave_to_parent(self) -> None:
         """Begin anew in the child."""
         if self._connection is not None:
-            forks.keep_for_ever(self.path, [self._connection])
+            connect.keep_for_ever(self.path, [self._connection])
         if self._tx is not None:
             self._tx.end()
         self._forget()

@@ -5,12 +5,15 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
-from threadkeep.base import forks, pragmas
-from threadkeep.base.connect import (
+from threadkeep.base.files import create_private_file, identity_of, make_private_dir, set_aside
+from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
+from threadkeep.base.sqlite import connect, pragmas
+from threadkeep.base.sqlite.connect import (
     PLAIN,
     OpenConnection,
     Tuning,
@@ -18,18 +21,86 @@ from threadkeep.base.connect import (
     open_reader,
     outside_writer,
     shape_new_file,
+    wait_to_read,
 )
-from threadkeep.base.courtesy import Courtesy
-from threadkeep.base.files import create_private_file, identity_of, make_private_dir, set_aside
-from threadkeep.base.live import LiveConnection, LiveConnections
-from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
-from threadkeep.base.readers import Readers, look_first
-from threadkeep.base.trouble import FileClosed, LockTimeout, is_busy, translate
+from threadkeep.base.sqlite.connections import Readers, Writer, look_first
+from threadkeep.base.sqlite.raw_connection import LiveConnection, LiveConnections
+from threadkeep.base.sqlite.wal import WalKeeper, replaced, truncate
+from threadkeep.base.sqlite_errors import FileClosed, LockTimeout, is_busy, translate
 from threadkeep.base.tx import ReadTransaction, Tx, WriteTransaction, roll_back
-from threadkeep.base.wakeup import Wakeup
-from threadkeep.base.wal import WalKeeper, replaced, truncate
-from threadkeep.base.writer import Writer
 from threadkeep.errors import Busy, Invalid, NotFound, ReadOnly, StorageFull, ThreadkeepError
+
+# ------------------------------------------------------------------------------
+# Waiting for somebody's commit: at once for those of this process, by looking for the others'.
+
+_POLL_FIRST, _POLL_LAST = 0.001, 0.02
+
+
+class Wakeup:
+    """Lets threads sleep until a number, asked for again and again, is another one."""
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self._number = number
+        self._commits = threading.Condition()
+        self._waiting = 0
+
+    def wake(self) -> None:
+        """Let everybody who waits look at once; costs nothing when nobody does."""
+        if self._waiting:
+            with self._commits:
+                self._commits.notify_all()
+
+    def wait(self, seen: int, timeout: float | None) -> int:
+        """Wait until the number is not `seen` any more, or `timeout` seconds passed; give it."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _POLL_FIRST
+        with self._commits:
+            self._waiting += 1
+        try:
+            while (now := self._number()) == seen:
+                left = pause if deadline is None else min(pause, deadline - time.monotonic())
+                if left <= 0:
+                    break
+                with self._commits:
+                    self._commits.wait(left)
+                pause = min(pause * 2, _POLL_LAST)
+            return now
+        finally:
+            with self._commits:
+                self._waiting -= 1
+
+
+# ------------------------------------------------------------------------------
+# Reading beside a program that writes without a write-ahead log: it is left most of the time.
+#
+# There a reader stops every writer. Whoever had to wait for a gap between two commits reads beside
+# a
+# busy writer, and rests after each look nine times as long as it took: at least 40 ms, because a
+# writer that was stopped sleeps before it tries again, and at most half a second.
+
+_REST: Final = 9
+_SHORTEST: Final = 0.04
+_LONGEST: Final = 0.5
+
+
+class Courtesy:
+    """When the readers of one database may look again; its transactions share it."""
+
+    def __init__(self) -> None:
+        self._rest_until = 0.0
+
+    def begin(self, connection: sqlite3.Connection, budget: float) -> float:
+        """Wait for the next look; give the time when it began, 0 if nobody else writes."""
+        pause = self._rest_until - time.monotonic()
+        if pause > 0:
+            time.sleep(pause)
+        return time.monotonic() if wait_to_read(connection, budget) else 0.0
+
+    def end(self, began: float) -> None:
+        """Note the end of a look beside a writer."""
+        now = time.monotonic()
+        self._rest_until = now + min(max(_REST * (now - began), _SHORTEST), _LONGEST)
+
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +132,7 @@ class Database:
         # Before anything is opened: one that is replaced meanwhile is found to be another.
         self._identity = identity_of(self.path)
         self._start()
-        forks.watch(self)
+        connect.watch(self)
         if not read_only:
             self._open_first()
 
@@ -218,7 +289,7 @@ class Database:
             msg = f"{self.path} is open read-only"
             raise ReadOnly(msg, hint="open it for writing")
         if self._lock is None:
-            forks.refuse_shared(self.file)  # before anybody waits for a lock in vain
+            connect.refuse_shared(self.file)  # before anybody waits for a lock in vain
             self._lock = lock_for(self.file)
         return self._lock
 
@@ -368,7 +439,7 @@ class Database:
         if writer.connection is not None:
             connections.append(writer.connection)
         if self._readers.busy or self._lives.busy or (lock is not None and lock.writing):
-            forks.keep_for_ever(self.file, [*connections, *lent])
+            connect.keep_for_ever(self.file, [*connections, *lent])
         else:
             for connection in connections:
                 connection.close()

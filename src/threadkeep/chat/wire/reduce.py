@@ -11,16 +11,13 @@ inside chunks are shared with the state, never copied and never changed.
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, Self
 
-from threadkeep.chat.change import Change
-from threadkeep.chat.chunks import Chunk, validate_chunk
-from threadkeep.chat.draft import MessageDraft
-from threadkeep.chat.growing_text import GrowingText
-from threadkeep.chat.merge import merge_metadata
-from threadkeep.chat.partial_json import MISSING
-from threadkeep.chat.plain_parts import PLAIN_PARTS, plain_part
-from threadkeep.chat.protocol import NEWEST, PROTOCOLS, UNNAMED, is_known
-from threadkeep.chat.tool_parts import (
+import msgspec
+
+from threadkeep.chat.wire.partial_json import MISSING, GrowingText
+from threadkeep.chat.wire.parts import (
     CHANGES_OF_A_CALL,
+    PLAIN_PARTS,
+    MessageDraft,
     Part,
     PartialCall,
     approval_of,
@@ -28,10 +25,76 @@ from threadkeep.chat.tool_parts import (
     input_error_fields,
     is_dynamic,
     is_tool,
+    plain_part,
     streaming_fields,
     unfinished_calls,
 )
+from threadkeep.chat.wire.protocol import (
+    NEWEST,
+    PROTOCOLS,
+    UNNAMED,
+    Chunk,
+    is_known,
+    validate_chunk,
+)
 from threadkeep.errors import Invalid, ProtocolViolation
+
+# ------------------------------------------------------------------------------
+# What one chunk did to a message: all that a store must know to follow it.
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What one chunk did to the message."""
+
+    delta_of: int | None = None
+    """Index of the part that only grew by this delta."""
+    grew: int = 0
+    """Characters that a delta added."""
+    parts: tuple[int, ...] = ()
+    """Indexes of the parts that were created, changed otherwise, or can no longer grow."""
+    truncated_to: int | None = None
+    """The parts from this index on were removed."""
+    metadata: dict[str, Any] | None = None
+    """The metadata that was merged into the message's own."""
+    restarted: bool = False
+    """A start chunk with another message id dropped what there was: an id or any content."""
+    transient: bool = False
+    """A data part that is not meant to be kept."""
+    unknown: bool = False
+    """The chunk is of a type that this version of the stream does not have."""
+
+
+# ------------------------------------------------------------------------------
+# How the metadata of several chunks becomes the metadata of one message.
+
+# Keys that could reach a prototype in JavaScript.
+_NEVER_MERGED: Final = frozenset({"__proto__", "constructor", "prototype"})
+
+
+def merge_metadata(
+    base: dict[str, Any] | None, override: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Merge two metadata objects deeply, as the SDK does, without changing either.
+
+    Objects merge; arrays, null and all other values replace. The first metadata of a message
+    is taken as it is, whatever its keys.
+    """
+    if base is None or override is None:
+        return base if override is None else override
+    merged = dict(base)
+    levels = [(merged, override)]  # a list, because nesting may exceed the recursion limit
+    while levels:
+        target, source = levels.pop()
+        for key, value in source.items():
+            if key in _NEVER_MERGED:
+                continue
+            if isinstance(value, dict) and isinstance(target.get(key), dict):
+                target[key] = dict(target[key])
+                levels.append((target[key], value))
+            else:
+                target[key] = value
+    return merged
+
 
 _OWN_KEYS: Final = ("id", "role", "parts", "metadata")
 _NOTHING: Final = Change()

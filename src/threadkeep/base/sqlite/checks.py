@@ -1,4 +1,4 @@
-"""What can be asked of a SQLite file from outside: is it sound, how large, in which mode."""
+"""What SQLite itself can say about the health of a file."""
 
 import os
 import sqlite3
@@ -6,9 +6,39 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base.connect import connect_uri
-from threadkeep.base.pragmas import wal_reset_race
+from threadkeep.base.sqlite.connect import connect_uri
+from threadkeep.base.sqlite.pragmas import wal_reset_race
+from threadkeep.base.sqlite_errors import is_damage
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
+
+_FEW = 5
+
+
+def sqlite_problems(tx: Tx, *, quick: bool = False, references: bool = True) -> list[str]:
+    """Run SQLite's own checks and give what they find, in words; nothing when all is well."""
+    try:
+        problems = _page_problems(tx, quick=quick)
+        return problems + _reference_problems(tx) if references else problems
+    except sqlite3.Error as error:
+        if not is_damage(error):  # a lock, or a full disk, says nothing about the file
+            raise
+        return [f"the file cannot be read: {error}"]
+
+
+def _page_problems(tx: Tx, *, quick: bool) -> list[str]:
+    check = "quick_check" if quick else "integrity_check"
+    found = [str(row[0]) for row in tx.execute(f"PRAGMA {check}({_FEW})")]
+    return [] if found == ["ok"] else [f"{check}: {line}" for line in found]
+
+
+def _reference_problems(tx: Tx) -> list[str]:
+    broken = tx.execute("PRAGMA foreign_key_check").fetchmany(_FEW)
+    return [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken]
+
+
+# ------------------------------------------------------------------------------
+# What can be asked of a SQLite file from outside: is it sound, how large, in which mode.
 
 _MALFORMED: Final = ("malformed database schema", "database disk image is malformed")
 _PATIENCE: Final = 2.0
@@ -114,3 +144,26 @@ def _first(connection: sqlite3.Connection, sql: str) -> Any:
     except sqlite3.Error:
         return None
     return row[0] if row else None
+
+
+# ------------------------------------------------------------------------------
+# A full-text index whose own records are damaged: without mending it can be neither used nor left.
+#
+# FTS5 reads two records of an index before it does anything with it, even before it drops it. Where
+# these are broken, those of an empty index are put in their place; then it can be filled anew.
+
+# What FTS5 itself writes into a new index: no averages, and a structure without any segment.
+_EMPTY: Final = ((1, b""), (10, bytes(7)))
+
+
+def mend_index(tx: Tx, name: str) -> bool:
+    """Make a broken index an empty one that works; False if it was not broken."""
+    try:
+        tx.execute(f"SELECT rowid FROM {name} LIMIT 0")  # noqa: S608  (a name of our own)
+    except sqlite3.DatabaseError:
+        for part in ("data", "idx", "docsize"):
+            tx.execute(f"DELETE FROM {name}_{part}")  # noqa: S608
+        for record in _EMPTY:
+            tx.execute(f"INSERT INTO {name}_data (id, block) VALUES (?, ?)", record)  # noqa: S608
+        return True
+    return False
