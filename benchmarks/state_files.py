@@ -15,8 +15,8 @@ from typing import NamedTuple
 from benchmarks.place import Place
 from benchmarks.state_corpus import Json, Session, payload, sessions
 from benchmarks.state_v6 import Plain
-from threadkeep.state.drain import drain
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.state.search.index_fill import drain
 
 TURN = 5
 _MEMORY = Path("/dev/shm")  # on Linux; elsewhere the system's temporary folder must do

@@ -12,8 +12,8 @@ from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure, ratio, times
 from benchmarks.state_files import memory
 from benchmarks.state_v6 import Plain, listing
-from threadkeep.state.drain import drain
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.state.search.index_fill import drain
 
 _PAGE = 20
 _MILLI = 1e3

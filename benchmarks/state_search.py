@@ -17,7 +17,7 @@ from benchmarks.state_corpus import CHINESE_PHRASE, COMMON, KOREAN_WORD, NEEDLES
 from benchmarks.state_files import copied, filled, memory
 from benchmarks.state_v6 import scan, search
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.state.search import search_messages
+from threadkeep.state.search.search import search_messages
 
 _HITS = 20
 _MILLI = 1e3

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.state_corpus import Session
-from threadkeep.state.layout import HEAD
+from threadkeep.state.schema import HEAD
 
 Json = dict[str, Any]
 Row = tuple[Any, ...]

@@ -25,8 +25,8 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 from tests.faults.old_state_files import make_old_state  # noqa: E402
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from tests.faults.replies import words  # noqa: E402
+from threadkeep.state.schema import is_whole  # noqa: E402
 from threadkeep.state.session_db import SessionDB  # noqa: E402
-from threadkeep.state.side import is_whole  # noqa: E402
 
 Message = dict[str, Any]
 

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from threadkeep.base.sql import load_text
-from threadkeep.state.versions import PACKAGE
+from threadkeep.state.context import PACKAGE
 
 _SEARCH = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);

@@ -32,7 +32,7 @@ from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismat
 from threadkeep.knowledge import schema as knowledge_layout
 from threadkeep.knowledge.schema import NEWEST
 from threadkeep.mailbox import index_layout
-from threadkeep.state import check as state_check, layout as state_layout
+from threadkeep.state import check as state_check, schema as state_layout
 
 if TYPE_CHECKING:
     from threadkeep.chat.store import ChatStore

@@ -24,7 +24,7 @@ from threadkeep.knowledge import schema as knowledge_layout
 from threadkeep.knowledge.ledger import ModelUsage, day_of, spent
 from threadkeep.mailbox import index_layout
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.state import layout as state_layout
+from threadkeep.state import schema as state_layout
 from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:

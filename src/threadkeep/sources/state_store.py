@@ -32,7 +32,7 @@ from threadkeep.sources.own import (
     table_rows,
 )
 from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
-from threadkeep.state.offload import checked_text, read_pieces, rebuild
+from threadkeep.state.side_values import checked_text, read_pieces, rebuild
 
 _TABLES: Final = {"sessions", "messages"}
 _AS_JSON: Final = frozenset(

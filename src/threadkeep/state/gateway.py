@@ -1,14 +1,22 @@
 """Which conversation of a messenger owns a session, and where the gateway sends what comes in."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from threadkeep.base.sql import load_text, split_statements
 from threadkeep.base.tx import Tx
-from threadkeep.state.columns import insert_row, update_rows
-from threadkeep.state.context import Json, StateContext
-from threadkeep.state.relations import RESET_END_REASONS
-from threadkeep.state.rows import read_sessions, refresh_session_hash
+from threadkeep.state.context import PACKAGE, Json, StateContext, known_columns
+from threadkeep.state.rows import (
+    insert_row,
+    preview_of,
+    read_sessions,
+    refresh_session_hash,
+    update_rows,
+)
+from threadkeep.state.session_config import RESET_END_REASONS
+from threadkeep.state.verbs import get_meta, put_meta
 
 _RESETS = json.dumps(RESET_END_REASONS)
 
@@ -185,3 +193,266 @@ def _target(entry: str) -> Any:
         return None
     target = found.get("session_id") if isinstance(found, dict) else None
     return target if isinstance(target, str) else None
+
+
+# ------------------------------------------------------------------------------
+# Telegram topics: a session for each thread of a chat. Their tables are made on demand.
+
+_MODE: Final = "telegram_dm_topic_mode"
+_BINDINGS: Final = "telegram_dm_topic_bindings"
+_NUMBER: Final = "telegram_dm_topic_schema_version"
+_VERSION: Final = 2
+_CREATED: Final = re.compile(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) (\w+)")
+
+
+def apply_telegram_topic_migration(ctx: StateContext, tx: Tx) -> None:
+    """Make the tables of Telegram topics, or bring older ones up to the newest form."""
+    number = str(get_meta(ctx, tx, _NUMBER) or "")
+    if number.isdigit() and int(number) >= _VERSION and _BINDINGS in ctx.form.tables:
+        return
+    keys = tx.execute(f"PRAGMA foreign_key_list({_BINDINGS})").fetchall()
+    stays_behind = any(key[2] == "sessions" and key[6] != "CASCADE" for key in keys)
+    if stays_behind:  # SQLite cannot change a foreign key: the table is made anew
+        tx.execute(f"ALTER TABLE {_BINDINGS} RENAME TO {_BINDINGS}_old")
+        for (index,) in tx.all("indexes_of", {"table": f"{_BINDINGS}_old"}):
+            tx.execute(f'DROP INDEX "{index}"')
+    present = {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master")}
+    for statement in split_statements(load_text(PACKAGE, "telegram.sql")):
+        found = _CREATED.search(statement)
+        if found is not None and found[1] not in present:
+            tx.execute(statement)
+    if stays_behind:
+        names = ", ".join(column.name for column in known_columns()[_BINDINGS])
+        tx.execute(f"INSERT INTO {_BINDINGS}({names}) SELECT {names} FROM {_BINDINGS}_old")  # noqa: S608
+        tx.execute(f"DROP TABLE {_BINDINGS}_old")
+    put_meta(ctx, tx, _NUMBER, str(_VERSION))
+    ctx.forms.look_again(tx)
+
+
+def enable_telegram_topic_mode(
+    ctx: StateContext,
+    tx: Tx,
+    *,
+    chat_id: str,
+    user_id: str,
+    has_topics_enabled: bool | None = None,
+    allows_users_to_create_topics: bool | None = None,
+) -> None:
+    """Turn topics on in a private chat."""
+    apply_telegram_topic_migration(ctx, tx)
+    values = {
+        "chat_id": str(chat_id),
+        "user_id": str(user_id),
+        "now": ctx.clock(),
+        "has_topics": has_topics_enabled,
+        "may_create": allows_users_to_create_topics,
+    }
+    tx.run("put_topic_mode", values)
+
+
+def disable_telegram_topic_mode(
+    ctx: StateContext, tx: Tx, *, chat_id: str, clear_bindings: bool = True
+) -> None:
+    """Turn topics off in a chat, and forget which thread had which session unless told not to."""
+    if _MODE in ctx.form.tables:
+        tx.run("end_topic_mode", {"chat_id": str(chat_id), "now": ctx.clock()})
+    if clear_bindings and _BINDINGS in ctx.form.tables:
+        tx.run("drop_topics", {"chat_id": str(chat_id)})
+
+
+def is_telegram_topic_mode_enabled(
+    _ctx: StateContext, tx: Tx, *, chat_id: str, user_id: str
+) -> bool:
+    """Tell whether topics are on for a user in a chat."""
+    return bool(tx.value("topic_mode", {"chat_id": str(chat_id), "user_id": str(user_id)}))
+
+
+def get_telegram_topic_binding(
+    _ctx: StateContext, tx: Tx, *, chat_id: str, thread_id: str
+) -> Json | None:
+    """Give the session that a thread is bound to, None if it is not."""
+    params = {"chat_id": str(chat_id), "thread_id": str(thread_id)}
+    return next(iter(tx.dicts("topic", params)), None)
+
+
+def list_telegram_topic_bindings_for_chat(
+    _ctx: StateContext, tx: Tx, *, chat_id: str
+) -> list[Json]:
+    """Give the threads of a chat with their sessions, the newest first."""
+    return tx.dicts("topics_of_chat", {"chat_id": str(chat_id)})
+
+
+def get_telegram_topic_binding_by_session(
+    _ctx: StateContext, tx: Tx, *, session_id: str
+) -> Json | None:
+    """Give the thread that a session is bound to, None if it is not."""
+    return next(iter(tx.dicts("topic_of_session", {"session_id": str(session_id)})), None)
+
+
+def is_telegram_session_linked_to_topic(_ctx: StateContext, tx: Tx, *, session_id: str) -> bool:
+    """Tell whether a session is bound to a thread."""
+    return tx.one("topic_of_session", {"session_id": str(session_id)}) is not None
+
+
+def delete_telegram_topic_binding(
+    ctx: StateContext, tx: Tx, *, chat_id: str, thread_id: str
+) -> int:
+    """Forget the session of a thread; a chat that has none left has its topics turned off."""
+    if _BINDINGS not in ctx.form.tables:
+        return 0
+    chat = {"chat_id": str(chat_id)}
+    gone = tx.run("drop_topic", {**chat, "thread_id": str(thread_id)})
+    if gone and _MODE in ctx.form.tables and tx.one("topics_of_chat", chat) is None:
+        tx.run("end_topic_mode", {**chat, "now": ctx.clock()})
+    return gone
+
+
+def bind_telegram_topic(
+    ctx: StateContext,
+    tx: Tx,
+    *,
+    chat_id: str,
+    thread_id: str,
+    user_id: str,
+    session_key: str,
+    session_id: str,
+    managed_mode: str = "auto",
+) -> None:
+    """Bind a thread to a session, which may be bound to no other thread."""
+    apply_telegram_topic_migration(ctx, tx)
+    here = (str(chat_id), str(thread_id))
+    bound = get_telegram_topic_binding_by_session(ctx, tx, session_id=session_id)
+    if bound is not None and (str(bound["chat_id"]), str(bound["thread_id"])) != here:
+        msg = "session is already linked to another Telegram topic"
+        raise ValueError(msg)
+    values = {
+        "chat_id": here[0],
+        "thread_id": here[1],
+        "user_id": str(user_id),
+        "session_key": str(session_key),
+        "session_id": str(session_id),
+        "managed_mode": managed_mode,
+        "now": ctx.clock(),
+    }
+    tx.run("put_topic", values)
+
+
+def list_unlinked_telegram_sessions_for_user(
+    ctx: StateContext, tx: Tx, *, chat_id: str, user_id: str, limit: int = 10
+) -> list[Json]:
+    """Give a user's Telegram sessions that no thread has, the last active first."""
+    del chat_id  # the sessions of all chats are offered
+    params = {"user_id": str(user_id), "limit": int(limit)}
+    return [
+        {**session, "preview": preview_of(tx, session["id"])}
+        for session in read_sessions(ctx, tx, "telegram_without_topic", params)
+    ]
+
+
+# ------------------------------------------------------------------------------
+# Sessions of a messenger that lost their key, and the ones that they go on from.
+
+# So long after the one fell silent may the other have begun, in seconds.
+MAX_GAP: Final = 900.0
+
+
+def find_orphaned_gateway_sessions(
+    _ctx: StateContext, tx: Tx, *, max_gap_s: float | None = None
+) -> list[Json]:
+    """Give the sessions with messages but no key, each with the one that it goes on from if sure.
+
+    It is sure when the parent has a key, or when exactly one session of the same source and user
+    fell silent when this one began. What is not sure is told with the reason.
+    """
+    gap = MAX_GAP if max_gap_s is None else float(max_gap_s)
+    found = [_with_donor(tx, orphan, gap) for orphan in tx.dicts("unkeyed_sessions")]
+    claims = [record["donor_id"] for record in found]
+    for record in found:
+        if record["adoptable"] and claims.count(record["donor_id"]) > 1:
+            record["adoptable"] = False
+            record["reason"] = "ambiguous: several sessions without a key go on from this one"
+    return found
+
+
+def _with_donor(tx: Tx, orphan: Json, gap: float) -> Json:
+    if orphan["parent_session_id"]:
+        evidence = "lineage"
+        parent = {"id": orphan["parent_session_id"], "source": orphan["source"]}
+        donors = tx.all("keyed_parent", parent)
+        reason = "" if donors else "its parent has no key of this source either"
+    else:
+        evidence = "contiguity"
+        began = orphan["started_at"] or 0
+        params = {
+            **{name: orphan[name] for name in ("id", "source", "user_id")},
+            "first": began - gap,
+            "last": began + gap,
+            "before": orphan["last_active"],
+        }
+        donors = tx.all("keyed_before", params)
+        reason = "" if donors else f"no session with a key fell silent within {gap:.0f} s of it"
+        if len(donors) > 1:
+            donors, reason = [], "ambiguous: several sessions with a key fell silent about then"
+    donor = donors[0] if donors else (None, None)
+    return {
+        "orphan_id": orphan["id"],
+        **{name: orphan[name] for name in ("source", "message_count", "started_at", "last_active")},
+        "donor_id": donor[0],
+        "session_key": donor[1],
+        "evidence": evidence if donors else "",
+        "adoptable": bool(donors),
+        "reason": reason,
+    }
+
+
+def adopt_orphaned_gateway_session(
+    ctx: StateContext, tx: Tx, orphan_id: str, donor_id: str
+) -> bool:
+    """Give a session the key of the one that it goes on from, which ends; False if that is off.
+
+    Looks again in the same transaction: a gateway may have healed one of them meanwhile.
+    """
+    if not orphan_id or not donor_id or orphan_id == donor_id:
+        return False
+    if not tx.run("adopt_key", {"id": orphan_id, "donor": donor_id}):
+        return False
+    tx.run("retire_donor", {"id": donor_id, "now": ctx.clock()})
+    if ctx.side:
+        refresh_session_hash(tx, orphan_id)
+    return True
+
+
+# ------------------------------------------------------------------------------
+# Handing a session over to another platform: asked for, claimed, then completed or failed.
+
+_LONGEST_REASON = 500
+
+
+def request_handoff(_ctx: StateContext, tx: Tx, session_id: str, platform: str) -> bool:
+    """Ask a platform to take a session over; False if there is none, or one is under way."""
+    return tx.run("request_handoff", {"id": session_id, "platform": platform}) > 0
+
+
+def get_handoff_state(_ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
+    """Give state, platform and error of a session's hand-over, None if there is no session."""
+    return next(iter(tx.dicts("handoff_of", {"id": session_id})), None)
+
+
+def list_pending_handoffs(ctx: StateContext, tx: Tx) -> list[Json]:
+    """Give the sessions that wait to be taken over, the oldest first."""
+    return read_sessions(ctx, tx, "pending_handoffs", {})
+
+
+def claim_handoff(_ctx: StateContext, tx: Tx, session_id: str) -> bool:
+    """Take a session over; False if another has claimed it, or nobody asked."""
+    return tx.run("claim_handoff", {"id": session_id}) > 0
+
+
+def complete_handoff(_ctx: StateContext, tx: Tx, session_id: str) -> None:
+    """Say that a session was taken over."""
+    tx.run("complete_handoff", {"id": session_id})
+
+
+def fail_handoff(_ctx: StateContext, tx: Tx, session_id: str, error: str) -> None:
+    """Say that a session could not be taken over, and why."""
+    tx.run("fail_handoff", {"id": session_id, "error": error[:_LONGEST_REASON]})

@@ -9,44 +9,41 @@ from typing import Any, Final
 from threadkeep.base.files import foreign_holders
 from threadkeep.base.sql import load_text
 from threadkeep.base.sqlite import checks
-from threadkeep.state.awaited import AwaitedSessions
-from threadkeep.state.causes import (
-    PERSISTENCE_ERROR_CAUSES,
-    classify_persistence_error,
-    is_disk_full_error,
-)
+from threadkeep.state.context import PACKAGE, SCHEMA_VERSION
 from threadkeep.state.conversation import (
     MAX_SAFE_MESSAGES,
     SessionExportTooLargeError,
     SessionResumeTooLargeError,
 )
-from threadkeep.state.heartbeat import (
-    COMPLETE as SESSION_STATUS_COMPLETE,
-    EMPTY as SESSION_STATUS_EMPTY,
-    ERROR as SESSION_STATUS_ERROR,
-    INTERRUPTED as SESSION_STATUS_INTERRUPTED,
-    classify_session_status,
-)
-from threadkeep.state.leases import (
-    CompressionSessionBusyError,
-    CompressionSessionClosedError,
-    SessionCompressionInProgressError,
-    SessionTurnLeaseLostError,
-)
-from threadkeep.state.opening import default_path, hermes_home, last_refusal
-from threadkeep.state.relations import RESET_END_REASONS as _RESET_END_REASONS
-from threadkeep.state.session_config import BARE_BILLING_PROVIDERS as _BARE_BILLING_PROVIDERS
-from threadkeep.state.session_db import SessionDB
-from threadkeep.state.state_file import (
+from threadkeep.state.hermes_support import (
+    PERSISTENCE_ERROR_CAUSES,
+    AwaitedSessions,
+    classify_persistence_error,
     collect_state_db_stats,
     count_db_holders,
+    is_disk_full_error,
     opens_cleanly,
     repair_state_db_schema,
     schema_read_probe_statements,
 )
+from threadkeep.state.leases import (
+    COMPLETE as SESSION_STATUS_COMPLETE,
+    EMPTY as SESSION_STATUS_EMPTY,
+    ERROR as SESSION_STATUS_ERROR,
+    INTERRUPTED as SESSION_STATUS_INTERRUPTED,
+    CompressionSessionBusyError,
+    CompressionSessionClosedError,
+    SessionCompressionInProgressError,
+    SessionTurnLeaseLostError,
+    classify_session_status,
+)
+from threadkeep.state.session_config import (
+    BARE_BILLING_PROVIDERS as _BARE_BILLING_PROVIDERS,
+    RESET_END_REASONS as _RESET_END_REASONS,
+)
+from threadkeep.state.session_db import SessionDB, default_path, hermes_home, last_refusal
+from threadkeep.state.sessions import workspace_key
 from threadkeep.state.titles import MAX_TITLE_LENGTH
-from threadkeep.state.versions import PACKAGE, SCHEMA_VERSION
-from threadkeep.state.workspace import workspace_key
 
 _WRITE_MAX_RETRIES = SessionDB._WRITE_MAX_RETRIES  # noqa: SLF001
 _WRITE_RETRY_MIN_S = SessionDB._WRITE_RETRY_MIN_S  # noqa: SLF001

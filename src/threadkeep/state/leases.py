@@ -4,18 +4,22 @@ Both are rows with a holder and an end, in tables that Hermes has and obeys. A h
 come back loses its row when the time is over, or at once if it names a process that is gone.
 """
 
+import json
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 from threadkeep.base.processes import is_running
+from threadkeep.base.sql import load_text
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, Conflict, ThreadkeepError
-from threadkeep.state.columns import insert_row
-from threadkeep.state.context import StateContext
+from threadkeep.state.context import PACKAGE, Json, StateContext, clean
+from threadkeep.state.rows import insert_row, read_session, update_session
+from threadkeep.state.session_config import RESET_END_REASONS
+from threadkeep.state.sessions import end_session
 from threadkeep.state.verbs import write
 
 log = logging.getLogger(__name__)
@@ -311,3 +315,244 @@ def _own_namespace() -> str | None:
         return "".join(filter(str.isdigit, str(Path("/proc/self/ns/pid").readlink())))
     except OSError:
         return None
+
+
+# ------------------------------------------------------------------------------
+# Processes that serve sessions: their signs of life, and the sessions of those that died.
+
+_TABLE: Final = "gateway_heartbeats"
+_ORPHANED: Final = "startup_orphan_reap"
+# Ends that say that a process went away, not that somebody ended the conversation.
+_AUTOMATIC: Final = (
+    *("agent_close", "ws_orphan_reap", "superseded_by_resume", _ORPHANED),
+    *("tui_shutdown", "ws_disconnect", "idle_timeout", "lru_evict"),
+)
+# Ends with which a conversation is over, or goes on elsewhere.
+_BOUNDARIES: Final = (*RESET_END_REASONS, "new_session", "compression")
+
+
+def register_backend_heartbeat(
+    ctx: StateContext,
+    tx: Tx,
+    *,
+    backend_id: str,
+    pid: int,
+    started_at: float,
+    last_heartbeat: float | None = None,
+    profile: str = "",
+    host: str = "",
+) -> None:
+    """Note that a process is alive; its id stays the same until it ends."""
+    if not backend_id:
+        return
+    if _TABLE not in ctx.form.tables:
+        tx.execute(load_text(PACKAGE, "backends.sql"))
+        ctx.forms.look_again(tx)
+    values = {
+        "backend_id": str(backend_id),
+        "pid": int(pid),
+        "started_at": float(started_at),
+        "last_heartbeat": float(ctx.clock() if last_heartbeat is None else last_heartbeat),
+        "profile": str(profile),
+        "host": str(host),
+    }
+    tx.run("put_backend", values)
+
+
+def clear_backend_heartbeat(ctx: StateContext, tx: Tx, backend_id: str) -> bool:
+    """Forget a process that ends; False if it was not known."""
+    return _TABLE in ctx.form.tables and tx.run("drop_backend", {"id": str(backend_id)}) > 0
+
+
+def prune_stale_heartbeats(ctx: StateContext, tx: Tx, *, max_age_seconds: float) -> list[str]:
+    """Forget processes that have not been heard of for so long, and give their ids."""
+    if max_age_seconds <= 0:
+        return []
+    cutoff = ctx.clock() - max_age_seconds
+    stale = [str(row[0]) for row in tx.all("stale_backends", {"cutoff": cutoff})]
+    for backend_id in stale:
+        tx.run("drop_backend", {"id": backend_id})
+    return stale
+
+
+def list_backend_heartbeats(_ctx: StateContext, tx: Tx) -> list[Json]:
+    """Give all known processes, the one heard of last first."""
+    return tx.dicts("backends")
+
+
+def sweep_orphaned_sessions(
+    ctx: StateContext,
+    tx: Tx,
+    *,
+    max_idle_seconds: float,
+    sources: Collection[str] = ("tui", "desktop", "subagent"),
+    exclude_ids: Collection[str] = (),
+    exclude_pinned: bool = False,
+    heartbeat_staleness_seconds: float | None = None,
+    heartbeat_ownership_grace_seconds: float | None = None,
+    respect_gateway_heartbeats: bool = True,
+) -> list[str]:
+    """End the sessions whose process died before it could, and give their ids.
+
+    They began and were last used so long ago, no turn and no compaction of theirs runs, and no
+    process that is alive could have them. Nothing of them is deleted.
+    """
+    if max_idle_seconds <= 0 or not sources:
+        return []
+    patience = heartbeat_staleness_seconds or 0
+    patience = patience if patience > 0 else max_idle_seconds * 2
+    grace = heartbeat_ownership_grace_seconds
+    params = {
+        "cutoff": ctx.clock() - max_idle_seconds,
+        "sources": json.dumps(list(sources)),
+        "pinned_too": not exclude_pinned,
+        "any_backend": not respect_gateway_heartbeats,
+        "heard_since": ctx.clock() - patience,
+        "grace": patience if grace is None or grace < 0 else grace,
+    }
+    idle = [str(row[0]) for row in tx.all("idle_open_sessions", params)]
+    orphans = [each for each in idle if each not in exclude_ids and not _is_used(ctx, tx, each)]
+    for session_id in orphans:
+        _take_back(ctx, tx, session_id)
+        end_session(ctx, tx, session_id, _ORPHANED)
+    return orphans
+
+
+def _is_used(ctx: StateContext, tx: Tx, session_id: str) -> bool:
+    compacting = get_compression_lock_holder(ctx, tx, session_id) is not None
+    return compacting or has_live_session_turn_lease(ctx, tx, session_id)
+
+
+def _take_back(ctx: StateContext, tx: Tx, session_id: str) -> None:
+    """Locks whose time is over go with the session: nobody may go on with them later."""
+    if "compression_locks" in ctx.form.tables:
+        tx.run("drop_compression_lock", {"session_id": session_id})
+    if "session_turn_leases" in ctx.form.tables:
+        tx.run("drop_turn_lease", {"conversation_id": conversation_of(tx, session_id)})
+
+
+def reopen_if_explicitly_closed(
+    _ctx: StateContext,
+    tx: Tx,
+    session_id: str,
+    *,
+    provenance: str,
+    patience_s: float | None = None,
+) -> str | None:
+    """Take back a deliberate end of a session that its host still serves; give what it was.
+
+    An end that was automatic stays, and so does one at which the conversation was reset or goes on
+    elsewhere. `provenance` is for the log; a writer waits as long as the store does.
+    """
+    del patience_s
+    ended_at, reason = tx.one("end_of_session", {"id": session_id}) or (None, None)
+    if ended_at is None or reason in _AUTOMATIC or reason in _BOUNDARIES:
+        return None
+    if tx.one("goes_on_in_child", {"id": session_id}) is not None:
+        return None
+    tx.run("reopen_session", {"id": session_id})
+    log.warning(
+        "session %s is served though ended by %r; reopened: %s", session_id, reason, provenance
+    )
+    return None if reason is None else str(reason)
+
+
+# ------------------------------------------------------------------------------
+# Signs of life of a running turn, and how a session stands by its last message.
+
+_LONGEST: Final = 120
+_UNKNOWN: Final = "unknown"
+_PROVENANCES: Final = (
+    _UNKNOWN,
+    "agent.compression",
+    "agent.compression_timeout",
+    "agent.compression_cooldown",
+)
+COMPLETE, INTERRUPTED, ERROR, EMPTY = "complete", "interrupted", "error", "empty"
+_FAILED: Final = ("error", "agent_error", "content_filter")
+
+
+def touch_session_activity(
+    ctx: StateContext,
+    tx: Tx,
+    session_id: str,
+    ts: float | None = None,
+    *,
+    description: str | None = None,
+    provenance: str | None = None,
+) -> None:
+    """Note that a session does something, what, and who says so; never an earlier time."""
+    row = tx.one("heartbeat_of", {"id": session_id})
+    when = float(ctx.clock() if ts is None else ts)
+    if row is not None and (row[0] is None or row[0] < when):
+        values = {
+            "last_activity_at": when,
+            "last_activity_description": _bounded(clean(ctx, description)),
+            "last_activity_provenance": _known(provenance),
+        }
+        update_session(ctx, tx, session_id, values)
+
+
+def clear_session_activity_labels(ctx: StateContext, tx: Tx, session_id: str) -> None:
+    """Forget what a session was doing when its turn is over; the time stays."""
+    row = tx.one("heartbeat_of", {"id": session_id})
+    if row is not None and (row[1] or row[2] not in (None, "", _UNKNOWN)):
+        values = {"last_activity_description": "", "last_activity_provenance": _UNKNOWN}
+        update_session(ctx, tx, session_id, values)
+
+
+def get_session_activity(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
+    """Give the last sign of life of a session, what it did, and how long ago that was."""
+    row = read_session(ctx, tx, session_id) if session_id else None
+    if row is None:
+        return None
+    at = row["last_activity_at"]
+    when = None if at is None else float(at)
+    doing, who = _bounded(row["last_activity_description"]), _known(row["last_activity_provenance"])
+    return {
+        "last_activity_at": when,
+        "last_activity_description": doing,
+        "last_activity_provenance": who,
+        "seconds_since_activity": None if when is None else round(ctx.clock() - when, 1),
+        "last_activity_ts": when,
+        "last_activity_desc": doing,
+        "description": doing,
+        "provenance": who,
+    }
+
+
+def _bounded(description: str | None) -> str:
+    text = (description or "").strip()
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _known(provenance: str | None) -> str:
+    """Give where a sign of life came from; Hermes says `unknown` of what it does not know."""
+    value = str(getattr(provenance, "value", provenance) or "").strip()
+    return value if value in _PROVENANCES else _UNKNOWN
+
+
+def session_lifecycle_statuses(
+    _ctx: StateContext, tx: Tx, session_ids: Sequence[str]
+) -> dict[str, str]:
+    """Say of each session how it stands: complete, interrupted, error or empty."""
+    ids = [each for each in session_ids or () if each]
+    rows = tx.all("last_messages_of", {"ids": json.dumps(ids)})
+    found = {str(row[0]): classify_session_status(row[1], bool(row[2]), row[3]) for row in rows}
+    return {each: found.get(each, EMPTY) for each in ids}
+
+
+def classify_session_status(
+    role: str | None,
+    has_tool_calls: bool,  # noqa: FBT001
+    finish_reason: str | None,
+) -> str:
+    """Tell from the last message of a session whether it is complete, interrupted or failed.
+
+    A question, a call without its answer and an answer nobody looked at are interrupted.
+    """
+    if (finish_reason or "").strip().lower() in _FAILED:
+        return ERROR
+    said = (role or "").strip().lower()
+    waiting = said in ("user", "tool") or (said == "assistant" and has_tool_calls)
+    return INTERRUPTED if waiting else COMPLETE

@@ -5,16 +5,13 @@ from typing import Any, Final
 
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Conflict
-from threadkeep.state.columns import insert_row
 from threadkeep.state.context import Json, StateContext
-from threadkeep.state.copying import copy_message
-from threadkeep.state.exact import put
-from threadkeep.state.messages import append_messages
-from threadkeep.state.relations import need_session, set_relation
+from threadkeep.state.messages import append_messages, copy_message
 from threadkeep.state.rewind import need_message, recount
-from threadkeep.state.rows import refresh_session_hash
-from threadkeep.state.sessions import CONTINUED, INHERITED, check_id
-from threadkeep.state.wanted import marked
+from threadkeep.state.rows import insert_row, refresh_session_hash
+from threadkeep.state.session_config import need_session, set_relation
+from threadkeep.state.sessions import CONTINUED, INHERITED, check_id, marked
+from threadkeep.state.side_values import put
 
 _HOPS: Final = 100
 _RESUME_HOPS: Final = 32

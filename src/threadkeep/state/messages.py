@@ -1,7 +1,8 @@
 """Messages as they are written: one by one, a turn at once, or one in the place of another."""
 
+import json
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -9,20 +10,59 @@ from typing import Any, Final, NamedTuple
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.columns import update_rows
-from threadkeep.state.content import (
+from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext, clean
+from threadkeep.state.leases import refuse_append
+from threadkeep.state.rows import (
+    Values,
     encode_content,
     encode_json,
     encode_metadata,
+    insert_row,
     parse_calls,
+    update_rows,
     whole_text,
 )
-from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext, clean
-from threadkeep.state.drain import after_append
-from threadkeep.state.exact import ColumnValue, dump, keep, to_column
-from threadkeep.state.first_insert import insert_and_look
-from threadkeep.state.leases import refuse_append
+from threadkeep.state.search.index_fill import after_append
+from threadkeep.state.side_values import ColumnValue, dump, keep, put, to_column
 from threadkeep.state.verbs import write
+
+# ------------------------------------------------------------------------------
+# The first message in a file whose form we have not written yet is looked at.
+#
+# Triggers that we do not know are welcome. But one row must come in where one is inserted, and the
+# index must follow; else whoever runs both programs wants to know before a thousand messages later.
+
+
+def insert_and_look(ctx: StateContext, tx: Tx, columns: Values) -> int:
+    """Insert a message and give its id; look at the result where the form is new to us."""
+    form = ctx.form
+    if form.side or ctx.forms.tried == form.cookie:
+        return insert_row(ctx, tx, "messages", columns)
+    before = {"id": tx.value("newest_message_id") or 0}
+    message_id = insert_row(ctx, tx, "messages", columns)
+    ctx.forms.tried = ctx.form.cookie
+    rows = int(tx.value("count_messages_after", before))
+    entries = _entries_after(tx, before)
+    said = columns.get("content")
+    if rows != 1 or (isinstance(said, str) and said and entries not in (None, rows)):
+        ctx.notices.warn(
+            "first insert",
+            "%s: one message was inserted, %d came into the table and %s into its index;"
+            " a program of another version may not find it",
+            ctx.db.path,
+            rows,
+            entries,
+        )
+    return message_id
+
+
+def _entries_after(tx: Tx, before: dict[str, Any]) -> int | None:
+    """Count what came into the index; None where there is no count, or nobody keeps it."""
+    if tx.value("index_is_kept") != 1:
+        return None
+    stale = tx.value("index_is_stale") if tx.value("has_state_meta") else None
+    return None if stale else int(tx.value("count_entries_after", before))
+
 
 # What a message can say, by the names of the newest form.
 _TEXTS: Final = (
@@ -409,3 +449,83 @@ def keys_of(tx: Tx, session_id: str, kind: str) -> dict[str, int]:
     if ("tk_keys",) not in tx.all("key_tables"):
         return {}
     return dict(tx.all("keys_of", {"session_id": session_id, "kind": kind}))
+
+
+# ------------------------------------------------------------------------------
+# Message rows copied, brought back or marked: all their columns, and what is kept beside them.
+
+Beside = list[list[Any]]
+# What a copy does not take over: it is another row, and a live one, at a place of its own.
+_OWN: Final = ("id", "session_id", "active", "compacted", "display_order")
+
+
+def beside(tx: Tx, message_id: int) -> Beside:
+    """Collect what is kept beside a message, as plain JSON values."""
+    exact = tx.all("exact_messages", {"first": message_id, "last": message_id})
+    offloaded = tx.all("offloaded_of", {"id": message_id})
+    return [
+        *(
+            ["exact", field, kind, value.hex() if isinstance(value, bytes) else value]
+            for _, field, kind, value in exact
+        ),
+        *(["offloaded", field, pieces] for field, pieces in offloaded),
+    ]
+
+
+def put_beside(tx: Tx, message_id: int, kept: Beside) -> None:
+    """Keep beside a message what `beside` collected."""
+    for kind, field, *rest in kept:
+        if kind == "exact":
+            value = bytes.fromhex(rest[1]) if rest[0] == "bytes" else rest[1]
+            put(tx, "message", message_id, field, rest[0], value)
+        else:
+            values = {"message_id": message_id, "field": field, "pieces": rest[0]}
+            tx.run("put_offloaded", values)
+
+
+def copy_message(ctx: StateContext, tx: Tx, message_id: int, session_id: str) -> int:
+    """Copy a message into a session, with all columns there are; give the id of the live copy."""
+    present = ctx.form.tables["messages"]
+    names = ", ".join(_quoted(name) for name in present if name not in _OWN)
+    live = [name for name in ("active", "compacted") if name in present]
+    values = "".join(f", {int(name == 'active')}" for name in live)
+    cursor = tx.execute(
+        f"INSERT INTO messages(session_id, {', '.join([names, *live])})"  # noqa: S608
+        f" SELECT ?, {names}{values} FROM messages WHERE id = ?",
+        (session_id, message_id),
+    )
+    copied = cursor.lastrowid or 0
+    if ctx.side:
+        row = tx.one("get_message", {"id": copied}) or ()
+        put_hash(tx, copied, dict(zip(MESSAGE_COLUMNS[1:], row[1:], strict=True)))
+        put_beside(tx, copied, beside(tx, message_id))
+    return copied
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def restore_message(tx: Tx, message_id: int, columns: Sequence[Any], kept: Beside) -> None:
+    """Insert a message under the id that it had, by the columns of version 6."""
+    tx.run("restore_message", (message_id, *columns))
+    tx.run("mark_dirty", {"id": message_id})  # the second index has passed this id already
+    put_hash(tx, message_id, dict(zip(MESSAGE_COLUMNS[1:], columns, strict=True)))
+    put_beside(tx, message_id, kept)
+
+
+def mark_messages(ctx: StateContext, tx: Tx, ids: Sequence[int], values: Mapping[str, Any]) -> int:
+    """Set columns that say something about messages, not what they say; give how many there were.
+
+    Their fingerprints do not cover these, so they stay as they are.
+    """
+    named = json.dumps(list(ids))
+    hashes = tx.all("hashes_among", {"ids": named}) if ctx.side else []
+    changes = ", ".join(f"{name} = ?" for name in values)
+    found = tx.execute(
+        f"UPDATE messages SET {changes} WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608
+        (*values.values(), named),
+    ).rowcount
+    for message_id, hash_ in hashes:
+        tx.run("put_hash", (message_id, hash_))
+    return found

@@ -6,10 +6,10 @@ from itertools import chain
 from typing import Any
 
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.state.moving import long_messages
+from threadkeep.state.blob_migration import long_messages
+from threadkeep.state.export import export_lines, line, side_of
 from threadkeep.state.session_db import SessionDB
 from threadkeep.state.sessions import two_that_begin
-from threadkeep.state.transfer import export_lines, line, side_of
 
 Json = dict[str, Any]
 

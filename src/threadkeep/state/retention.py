@@ -1,19 +1,157 @@
 """Letting old sessions go and giving their space back; nothing goes unless it is asked for."""
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.tx import Tx
-from threadkeep.errors import ThreadkeepError
+from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.state.blob_migration import offload_blobs, sweep_blobs
+from threadkeep.state.check import optimize_fts
 from threadkeep.state.context import Json, StateContext, reading
-from threadkeep.state.deletion import Folder, remove_files, remove_session, with_delegates
-from threadkeep.state.fts_care import optimize_fts
-from threadkeep.state.index import blames_index, reindex_ours
-from threadkeep.state.moving import offload_blobs, sweep_blobs
-from threadkeep.state.prompts import drop_unused_prompts
-from threadkeep.state.selection import select, selection
-from threadkeep.state.verbs import write
+from threadkeep.state.lineage import get_compression_lineage
+from threadkeep.state.rows import refresh_session_hash
+from threadkeep.state.search.index_fill import blames_index, reindex_ours
+from threadkeep.state.session_config import drop_unused_prompts
+from threadkeep.state.sessions import Folder, remove_files, remove_session, with_delegates
+from threadkeep.state.titles import set_session_archived
+from threadkeep.state.verbs import get_meta, put_meta, write
+
+# ------------------------------------------------------------------------------
+# Which sessions a clean-up takes: the same filters for pruning, archiving and counting.
+
+DAY: Final = 86_400.0
+_ENDED, _ABANDONED, _ANY, _OPEN = range(4)
+_LIKE: Final = ("title_like", "model_like", "branch_like")
+
+
+class PruneFilters(NamedTuple):
+    """What narrows a clean-up; of what is None, anything will do."""
+
+    last_active_before: float | None = None
+    last_active_after: float | None = None
+    started_before: float | None = None
+    started_after: float | None = None
+    source: str | None = None
+    title_like: str | None = None
+    end_reason: str | None = None
+    cwd_prefix: str | None = None
+    min_messages: int | None = None
+    max_messages: int | None = None
+    archived: bool | None = None
+    model_like: str | None = None
+    provider: str | None = None
+    user_id: str | None = None
+    chat_id: str | None = None
+    chat_type: str | None = None
+    branch_like: str | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    min_cost: float | None = None
+    max_cost: float | None = None
+    min_tool_calls: int | None = None
+    max_tool_calls: int | None = None
+
+
+class Selection(NamedTuple):
+    """Filters, and what else decides: open sessions, pins, chains of compressions."""
+
+    filters: PruneFilters
+    state: int = _ENDED
+    include_pinned: bool = False
+    pinned_only: bool = False
+    whole_lineages: bool = False
+
+
+def selection(
+    ctx: StateContext,
+    older_than_days: float | None,
+    source: str | None,
+    *,
+    include_open: bool = False,
+    only_open: bool = False,
+    include_pinned: bool = False,
+    pinned_only: bool = False,
+    whole_lineages: bool = False,
+    **filters: Any,
+) -> Selection:
+    """Make a selection of what a caller gave; a filter that there is none of is a TypeError.
+
+    Days without activity count unless a time is given. Pinned sessions are spared, with all of
+    their chain; `whole_lineages` also keeps one that goes on in a session that is not selected.
+    """
+    chosen = PruneFilters(source=source, **filters)
+    if chosen.last_active_before is None and chosen.started_before is None:
+        chosen = chosen._replace(last_active_before=_cutoff(ctx, older_than_days))
+    state = _OPEN if only_open else _ANY if include_open else _default_state(ctx)
+    return Selection(chosen, state, include_pinned, pinned_only, whole_lineages)
+
+
+def _default_state(ctx: StateContext) -> int:
+    return _ENDED if ctx.form.answers.prunes_ended_only else _ABANDONED
+
+
+def _cutoff(ctx: StateContext, days: float | None) -> float | None:
+    if days is None:
+        return None
+    if not isinstance(days, (int, float)) or days != days:  # noqa: PLR0124  (no NaN)
+        msg = f"sessions cannot be older than {days!r} days"
+        raise Invalid(msg, hint="give the number of days since the last message")
+    return ctx.clock() - days * DAY
+
+
+def select(
+    ctx: StateContext, tx: Tx, chosen: Selection, session_id: str | None = None
+) -> list[Json]:
+    """Give the selected sessions, or one if it is among them; the longest idle first."""
+    # Every text sorts before any blob: between these are all sessions.
+    first, last = ("", b"") if session_id is None else (session_id, session_id)
+    params = {"first": first, "last": last, "state": chosen.state, **_params(chosen.filters)}
+    found = tx.dicts("selected_sessions", params)
+    if chosen.pinned_only or not chosen.include_pinned:
+        pinned = _pinned(ctx, tx, session_id)
+        found = [row for row in found if (row["id"] in pinned) == chosen.pinned_only]
+    if chosen.whole_lineages:
+        ids = {row["id"] for row in found}
+        found = [row for row in found if set(_after(ctx, tx, row)) <= ids]
+    return found
+
+
+def _params(filters: PruneFilters) -> Json:
+    given = filters._asdict()
+    values: Json = {name: None if value == "" else value for name, value in given.items()}
+    for name in (*_LIKE, "provider"):
+        values[name] = None if values[name] is None else str(values[name]).lower()
+    for name in _LIKE:
+        values[name] = None if values[name] is None else f"%{escaped(values[name])}%"
+    if values["cwd_prefix"] is not None:
+        folder = str(values["cwd_prefix"])
+        values["cwd_prefix"] = folder.rstrip("/\\") or folder
+    below = escaped(values["cwd_prefix"] or "")
+    return {**values, "below": f"{below}/%", "below_windows": f"{below}\\\\%"}
+
+
+def escaped(text: str) -> str:
+    """Take the meaning from the signs that LIKE knows."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _pinned(ctx: StateContext, tx: Tx, session_id: str | None) -> set[str]:
+    """A pin on one session of a chain spares the whole of it."""
+    if session_id is None:
+        pins = [str(row[0]) for row in tx.all("pinned_sessions")]
+        return {member for pin in pins for member in get_compression_lineage(ctx, tx, pin)}
+    chain = get_compression_lineage(ctx, tx, session_id)
+    return {*chain} if any(tx.one("is_pinned", {"id": member}) for member in chain) else set()
+
+
+def _after(ctx: StateContext, tx: Tx, row: Json) -> Iterator[str]:
+    """Give the sessions in which one goes on."""
+    if row["end_reason"] == "compression":
+        chain = get_compression_lineage(ctx, tx, row["id"])
+        yield from chain[chain.index(row["id"]) + 1 :] if row["id"] in chain else ()
+
 
 # One transaction takes so much: 5,000 messages took 0.5 s, and others wait meanwhile.
 _SESSIONS_AT_ONCE: Final = 50
@@ -294,3 +432,159 @@ def compact(ctx: StateContext, *, offload: bool = False, older_than_days: float 
 
 def _size(ctx: StateContext) -> int:
     return os.stat(ctx.db.file).st_size + ctx.db.wal.size()
+
+
+# ------------------------------------------------------------------------------
+# What is done now and then: archive, prune and vacuum, but not too often; tidy up.
+
+log = logging.getLogger(__name__)
+
+_HOUR: Final = 3_600.0
+_STRANDED: Final = 7 * DAY
+
+
+def archive_sessions(
+    ctx: StateContext,
+    tx: Tx,
+    /,
+    older_than_days: float | None = None,
+    source: str | None = None,
+    **filters: Any,
+) -> int:
+    """Archive the sessions that these filters select, with all of their chains; count them."""
+    chosen = selection(ctx, older_than_days, source, **{"archived": False, **filters})
+    found = select(ctx, tx, chosen)
+    for row in found:
+        set_session_archived(ctx, tx, row["id"], True)  # noqa: FBT003
+    return len(found)
+
+
+def archive_stale_sessions(
+    ctx: StateContext, tx: Tx, idle_days: float | None, *, exclude_pinned: bool = True
+) -> int:
+    """Archive the sessions that nobody touched for so many days, open ones too; count them."""
+    if idle_days is None or idle_days < 0:
+        return 0
+    found = tx.all("stale_sessions", {"cutoff": ctx.clock() - float(idle_days) * DAY})
+    stale = [str(row[0]) for row in found]
+    if exclude_pinned:
+        stale = [each for each in stale if not _is_pinned(ctx, tx, each)]
+    for each in stale:
+        set_session_archived(ctx, tx, each, True)  # noqa: FBT003
+    return len(stale)
+
+
+def _is_pinned(ctx: StateContext, tx: Tx, session_id: str) -> bool:
+    chain = get_compression_lineage(ctx, tx, session_id) or [session_id]
+    return any(tx.one("is_pinned", {"id": member}) is not None for member in chain)
+
+
+# ---------------------------------------------------------------------- at most so often
+
+
+def maybe_auto_prune_and_vacuum(
+    store: Any,
+    /,
+    retention_days: int = 90,
+    min_interval_hours: int = 24,
+    vacuum: bool = True,  # noqa: FBT001, FBT002
+    sessions_dir: Folder = None,
+    min_vacuum_interval_days: int = 30,
+) -> Json:
+    """Prune if that was not done lately, and vacuum if something went and that is longer ago.
+
+    Says whether it was skipped, how many sessions went and whether the file was vacuumed; what goes
+    wrong is in `error`, and never raised.
+    """
+    result: Json = {"skipped": False, "pruned": 0, "vacuumed": False}
+
+    def act() -> None:
+        days = retention_days
+        result["pruned"] = store.prune_sessions(older_than_days=days, sessions_dir=sessions_dir)
+        pause = min_vacuum_interval_days * DAY
+        if vacuum and result["pruned"] and not _was_done(store, "last_vacuum", pause):
+            result["vacuumed"] = _vacuum(store)
+
+    return _now_and_then(store, "last_auto_prune", min_interval_hours, result, act)
+
+
+def _vacuum(store: Any) -> bool:
+    try:
+        store.vacuum()
+    except Exception as error:  # noqa: BLE001  (what was pruned is gone all the same)
+        log.warning("%s was not vacuumed: %s", store.db_path, error)
+        return False
+    store.set_meta("last_vacuum", str(store.context.clock()))
+    return True
+
+
+def maybe_auto_archive(
+    store: Any,
+    /,
+    idle_days: float = 3,
+    min_interval_hours: int = 24,
+    exclude_pinned: bool = True,  # noqa: FBT001, FBT002
+) -> Json:
+    """Archive idle sessions if that was not done lately; what goes wrong is in `error`."""
+    result: Json = {"skipped": False, "archived": 0}
+
+    def act() -> None:
+        found = store.archive_stale_sessions(idle_days, exclude_pinned=exclude_pinned)
+        result["archived"] = found
+
+    return _now_and_then(store, "last_auto_archive", min_interval_hours, result, act)
+
+
+def _now_and_then(
+    store: Any, key: str, hours: float, result: Json, act: Callable[[], None]
+) -> Json:
+    """Do something unless it was done within so many hours, and note when; a start goes on."""
+    try:
+        result["skipped"] = _was_done(store, key, hours * _HOUR)
+        if not result["skipped"]:
+            act()
+            store.set_meta(key, str(store.context.clock()))
+    except Exception as error:  # noqa: BLE001  (upkeep must not keep a program from starting)
+        log.warning("upkeep of %s failed: %s", store.db_path, error)
+        result["error"] = str(error)
+    return result
+
+
+def _was_done(store: Any, key: str, pause: float) -> bool:
+    told = store.get_meta(key)
+    try:
+        return told is not None and store.context.clock() - float(told) < pause
+    except ValueError:
+        return False
+
+
+# ---------------------------------------------------------------------- what is left lying
+
+
+def finalize_orphaned_compression_sessions(ctx: StateContext, tx: Tx) -> int:
+    """End continuations of compressed sessions that nobody used for a week; count them."""
+    now = ctx.clock()
+    return tx.run("stranded_continuations", {"now": now, "cutoff": now - _STRANDED})
+
+
+def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str) -> int:
+    """Give sessions of the command line below a board's folder the source kanban, once."""
+    folder = str(workspaces_root).rstrip("/\\")
+    key = f"kanban_worker_source_retagged:{folder}"
+    if not folder or get_meta(ctx, tx, key) == "1":
+        return 0
+    values = {"folder": folder, "below": f"{escaped(folder)}/%"}
+    ids = [str(row[0]) for row in tx.all("sessions_to_retag", values)]
+    tx.run("retag_sessions", values)
+    if ctx.side:
+        for each in ids:
+            refresh_session_hash(tx, each)
+    put_meta(ctx, tx, key, "1")
+    return len(ids)
+
+
+def logical_size_bytes(_ctx: StateContext, tx: Tx) -> int:
+    """Give the size that the file has once its log is written into it."""
+    names = ("page_count", "page_size")
+    pages, size = (int(tx.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
+    return pages * size

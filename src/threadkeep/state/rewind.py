@@ -5,15 +5,24 @@ A file of today's form marks the rows; one of version 6 has no mark, so there th
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.state.context import Json, StateContext
-from threadkeep.state.copying import beside, mark_messages, restore_message
+from threadkeep.state.conversation import get_messages_as_conversation, without_memories
 from threadkeep.state.leases import refuse_during_turn
-from threadkeep.state.messages import call_count, keys_of, remember_key
-from threadkeep.state.relations import need_session
+from threadkeep.state.messages import (
+    beside,
+    call_count,
+    keys_of,
+    mark_messages,
+    remember_key,
+    restore_message,
+)
+from threadkeep.state.rows import decode_content, describe_skill_call
+from threadkeep.state.session_config import need_session
+from threadkeep.state.side_values import readable_text
 from threadkeep.state.transcript import as_messages
 
 # What our rewinds took is noted as keys: "number:highest id", with the id of the cut.
@@ -210,3 +219,138 @@ def count_calls(text: str) -> int:
         return call_count(json.loads(text))
     except (ValueError, RecursionError):
         return 1
+
+
+# ------------------------------------------------------------------------------
+# What the user said last, for choosing a place to go back to.
+
+_LONGEST: Final = 80
+# How the summaries of compactions begin; one may stand behind text that was kept.
+_SUMMARY: Final = ("[CONTEXT COMPACTION — REFERENCE ONLY]", "[CONTEXT SUMMARY]:")
+_BELOW: Final = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
+
+
+def list_recent_user_messages(
+    _ctx: StateContext,
+    tx: Tx,
+    session_id: str,
+    limit: int = 20,
+    include_inactive: bool = False,  # noqa: FBT001, FBT002
+) -> list[Json]:
+    """Give the last things that the user said, the newest first: id, timestamp and preview.
+
+    Notes of programs and summaries of compactions stand under the user's name, and are left out.
+    """
+    # Some of what is read are summaries: twice as many and a few leave enough of the others.
+    params = {"session_id": session_id, "inactive": include_inactive, "limit": int(limit) * 2 + 5}
+    found: list[Json] = []
+    for message_id, timestamp, column in tx.all("user_messages", params):
+        content = decode_content(column)
+        if len(found) < int(limit) and not is_summary(content):
+            preview = _shortened(_shown(content))
+            found.append({"id": message_id, "timestamp": timestamp, "preview": preview})
+    return found
+
+
+def is_summary(content: Any) -> bool:
+    """Tell whether a content is, or ends with, the summary of a compaction."""
+    text = content if isinstance(content, str) else " ".join(_texts(content))
+    return text.rpartition(_BELOW)[2].lstrip().startswith(_SUMMARY)
+
+
+def _texts(content: Any) -> list[str]:
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return [text for text in texts if isinstance(text, str) and text]
+
+
+def _shown(content: Any) -> str:
+    if isinstance(content, str):
+        return describe_skill_call(content) or content
+    if isinstance(content, list):
+        return " ".join(_texts(content)).strip() or "[multimodal content]"
+    return ""
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+# ------------------------------------------------------------------------------
+# Going back in a conversation by what the user said, as `undo` and `retry` of a program do.
+
+
+class RewindTargetUnavailableError(Invalid, ValueError):
+    """The user said nothing at that place of the conversation."""
+
+
+class RewindOutcome(NamedTuple):
+    """What is left after something that the user said was taken back, and what that was."""
+
+    prefix: list[Json]
+    live_view: Json
+    live_text: str
+    rewound_count: int
+    turns_undone: int
+
+
+def rewind_user_turn(
+    ctx: StateContext,
+    tx: Tx,
+    session_id: str,
+    user_ordinal: int,
+    *,
+    warm_history: list[Json] | None = None,
+    adopt_row_ids: bool = False,
+) -> RewindOutcome:
+    """Take back the n-th thing that the user said, from 0 or from the end, and all after it.
+
+    `warm_history` is the caller's own copy: it must say the same, and its beginning is given back,
+    with `adopt_row_ids` under the numbers of the rows.
+    """
+    stored = get_messages_as_conversation(
+        ctx, tx, session_id, repair_alternation=True, include_row_ids=True
+    )
+    asked = _asked(stored)
+    place = max(len(asked) + user_ordinal, 0) if user_ordinal < 0 else user_ordinal
+    if place >= len(asked):
+        msg = f"the user did not say {place + 1} things in session {session_id!r}"
+        raise RewindTargetUnavailableError(msg, hint="list_recent_user_messages shows them")
+    prefix, target = stored[: asked[place]], stored[asked[place]]
+    if warm_history is not None:
+        own = _asked(warm_history)
+        if len(own) != len(asked) or not _same(warm_history[own[place]], target):
+            msg = f"session {session_id!r} is not what the caller has in memory"
+            raise HistoryChanged(msg, hint="read it again")
+        prefix = _numbered(warm_history[: own[place]], prefix, adopt=adopt_row_ids)
+    done = rewind_to_message(ctx, tx, session_id, target["_row_id"])
+    said = target["content"]
+    text = said if isinstance(said, str) else readable_text(said)
+    return RewindOutcome(prefix, target, text, done["rewound_count"], len(asked) - place)
+
+
+def _asked(turns: Sequence[Json]) -> list[int]:
+    """Give the places at which the user said something; notes and summaries are none."""
+    return [
+        place
+        for place, turn in enumerate(turns)
+        if turn.get("role") == "user"
+        and not turn.get("display_kind")
+        and not is_summary(turn.get("content"))
+    ]
+
+
+def _numbered(own: list[Json], stored: list[Json], *, adopt: bool) -> list[Json]:
+    """Give the caller's turns the numbers of the rows, if they are the same turns."""
+    if not adopt or len(own) != len(stored) or not all(map(_same, own, stored)):
+        return own
+    return [{**turn, "_row_id": row["_row_id"]} for turn, row in zip(own, stored, strict=True)]
+
+
+def _same(one: Json, other: Json) -> bool:
+    first, second = (
+        without_memories(said) if isinstance(said, str) else said
+        for said in (one.get("content"), other.get("content"))
+    )
+    return one.get("role") == other.get("role") and bool(first == second)

@@ -1,17 +1,58 @@
-"""What a session says about its model: the JSON of model_config, the model and who bills it.
+"""The settings of a session: a JSON object, in which marks of lineage stand, too."""
 
-The same JSON has the marks of the lineage, so it is changed key by key.
-"""
-
+import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 from threadkeep.base.tx import Tx
+from threadkeep.errors import Invalid, NotFound
 from threadkeep.state.context import Json, StateContext, clean
-from threadkeep.state.exact import to_column
-from threadkeep.state.model_config import patch_config, read_config
-from threadkeep.state.prompts import drop_unused_prompts, prompt_columns
 from threadkeep.state.rows import read_session, update_session
+from threadkeep.state.side_values import to_column
+
+
+def read_config(text: object) -> dict[str, Any]:
+    """Give the settings that a column holds; what is no JSON object is none."""
+    try:
+        found = json.loads(text) if isinstance(text, (str, bytes)) else text
+    except (ValueError, RecursionError):
+        return {}
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def patch_config(text: object, patch: Mapping[str, Any]) -> str | None:
+    """Give the column with settings set, or taken out where None is said; NULL if none is left."""
+    merged = {**read_config(text), **patch}
+    left = {name: value for name, value in merged.items() if name not in patch or value is not None}
+    return json.dumps(left) if left else None
+
+
+# ------------------------------------------------------------------------------
+# System prompts: each text once behind its hash where the file has a table for them.
+
+
+def prompt_columns(ctx: StateContext, tx: Tx, prompt: str | None) -> Json:
+    """Store a prompt in the file's own form; give the columns of the session that name it."""
+    if "system_prompts" not in ctx.form.tables:
+        return {"system_prompt": prompt}
+    if prompt is None:
+        return {"system_prompt": None, "system_prompt_hash": None}
+    key = sha256(prompt.encode()).hexdigest()
+    tx.run("put_prompt", {"hash": key, "prompt": prompt})
+    return {"system_prompt": None, "system_prompt_hash": key}
+
+
+def drop_unused_prompts(ctx: StateContext, tx: Tx) -> None:
+    """Delete the prompts that no session names any more."""
+    if "system_prompts" in ctx.form.tables:
+        tx.run("drop_unused_prompts")
+
+
+# ------------------------------------------------------------------------------
+# What a session says about its model: the JSON of model_config, the model and who bills it.
+#
+# The same JSON has the marks of the lineage, so it is changed key by key.
 
 # Names of a bill, not of a provider that could be called.
 BARE_BILLING_PROVIDERS: Final = frozenset({"auto", "custom"})
@@ -143,3 +184,60 @@ def set_session_yolo(ctx: StateContext, tx: Tx, session_id: str, enabled: bool) 
 def session_yolo_enabled(session_meta: Json | None) -> bool:
     """Tell from a session row whether it runs everything without asking."""
     return bool(read_config((session_meta or {}).get("model_config")).get("yolo_mode"))
+
+
+# ------------------------------------------------------------------------------
+# What a session is to its parent: said with marks in model_config, which Hermes reads, too.
+
+RELATIONS: Final = ("compression", "branch", "delegate")
+# Ends after which a conversation begins anew; the queries have the same list.
+RESET_END_REASONS: Final = (
+    *("session_reset", "session_switch", "idle", "daily", "suspended"),
+    "resume_pending_expired",
+)
+MARKS: Final = {"branch": "_branched_from", "delegate": "_delegate_from"}
+
+
+def need_session(tx: Tx, session_id: str) -> None:
+    """Raise if there is no such session."""
+    if tx.one("session_exists", {"id": session_id}) is None:
+        msg = f"there is no session {session_id!r}"
+        raise NotFound(msg, hint="`threadkeep state ls` shows the sessions")
+
+
+def set_relation(
+    ctx: StateContext, tx: Tx, session_id: str, parent_id: str | None, relation: str
+) -> None:
+    """Say what a session is to its parent, which it gets: compression, branch or delegate."""
+    if relation not in RELATIONS:
+        msg = f"a session's relation to its parent is not {relation!r}"
+        raise Invalid(msg, hint=f"use one of {', '.join(RELATIONS)}")
+    if parent_id is None:
+        msg = f"session {session_id!r} has a relation, but no parent"
+        raise Invalid(msg, hint="pass parent_session_id, too")
+    need_session(tx, session_id)
+    need_session(tx, parent_id)
+    if comes_from(tx, parent_id, session_id):
+        msg = f"session {parent_id!r} comes from {session_id!r}, and cannot be its parent"
+        raise Invalid(msg, hint="`threadkeep state lineage` shows the family")
+    update_session(ctx, tx, session_id, {"parent_session_id": parent_id})
+    _mark(ctx, tx, session_id, parent_id, relation)
+    if ctx.side:
+        tx.run("put_relation", {"id": session_id, "parent_id": parent_id, "kind": relation})
+
+
+def _mark(ctx: StateContext, tx: Tx, session_id: str, parent_id: str, relation: str) -> None:
+    """A continuation has no mark: it may have inherited one with its settings."""
+    wanted = {mark: parent_id if kind == relation else None for kind, mark in MARKS.items()}
+    here = read_config(tx.value("model_config_of", {"id": session_id}))
+    if any(here.get(mark) != value for mark, value in wanted.items()):
+        change_config(ctx, tx, session_id, wanted)
+
+
+def comes_from(tx: Tx, session_id: str, ancestor: str) -> bool:
+    """Tell whether a session is another one, or a child of a child … of it."""
+    above, seen = session_id, set[str]()
+    while above is not None and above not in seen and above != ancestor:
+        seen.add(above)
+        above = tx.value("parent_of", {"id": above})
+    return above == ancestor

@@ -1,31 +1,101 @@
-"""Sessions: begun, filled in, ended, reopened and looked up."""
+"""Which sessions a list or a count is about, as the parameters of their queries."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+from threadkeep.base.leftovers import remove_leftovers
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.columns import insert_row
 from threadkeep.state.context import Json, StateContext, clean
-from threadkeep.state.exact import ColumnValue, dump, keep, to_column
-from threadkeep.state.model_config import patch_config, read_config
-from threadkeep.state.prompts import drop_unused_prompts, prompt_columns
-from threadkeep.state.relations import set_relation
+from threadkeep.state.gateway import drop_routes_to
 from threadkeep.state.rows import (
+    insert_row,
     keep_texts,
     read_session,
     read_sessions,
     refresh_session_hash,
     update_session,
 )
-from threadkeep.state.session_config import change_config
-from threadkeep.state.wanted import (
-    SessionFilter,
-    archived_or_not,
-    asked_sources,
-    below,
-    escape_like,
+from threadkeep.state.search.index_fill import note_spent
+from threadkeep.state.session_config import (
+    change_config,
+    drop_unused_prompts,
+    patch_config,
+    prompt_columns,
+    read_config,
+    set_relation,
 )
+from threadkeep.state.side_values import ColumnValue, dump, keep, to_column
+from threadkeep.state.verbs import write
+
+
+class SessionFilter(NamedTuple):
+    """Which sessions are meant; what is left out is not asked about."""
+
+    sources: Sequence[str] = ()
+    excluded: Sequence[str] = ()
+    cwd_prefix: str | None = None
+    session_key: str | None = None
+    least: int = 0
+    # True for archived ones alone, False for the others alone.
+    archived: bool | None = False
+    hidden: bool = True
+    children: bool = True
+
+    def params(self, ctx: StateContext) -> Json:
+        """Give the parameters of the piece `listed`."""
+        return {
+            **marked(ctx),
+            **below(self.cwd_prefix),
+            "sources": _array(self.sources),
+            "excluded": _array(self.excluded),
+            "session_key": self.session_key or None,
+            "least": self.least,
+            "archived": self.archived,
+            "hidden": self.hidden,
+            "children": self.children,
+        }
+
+
+def marked(ctx: StateContext) -> Json:
+    """Give the parameter that says whether marks tell what a child is to its parent."""
+    return {"marked": ctx.form.answers.marked_lineage}
+
+
+def asked_sources(source: str | None, sources: Iterable[str] | None) -> list[str]:
+    """Put one source and several into one list; an empty one means all."""
+    return [source] if source else list(sources or ())
+
+
+def archived_or_not(*, include: bool, only: bool) -> bool | None:
+    """Say which side of the archive is meant, None for both."""
+    if only:
+        return True
+    return None if include else False
+
+
+def below(folder: str | None) -> Json:
+    """Give the parameters that compare a folder with another and with all below it."""
+    if not folder:
+        return {"cwd": None, "below": None, "below_windows": None}
+    place = folder.rstrip("/\\") or folder
+    escaped = escape_like(place)
+    return {"cwd": place, "below": f"{escaped}/%", "below_windows": f"{escaped}\\\\%"}
+
+
+def escape_like(text: str) -> str:
+    """Let a text stand for itself in a LIKE with a backslash as the escape."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _array(values: Sequence[str]) -> str | None:
+    return json.dumps(list(values)) if values else None
+
+
+# ------------------------------------------------------------------------------
+# Sessions: begun, filled in, ended, reopened and looked up.
 
 _LONGEST_PATTERN: Final = 10_000  # SQLite refuses a LIKE of more than 50,000 bytes
 # Ends that happened without anybody asking for one: a reset may take their place.
@@ -300,3 +370,231 @@ def session_count_by_source(
     wanted = SessionFilter(archived=archived, children=not exclude_children)
     rows = tx.all("count_listed_by_source", wanted.params(ctx))
     return {str(row[0]): int(row[1]) for row in rows}
+
+
+# ------------------------------------------------------------------------------
+# Where a session works: its folder, and the branch and repository found there.
+
+
+def workspace_key(row: Mapping[str, object]) -> str | None:
+    """Give the workspace of a session row: its repository, else its folder, else None."""
+    places = (str(row.get(name) or "").strip() for name in ("git_repo_root", "cwd"))
+    return next((place for place in places if place), None)
+
+
+def update_session_cwd(
+    ctx: StateContext,
+    tx: Tx,
+    session_id: str,
+    cwd: str,
+    git_branch: str | None = None,
+    git_repo_root: str | None = None,
+    replace_git_meta: bool = False,  # noqa: FBT001, FBT002
+) -> int | None:
+    """Say in which folder a session works, and give the number of this change.
+
+    In another folder, or with `replace_git_meta`, branch and repository are what is given, also
+    where that is nothing; in the same one only what is given is changed. None: no such session.
+    """
+    row = tx.one("workspace_of", {"id": session_id}) if session_id and cwd else None
+    if row is None:
+        return None
+    values: Json = {"cwd": cwd, "git_metadata_generation": int(row[1] or 0) + 1}
+    found = _git_facts(git_branch, git_repo_root)
+    if row[0] != cwd or replace_git_meta:
+        values |= {"git_branch": None, "git_repo_root": None}
+    update_session(ctx, tx, session_id, {**values, **found})
+    return int(values["git_metadata_generation"])
+
+
+def _git_facts(branch: str | None, root: str | None) -> Json:
+    given = {"git_branch": (branch or "").strip(), "git_repo_root": (root or "").strip()}
+    return {name: value for name, value in given.items() if value}
+
+
+def publish_session_git_metadata(
+    ctx: StateContext,
+    tx: Tx,
+    session_id: str,
+    cwd: str,
+    generation: int,
+    git_branch: str | None = None,
+    git_repo_root: str | None = None,
+) -> bool:
+    """Store what was found in a folder, unless the session has moved on since it was asked for."""
+    values = _git_facts(git_branch, git_repo_root)
+    if not values or type(generation) is not int or generation < 1:
+        return False
+    row = tx.one("workspace_of", {"id": session_id}) if session_id and cwd else None
+    if row is None or tuple(row) != (cwd, generation):
+        return False
+    return update_session(ctx, tx, session_id, values)
+
+
+def backfill_repo_roots(ctx: StateContext, tx: Tx, cwd_to_root: Mapping[str, str]) -> None:
+    """Store the repositories of folders for the sessions that have none yet."""
+    for cwd, root in cwd_to_root.items():
+        rows = tx.all("sessions_without_root", {"cwd": cwd}) if cwd and root else ()
+        for (session_id,) in rows:
+            update_session(ctx, tx, session_id, {"git_repo_root": root})
+
+
+def distinct_session_cwds(
+    _ctx: StateContext,
+    tx: Tx,
+    include_archived: bool = False,  # noqa: FBT001, FBT002
+) -> list[Json]:
+    """Give every folder that sessions worked in, with how many there were and the latest time."""
+    rows = tx.dicts("folders_of_sessions", {"archived": include_archived})
+    return [{**row, "last_active": float(row["last_active"])} for row in rows]
+
+
+# ------------------------------------------------------------------------------
+# Sessions that go for good: one, several, or those that never became anything.
+
+# The files that Hermes keeps of a session beside the store.
+_FILES: Final = ("{}.json", "{}.jsonl", "request_dump_{}_*.json")
+_DAY: Final = 86_400.0
+
+Folder = str | Path | None
+
+
+def remove_session(ctx: StateContext, tx: Tx, session_id: str) -> bool:
+    """Delete a session with its messages; its children stay, without a parent."""
+    children = [str(row[0]) for row in tx.all("children_of", {"id": session_id})]
+    tx.run("orphan_children", {"id": session_id})
+    tx.run("delete_messages", {"session_id": session_id})
+    if ctx.side:
+        note_spent(tx, session_id)
+    deleted = tx.run("delete_session", {"id": session_id}) > 0
+    if ctx.side:
+        for child in children:
+            refresh_session_hash(tx, child)
+    return deleted
+
+
+def remove_files(folder: Folder, ids: Iterable[str]) -> None:
+    """Remove what is kept of sessions beside the store, if a folder is given."""
+    if folder is not None:
+        for session_id in ids:
+            remove_leftovers(Path(folder), session_id, _FILES)
+
+
+# ---------------------------------------------------------------------- by name
+
+
+def get_session_delete_targets(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
+    """Give the sessions that deleting one takes along: itself, then those it delegated to."""
+    return with_delegates(ctx, tx, [session_id])
+
+
+def _delegates(ctx: StateContext, tx: Tx, parents: Iterable[str]) -> set[str]:
+    """Collect the sessions that these delegated to, and those again; never one of themselves."""
+    seeds = set(parents)
+    found, last = set(seeds), sorted(seeds)
+    lost_too = ctx.form.answers.lost_delegates
+    while last:
+        asked = ({"id": each, "lost_too": lost_too} for each in last)
+        new = {str(row[0]) for params in asked for row in tx.all("delegates_of", params)}
+        last = sorted(new - found)
+        found |= new
+    return found - seeds
+
+
+def delete_session(
+    ctx: StateContext,
+    session_id: str,
+    sessions_dir: Folder = None,
+    expected_delete_ids: Iterable[str] | None = None,
+) -> bool:
+    """Delete a session, its messages and those it delegated to; other children lose their parent.
+
+    With `expected_delete_ids` only if these are exactly the ones that would go. `sessions_dir` is
+    the folder with what is kept of them beside the store.
+    """
+    expected = None if expected_delete_ids is None else set(expected_delete_ids)
+    gone = write(ctx, _delete_expected, session_id, expected)
+    remove_files(sessions_dir, gone)
+    return bool(gone)
+
+
+def _delete_expected(
+    ctx: StateContext, tx: Tx, session_id: str, expected: set[str] | None
+) -> list[str]:
+    doomed = get_session_delete_targets(ctx, tx, session_id)
+    if not doomed or (expected is not None and set(doomed) != expected):
+        return []
+    return _remove_all(ctx, tx, doomed)
+
+
+def _remove_all(ctx: StateContext, tx: Tx, ids: Iterable[str]) -> list[str]:
+    gone = [each for each in ids if remove_session(ctx, tx, each)]
+    if gone:
+        drop_unused_prompts(ctx, tx)
+    return gone
+
+
+def with_delegates(ctx: StateContext, tx: Tx, ids: Sequence[str]) -> list[str]:
+    """Give those of the sessions that there are, and the ones that they delegated to."""
+    present = [each for each in ids if tx.one("session_exists", {"id": each}) is not None]
+    return [*present, *sorted(_delegates(ctx, tx, present))]
+
+
+# ---------------------------------------------------------------------- what is empty
+
+
+def delete_session_if_empty(
+    ctx: StateContext, session_id: str, sessions_dir: Folder = None
+) -> bool:
+    """Delete a session that has no message, no title and no child; False if it has."""
+    return _delete_found(ctx, "empty_session", {"id": session_id}, sessions_dir) > 0
+
+
+def count_empty_sessions(_ctx: StateContext, tx: Tx) -> int:
+    """Count the sessions that ended without a message and are not archived."""
+    return len(tx.all("empty_sessions"))
+
+
+def delete_empty_sessions(ctx: StateContext, sessions_dir: Folder = None) -> int:
+    """Delete the sessions that ended without a message and are not archived; count them."""
+    return _delete_found(ctx, "empty_sessions", {}, sessions_dir)
+
+
+def prune_empty_ghost_sessions(ctx: StateContext, sessions_dir: Folder = None) -> int:
+    """Delete what the terminal page began and never used, a day after; count them."""
+    cutoff = ctx.clock() - _DAY
+    return _delete_found(ctx, "ghost_sessions", {"cutoff": cutoff}, sessions_dir)
+
+
+def list_never_active_keyed_sessions(
+    ctx: StateContext, tx: Tx, *, older_than_days: float
+) -> list[dict[str, object]]:
+    """Give a messenger's sessions that were opened long ago and never used, the oldest first."""
+    return tx.dicts("never_active", {"cutoff": ctx.clock() - float(older_than_days) * _DAY})
+
+
+def prune_never_active_keyed_sessions(
+    ctx: StateContext, *, older_than_days: float, sessions_dir: Folder = None
+) -> tuple[int, int]:
+    """Delete a messenger's sessions that were never used, and their routes; count both."""
+
+    def act(ctx: StateContext, tx: Tx) -> tuple[list[str], list[str], int]:
+        found = list_never_active_keyed_sessions(ctx, tx, older_than_days=older_than_days)
+        ids = [str(session["id"]) for session in found]
+        routes = drop_routes_to(ctx, tx, set(ids))
+        return ids, _remove_all(ctx, tx, with_delegates(ctx, tx, ids)), routes
+
+    ids, gone, routes = write(ctx, act)
+    remove_files(sessions_dir, gone)
+    return len(ids), routes
+
+
+def _delete_found(
+    ctx: StateContext, query: str, params: dict[str, object], sessions_dir: Folder
+) -> int:
+    act: Callable[[StateContext, Tx], list[str]] = lambda ctx, tx: _remove_all(  # noqa: E731
+        ctx, tx, [str(row[0]) for row in tx.all(query, params)]
+    )
+    gone = write(ctx, act)
+    remove_files(sessions_dir, gone)
+    return len(gone)

@@ -1,15 +1,20 @@
 """Tokens and money as they are spent: added to the session, and to the model that was asked."""
 
+import logging
+import os
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Lock
 from typing import Any, Final
 
 from threadkeep.base.tx import Row, Tx
-from threadkeep.state.columns import insert_row, update_rows
+from threadkeep.errors import Invalid
 from threadkeep.state.context import Json, StateContext
-from threadkeep.state.exact import keep, to_column
 from threadkeep.state.messages import find_key, remember_key
-from threadkeep.state.rows import refresh_session_hash
+from threadkeep.state.rows import insert_row, refresh_session_hash, update_rows
+from threadkeep.state.side_values import keep, to_column
 
 TOKENS: Final = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
@@ -232,3 +237,185 @@ def _add(
 def get_dominant_session_model_route(_ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
     """Give the model and route that a session asked most often, None if that is not known."""
     return next(iter(tx.dicts("dominant_route", {"id": session_id})), None)
+
+
+# ------------------------------------------------------------------------------
+# Usage that is written behind the caller's back, in the order in which it came.
+
+log = logging.getLogger(__name__)
+
+# What a usage is written with, and what a reader is willing to wait for it, in seconds.
+Apply = Callable[..., None]
+PATIENCE = 5.0
+
+
+class UsageQueue:
+    """One thread that writes usage for a store; a process that is forked off begins an empty one.
+
+    The interpreter waits for the thread when it ends, so nothing that was queued is lost.
+    """
+
+    def __init__(self, apply: Apply) -> None:
+        self._apply = apply
+        self._lock = Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+        self._pid = os.getpid()
+        self._closed = False
+
+    def put(self, session_id: str, **values: Any) -> None:
+        """Write a usage soon; at once, and raising what goes wrong, when the store is closed."""
+        self._begin_anew_after_fork()
+        with self._lock:
+            if not self._closed:
+                pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="threadkeep-usage")
+                self._pool = pool
+                try:
+                    self._last = pool.submit(self._write, session_id, values)
+                except RuntimeError:  # the interpreter is about to end, and takes no more work
+                    log.debug("usage of %s is written at once", session_id)
+                else:
+                    return
+        self._apply(session_id, **values)
+
+    def _write(self, session_id: str, values: dict[str, Any]) -> None:
+        try:
+            self._apply(session_id, **values)
+        except Exception as error:  # noqa: BLE001  (the caller went on long ago: it is told here)
+            log.warning("usage of session %s was not counted: %s", session_id, error)
+
+    def flush(self, timeout: float = PATIENCE) -> bool:
+        """Wait until all that was queued is written; False if that takes longer."""
+        self._begin_anew_after_fork()
+        last = self._last
+        return last is None or last.done() or not wait([last], timeout).not_done
+
+    def close(self) -> None:
+        """Write what is queued, then take nothing more."""
+        self._begin_anew_after_fork()
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True)
+
+    def _begin_anew_after_fork(self) -> None:
+        """What was queued before a fork is written by the process that queued it."""
+        if self._pid != os.getpid():
+            self._lock, self._pool, self._last = Lock(), None, None
+            self._pid = os.getpid()
+
+
+# ------------------------------------------------------------------------------
+# What was spent in all: by model, source, day or session, whoever counted it.
+
+GROUPS: Final = ("model", "source", "day", "session")
+_AMOUNTS: Final = (*TOKENS, *COSTS)
+_HAIR: Final = 1e-9
+
+
+def usage(
+    ctx: StateContext,
+    tx: Tx,
+    by: str = "model",
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    source: str | None = None,
+) -> list[Json]:
+    """Sum tokens and costs by model, source, day or session; the costliest first, days in order.
+
+    What another program counted has no day of its own: it counts on the day it was first seen, or
+    its session began. Deleted sessions stay counted in a store that threadkeep made. `since` and
+    `until` are Unix seconds; whole local days count.
+    """
+    if by not in GROUPS:
+        msg = f"usage cannot be summed by {by!r}"
+        raise Invalid(msg, hint=f"use one of {', '.join(GROUPS)}")
+    first = "" if since is None else day_of(since)
+    last = None if until is None else day_of(until)
+    noted = tx.all("noted_usage") if ctx.side else []
+    sums: dict[str, Json] = {}
+    for piece in spent(noted, tx.all("model_usage"), tx.all("session_usage")):
+        session_id, day, model, row_source, *amounts = piece
+        if (source is not None and row_source != source) or not any(
+            abs(amount) > _HAIR for amount in amounts
+        ):
+            continue
+        if (day or "") < first or (last is not None and (day is None or day > last)):
+            continue
+        keys = {"model": model or "unknown", "source": row_source, "day": day or "unknown"}
+        key = str(keys.get(by, session_id))
+        total = sums.setdefault(key, _nothing(by, key))
+        total["ids"].add(session_id)
+        for name, amount in zip(_AMOUNTS, amounts, strict=True):
+            total[name] += amount
+    return _ordered(sums, by)
+
+
+def spent(noted: Iterable[Row], counted: Iterable[Row], sessions: Iterable[Row]) -> Iterator[Row]:
+    """Give every piece of usage once: session, day, model, source, then the amounts.
+
+    First what we noted by day; then what the table by model has beyond that, and all side tasks;
+    then what a session has beyond both, which was counted in its sums alone.
+    """
+    ours: dict[tuple[str, str], list[Any]] = defaultdict(lambda: [0] * len(_AMOUNTS))
+    known: dict[str, list[Any]] = defaultdict(lambda: [0] * len(_AMOUNTS))
+    by_model: dict[str, list[Any]] = defaultdict(lambda: [0] * len(_AMOUNTS))
+    for row in noted:
+        yield row
+        _usage_sums_add(ours[row[0], row[2]], row[4:])
+        _usage_sums_add(known[row[0]], row[4:])
+    for session_id, day, model, source, task, *amounts in counted:
+        if task:
+            yield (session_id, day, model, source, *amounts)
+            continue
+        _usage_sums_add(by_model[session_id], amounts)
+        had = ours[session_id, model]
+        yield (session_id, day, model, source, *map(_beyond, amounts, had))
+        ours[session_id, model] = list(map(_beyond, had, amounts))
+    for session_id, day, model, source, *amounts in sessions:
+        rest = [amount - had for amount, had in zip(amounts, known[session_id], strict=True)]
+        if session_id in by_model:  # a total that was set does not take back what models counted
+            rest = list(map(_beyond, rest, map(_beyond, by_model[session_id], known[session_id])))
+        yield (session_id, day, model, source, *rest)
+
+
+def _usage_sums_add(total: list[Any], amounts: Iterable[Any]) -> None:
+    for place, amount in enumerate(amounts):
+        total[place] += amount
+
+
+def _beyond(amount: Any, had: Any) -> Any:
+    return max(amount - had, 0)
+
+
+def _nothing(by: str, key: str) -> Json:
+    counters = dict.fromkeys(TOKENS, 0)
+    return {by: key, "ids": set(), **counters, **dict.fromkeys(COSTS, 0.0)}
+
+
+def _ordered(sums: dict[str, Json], by: str) -> list[Json]:
+    totals = []
+    for total in sums.values():
+        ids = total.pop("ids")
+        total["sessions"] = len(ids)
+        total["total_tokens"] = total["input_tokens"] + total["output_tokens"]
+        totals.append(total)
+    if by == "day":
+        return sorted(totals, key=lambda total: str(total["day"]))
+
+    def weight(total: Json) -> tuple[float, int, str]:
+        cost = total["actual_cost_usd"] or total["estimated_cost_usd"]
+        return (-cost, -total["total_tokens"], str(total[by]))
+
+    return sorted(totals, key=weight)
+
+
+def usage_totals(
+    _ctx: StateContext, tx: Tx, *, min_message_count: int = 1, include_archived: bool = False
+) -> dict[str, float]:
+    """Give tokens and cost of all sessions that nobody began for another."""
+    params = {"least": min_message_count, "archived": bool(include_archived)}
+    tokens, cost = tx.one("usage_totals", params) or (0, 0)
+    return {"tokens": int(tokens), "cost_usd": float(cost)}

@@ -15,8 +15,13 @@ from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import show_as_method
 from threadkeep.errors import ReadOnly, ThreadkeepError
 from threadkeep.state.context import StateContext, reading
-from threadkeep.state.drain import after_append
-from threadkeep.state.index import blames_index, detach_index, warn_of_damage
+from threadkeep.state.schema import QUERIES
+from threadkeep.state.search.index_fill import (
+    after_append,
+    blames_index,
+    detach_index,
+    warn_of_damage,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,3 +136,35 @@ def _without_index(ctx: StateContext, error: ThreadkeepError, act: Callable[[Tx]
         raise error from error.__cause__
     warn_of_damage(ctx, error.__cause__)
     return result
+
+
+# ------------------------------------------------------------------------------
+# Values by key that programs keep in the file: when they last pruned, what they loop over.
+
+
+def get_meta(_ctx: StateContext, tx: Tx, key: str) -> str | None:
+    """Give the value of a key, None if there is none."""
+    value: str | None = tx.value("state_value", {"key": key})
+    return value
+
+
+def set_meta(ctx: StateContext, key: str, value: str | None, *, cursor: Any = None) -> None:
+    """Keep a value under a key; with a `cursor` inside the transaction that it is in."""
+    if cursor is None:
+        write(ctx, put_meta, key, value)
+    else:
+        cursor.execute(QUERIES["put_state_value"], {"key": key, "value": value})
+
+
+def put_meta(ctx: StateContext, tx: Tx, key: str, value: str | None) -> None:
+    """Keep a value under a key, in the same transaction."""
+    ctx.widen(tx)
+    tx.run("put_state_value", {"key": key, "value": value})
+
+
+def list_meta_prefix(_ctx: StateContext, tx: Tx, prefix: str) -> list[tuple[str, str | None]]:
+    """Give the keys that begin so, with their values."""
+    if not prefix:
+        return []
+    escaped = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return [(key, value) for key, value in tx.all("state_values", {"pattern": f"{escaped}%"})]

@@ -24,15 +24,13 @@ from threadkeep.chat.raw_rows import load_rows
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.transfer import newer_rows
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.state import layout as state_layout
-from threadkeep.state.context import reading
-from threadkeep.state.form import survey
+from threadkeep.state import schema as state_layout
+from threadkeep.state.context import V6, known_columns, reading, survey
+from threadkeep.state.export import read_lines
+from threadkeep.state.intake import Update, plan_update, remember_all
 from threadkeep.state.naming import session_as_lines
+from threadkeep.state.schema import heal
 from threadkeep.state.session_db import SessionDB
-from threadkeep.state.side import heal
-from threadkeep.state.transfer import read_lines
-from threadkeep.state.updates import Update, plan_update, remember_all
-from threadkeep.state.versions import V6, known_columns
 from threadkeep.transfer.adopt_knowledge import adopt_knowledge
 from threadkeep.transfer.adopt_mail import adopt_mail
 from threadkeep.transfer.originals import (

@@ -12,8 +12,8 @@ from tests.support.states import Clock, open_state, talk
 from threadkeep.base.backup import check_file, make_backup
 from threadkeep.errors import Damaged
 from threadkeep.state import check as check_, retention
+from threadkeep.state.blob_migration import offload_blobs
 from threadkeep.state.check import check, problems_of
-from threadkeep.state.moving import offload_blobs
 from threadkeep.state.session_db import SessionDB
 
 Make = Callable[..., list[int]]

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.hermes_today import index_problems, make_hermes_state, run
 from threadkeep.errors import Invalid
-from threadkeep.state import contract_index
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.state.search import candidates
 
 MESSAGES: list[tuple[int, str, str, str | None, str | None, int, int]] = [
     (1, "user", "the walrus swims at noon", None, None, 1, 0),
@@ -75,7 +75,7 @@ def test_words_parts_and_scripts_without_spaces_are_found(
 def test_reading_in_small_steps_finds_the_same(
     path: Path, query: str, wanted: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contract_index, "_CHUNK", 2)
+    monkeypatch.setattr(candidates, "_CHUNK", 2)
     run(path, ["INSERT INTO state_meta VALUES ('fts_stale', '1')"])
     assert found(path, query) == (set() if query == "alrus" else wanted)
 

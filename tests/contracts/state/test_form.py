@@ -9,9 +9,8 @@ import pytest
 from tests.faults.old_state_files import make_old_state
 from tests.support.hermes_today import make_hermes_state, run
 from threadkeep.errors import ReadOnly
-from threadkeep.state.form import survey
+from threadkeep.state.context import TODAY, V6, newest_columns, survey
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.state.versions import TODAY, V6, newest_columns
 
 
 def columns(path: Path, table: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.newer_states import make_newer_state, objects_of
 from tests.support.states import Clock, open_state
-from threadkeep.state import fts_care
+from threadkeep.state import check
 from threadkeep.state.session_db import SessionDB
 
 
@@ -47,7 +47,7 @@ def checked(db: SessionDB) -> list[Any]:
 def test_a_rebuild_is_carried_on_step_by_step(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fts_care, "_CHUNK", 2)
+    monkeypatch.setattr(check, "_CHUNK", 2)
     assert db.fts_rebuild_status() is None
     assert not db.fts_rebuild_step()
     begin_rebuild(db)

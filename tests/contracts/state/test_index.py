@@ -13,11 +13,19 @@ import pytest
 from tests.support.states import open_state
 from threadkeep.base.fts import INDEX_LIMIT
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError
-from threadkeep.state import candidates, drain as drain_, verbs
+from threadkeep.state import verbs
 from threadkeep.state.context import StateContext
-from threadkeep.state.drain import drain, how_far
-from threadkeep.state.index import TRIGGERS, check_index
-from threadkeep.state.index_text import Parts, calls_text, document_of, index_text_of
+from threadkeep.state.search import candidates, index_fill as drain_
+from threadkeep.state.search.index_fill import (
+    TRIGGERS,
+    Parts,
+    calls_text,
+    check_index,
+    document_of,
+    drain,
+    how_far,
+    index_text_of,
+)
 from threadkeep.state.session_db import SessionDB
 
 Make = Callable[..., list[int]]

@@ -14,10 +14,11 @@ from hypothesis import given, settings, strategies as st
 
 from tests.support.states import Clock, open_state
 from threadkeep.errors import Invalid, NotFound, ReadOnly
-from threadkeep.state import moving, retention
+from threadkeep.state import blob_migration, retention
+from threadkeep.state.blob_migration import inline_blobs, offload_blobs, sweep_blobs
 from threadkeep.state.check import check
-from threadkeep.state.moving import inline_blobs, offload_blobs, sweep_blobs
-from threadkeep.state.offload import (
+from threadkeep.state.session_db import SessionDB
+from threadkeep.state.side_values import (
     FIELDS,
     content_spans,
     cut,
@@ -28,7 +29,6 @@ from threadkeep.state.offload import (
     rebuild,
     unpack,
 )
-from threadkeep.state.session_db import SessionDB
 
 
 class Stopped(Exception):
@@ -281,8 +281,8 @@ def test_blobs_of_an_unknown_session_are_not_found(full: SessionDB) -> None:
 
 def test_small_transactions_do_the_same(full: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     before = shown(full)
-    monkeypatch.setattr(moving, "_AT_ONCE", 1)
-    monkeypatch.setattr(moving, "_PAGE", 1)
+    monkeypatch.setattr(blob_migration, "_AT_ONCE", 1)
+    monkeypatch.setattr(blob_migration, "_PAGE", 1)
     assert offload(full)["messages"] == 4
     assert shown(full) == before
     assert inline_blobs(full.context) == 4
@@ -293,7 +293,7 @@ def test_failure_half_way_leaves_every_message_whole(
     full: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, columns = shown(full), raw(full, "SELECT * FROM messages ORDER BY id")
-    rewrite, seen = moving._rewrite, []
+    rewrite, seen = blob_migration._rewrite, []
 
     def failing(tx: Any, message: Any, changes: Any) -> None:
         rewrite(tx, message, changes)
@@ -301,11 +301,11 @@ def test_failure_half_way_leaves_every_message_whole(
         if len(seen) == 3:
             raise Stopped
 
-    monkeypatch.setattr(moving, "_rewrite", failing)
+    monkeypatch.setattr(blob_migration, "_rewrite", failing)
     with pytest.raises(Stopped):
         offload(full)
     assert raw(full, "SELECT * FROM messages ORDER BY id") == columns
-    monkeypatch.setattr(moving, "_AT_ONCE", 1)  # now each message is a transaction
+    monkeypatch.setattr(blob_migration, "_AT_ONCE", 1)  # now each message is a transaction
     seen.clear()
     with pytest.raises(Stopped):
         offload(full)
@@ -317,7 +317,7 @@ def test_failure_half_way_leaves_every_message_whole(
 def test_message_changed_while_it_was_packed_is_passed_by(
     full: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = moving._plan
+    plan = blob_migration._plan
 
     def slow(tx: Any, message_id: int, min_chars: int) -> Any:
         found = plan(tx, message_id, min_chars)
@@ -327,8 +327,8 @@ def test_message_changed_while_it_was_packed_is_passed_by(
             raw(full, "UPDATE sessions SET ended_at = NULL WHERE id = 'done'")
         return found
 
-    monkeypatch.setattr(moving, "_plan", slow)
-    monkeypatch.setattr(moving, "_AT_ONCE", 1)
+    monkeypatch.setattr(blob_migration, "_plan", slow)
+    monkeypatch.setattr(blob_migration, "_AT_ONCE", 1)
     assert offload(full)["messages"] == 2
     assert full.get_messages("done")[0]["content"].endswith("ok?!")
     assert check(full.context) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.states import Clock, open_state
-from threadkeep.state.activity import write_down
+from threadkeep.state.search.index_fill import write_down
 from threadkeep.state.session_db import SessionDB
 
 Make = Callable[..., list[int]]
@@ -104,7 +104,9 @@ def test_a_few_sessions_of_a_source_are_found_behind_many_others(
         make(f"c{place}", "common")
     asked: list[str] = []
     sound = SessionDB.list_sessions_rich
-    monkeypatch.setattr("threadkeep.state.listing.newest_first", lambda *_: asked.append("all"))
+    monkeypatch.setattr(
+        "threadkeep.state.search.index_fill.newest_first", lambda *_: asked.append("all")
+    )
     assert [s["id"] for s in sound(db, "rare", order_by_last_active=True)] == ["r2", "r1"]
     assert asked == []
 

@@ -12,9 +12,9 @@ import pytest
 from tests.support.states import Clock, open_state, talk
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ReadOnly
-from threadkeep.state import retention, sizes
+from threadkeep.state import check as sizes, retention
 from threadkeep.state.check import check
-from threadkeep.state.drain import drain
+from threadkeep.state.search.index_fill import drain
 from threadkeep.state.session_db import SessionDB
 
 Make = Callable[..., list[int]]

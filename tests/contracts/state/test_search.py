@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.states import Clock, open_state
 from threadkeep.errors import Invalid
-from threadkeep.state import candidates, search
-from threadkeep.state.drain import drain
-from threadkeep.state.layout import HEAD
+from threadkeep.state.schema import HEAD
+from threadkeep.state.search import candidates, search
+from threadkeep.state.search.index_fill import drain
 from threadkeep.state.session_db import SessionDB
 
 Make = Callable[..., list[int]]

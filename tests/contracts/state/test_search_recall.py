@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from tests.support.states import open_state
-from threadkeep.state import drain as drain_
+from threadkeep.state.search import index_fill as drain_
 from threadkeep.state.session_db import SessionDB
 
 TOKEN = re.compile("[a-z0-9]+|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3\u0e00-\u0e7f]")

@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from tests.support.newer_states import make_newer_state, objects_of
 from tests.support.states import Clock
-from threadkeep.state.model_config import read_config
-from threadkeep.state.preview import shape_preview
+from threadkeep.state.rows import shape_preview
+from threadkeep.state.session_config import read_config
 from threadkeep.state.session_db import SessionDB
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.hermes_v6 import HermesV6
 from tests.support.states import open_state, talk
 from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
-from threadkeep.state.drain import drain
+from threadkeep.state.search.index_fill import drain
 from threadkeep.state.session_db import SessionDB
 
 SIDE_1 = Path(__file__).parents[2] / "fixtures" / "state" / "side_1.sql"

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 
 from tests.support.states import Clock, open_state
 from threadkeep.errors import Invalid
+from threadkeep.state.export import line, read_lines
 from threadkeep.state.session_db import SessionDB
-from threadkeep.state.transfer import line, read_lines
 
 Make = Callable[..., list[int]]
 

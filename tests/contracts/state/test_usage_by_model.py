@@ -14,7 +14,7 @@ from tests.support.newer_states import make_newer_state
 from tests.support.states import Clock, open_state
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.session_db import SessionDB
-from threadkeep.state.usage_sums import spent
+from threadkeep.state.usage import spent
 
 
 @pytest.fixture(params=[26, 999])

@@ -62,8 +62,8 @@ from threadkeep.service.maintenance import retained_at, retains, retention_mark
 from threadkeep.service.unit_files import is_installed, unit_for
 from threadkeep.service.watchdog import look_once, place_of
 from threadkeep.sources.records import Log, Source
-from threadkeep.state import versions as state_versions
-from threadkeep.state.form import survey
+from threadkeep.state import context as state_versions
+from threadkeep.state.context import survey
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home

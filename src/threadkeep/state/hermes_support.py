@@ -1,15 +1,96 @@
-"""Facts about a state file for programs that look at it from outside: size, holders, soundness."""
+"""A store whose verbs are awaited, each in a thread: what Hermes calls AsyncSessionDB."""
 
+import asyncio
+import errno
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.backup import make_backup
 from threadkeep.base.files import holders_of
 from threadkeep.base.sqlite import checks
-from threadkeep.errors import ThreadkeepError
-from threadkeep.state.context import Json
+from threadkeep.errors import Busy, Damaged, ReadOnly, StorageFull, ThreadkeepError
+from threadkeep.state.context import Json, newest_columns
+from threadkeep.state.leases import (
+    CompressionSessionBusyError,
+    CompressionSessionClosedError,
+    SessionTurnLeaseLostError,
+)
 from threadkeep.state.session_db import SessionDB
-from threadkeep.state.versions import newest_columns
+
+
+class AwaitedSessions:
+    """Offers everything of a SessionDB; what can be called is a coroutine. It is not closed."""
+
+    def __init__(self, db: SessionDB) -> None:
+        """Give an open store an async face."""
+        self._db = db
+
+    def __getattr__(self, name: str) -> Any:
+        """Give a verb as a coroutine function, anything else as it is."""
+        found = getattr(self._db, name)
+        if not callable(found):
+            return found
+
+        @wraps(found)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            return await asyncio.to_thread(found, *args, **kwargs)
+
+        return awaited
+
+
+# ------------------------------------------------------------------------------
+# Why a session could not be stored, in the words by which Hermes tells its users what to do.
+
+PERSISTENCE_ERROR_CAUSES: Final = (
+    *("locked", "compression", "compression_closed", "turn_lease", "corrupt", "disk", "unknown"),
+)
+_FULL: Final = (
+    *("no space left on device", "not enough space", "database or disk is full", "disk full"),
+    *("full disk", "enospc"),
+)
+_BY_KIND: Final = (
+    (SessionTurnLeaseLostError, "turn_lease"),
+    (CompressionSessionClosedError, "compression_closed"),
+    (CompressionSessionBusyError, "compression"),
+    (Damaged, "corrupt"),
+    (Busy, "locked"),
+    (StorageFull, "disk"),
+    (ReadOnly, "disk"),
+)
+# In this order: "database disk image is malformed" is no full disk.
+_BY_WORDS: Final = (
+    ("turn_lease", ("turn lease",)),
+    ("compression_closed", ("closed by compression",)),
+    ("compression", ("being compressed", "compression lease")),
+    ("corrupt", ("malformed", "not a database", "database corruption")),
+    ("locked", ("locked", "busy")),
+    ("disk", (*_FULL, "disk", "readonly", "read-only")),
+)
+
+
+def is_disk_full_error(exc: BaseException | str | None) -> bool:
+    """Tell whether an error, or its text, says that there is no space left."""
+    if isinstance(exc, StorageFull) or (isinstance(exc, OSError) and exc.errno == errno.ENOSPC):
+        return True
+    return exc is not None and any(words in str(exc).lower() for words in _FULL)
+
+
+def classify_persistence_error(exc_or_str: BaseException | str | None) -> str:
+    """Give the cause of an error, or of its text: one of PERSISTENCE_ERROR_CAUSES."""
+    if exc_or_str is None:
+        return "unknown"
+    for kind, cause in _BY_KIND:
+        if isinstance(exc_or_str, kind):
+            return cause
+    text = str(exc_or_str).lower()
+    if isinstance(exc_or_str, OSError) and is_disk_full_error(exc_or_str):
+        return "disk"
+    return next((cause for cause, words in _BY_WORDS if any(w in text for w in words)), "unknown")
+
+
+# ------------------------------------------------------------------------------
+# Facts about a state file for programs that look at it from outside: size, holders, soundness.
 
 _FTS: Final = ("messages_fts", "messages_fts_trigram", "messages_fts_cjk")
 _META: Final = "SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = '{}'"

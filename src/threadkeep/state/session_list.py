@@ -13,13 +13,11 @@ from typing import Any, Final
 
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
-from threadkeep.state.activity import newest_first
-from threadkeep.state.content import decode_content
 from threadkeep.state.context import Json, StateContext
 from threadkeep.state.lineage import all_continuations, compressed_before, compression_chain
-from threadkeep.state.preview import preview_of
-from threadkeep.state.rows import read_sessions
-from threadkeep.state.wanted import SessionFilter, archived_or_not, asked_sources, escape_like
+from threadkeep.state.rows import decode_content, preview_of, read_sessions
+from threadkeep.state.search.index_fill import newest_first
+from threadkeep.state.sessions import SessionFilter, archived_or_not, asked_sources, escape_like
 
 _FEW: Final = 2_000  # sessions that are sorted in 60 ms
 # What a continuation shows of itself in the place of the session it goes on with.

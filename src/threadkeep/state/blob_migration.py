@@ -7,15 +7,28 @@ message whole, and pass by what somebody changed in between.
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
+from threadkeep.base.backup import make_backup
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.tx import Row, Tx
-from threadkeep.errors import Invalid
-from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext
-from threadkeep.state.layout import QUERIES
-from threadkeep.state.offload import FIELDS, Cut, cut, inline_messages
-from threadkeep.state.relations import need_session
+from threadkeep.errors import Damaged, Invalid
+from threadkeep.state.check import problems_of
+from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext, carry_over
+from threadkeep.state.rewind import hand_over_rewound
+from threadkeep.state.rows import encode_content, update_rows
+from threadkeep.state.schema import QUERIES, take_out
+from threadkeep.state.session_config import need_session
+from threadkeep.state.side_values import (
+    FIELDS,
+    Cut,
+    cut,
+    inline_messages,
+    load,
+    read_blob,
+    to_column,
+)
 from threadkeep.state.verbs import write
 
 _DAY: Final = 86_400.0
@@ -229,3 +242,48 @@ def _unused(tx: Tx) -> set[str]:
         for (pieces,) in tx.execute(QUERIES["all_pieces"]):
             unused -= set(_HASH.findall(pieces))
     return unused
+
+
+# ------------------------------------------------------------------------------
+# Giving a file back to Hermes as if we had never had it.
+
+
+def release(ctx: StateContext) -> Json:
+    """Take everything that is ours out of the file, and close the store; tell what was removed.
+
+    A backup is made first: what only our tables can hold is in it alone afterwards, such as
+    relations and usage by day. Pins, lists as content and messages that were taken back stay where
+    the file has Hermes's own columns for them. Offloaded values go back into their messages, and
+    the full-text index is Hermes's own again, filled.
+    """
+    if not ctx.side:
+        ctx.db.close()
+        return {"removed": [], "backup": None}
+    backup = make_backup(ctx.db, reason="before-release", check=problems_of)
+    inline_blobs(ctx)
+    with ctx.db.write() as tx:
+        _, offloaded = tx.one("side_counts") or (0, 0)
+        if offloaded:
+            msg = f"{offloaded} offloaded values of {ctx.db.path} cannot be put back"
+            raise Damaged(msg, hint="`threadkeep state check` names them; nothing was removed")
+        form = ctx.forms.look(tx)
+        carry_over(tx, form)
+        if form.answers.marked_rewinds:
+            hand_over_rewound(ctx, tx)
+        if form.answers.content_in_column:
+            _hand_over_contents(ctx, tx)
+        removed = take_out(tx)
+    ctx.db.close()
+    return {"removed": removed, "backup": str(backup)}
+
+
+def _hand_over_contents(ctx: StateContext, tx: Tx) -> None:
+    """Write lists and dicts into their messages, unless another program has changed these."""
+    for message_id, kind, value, column in tx.all("exact_contents"):
+        try:
+            exact = load(kind, value, partial(read_blob, tx))
+        except ValueError:
+            continue  # its readable form stays
+        if isinstance(exact, (list, dict)) and to_column(exact, "content").column == column:
+            content = {"content": encode_content(exact)}
+            update_rows(ctx, tx, "messages", {"id": message_id}, content)

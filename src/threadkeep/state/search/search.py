@@ -15,14 +15,17 @@ from typing import Any, Final, NamedTuple
 from threadkeep.base.fts import FullTextError, snippet_of_match
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.state.candidates import LAST_ID, CandidateIds, Finder, IdRange
-from threadkeep.state.context import Json, StateContext, reading
-from threadkeep.state.contract_index import ContractFinder
-from threadkeep.state.drain import drain, how_far, text_of
-from threadkeep.state.exact import readable_text
-from threadkeep.state.index_text import calls_text
+from threadkeep.state.context import V6, Json, StateContext, reading
 from threadkeep.state.rows import messages_of
-from threadkeep.state.search_query import (
+from threadkeep.state.search.candidates import (
+    LAST_ID,
+    CandidateIds,
+    ContractFinder,
+    Finder,
+    IdRange,
+)
+from threadkeep.state.search.index_fill import calls_text, drain, how_far, text_of
+from threadkeep.state.search.query import (
     Group,
     as_prefixes,
     counts,
@@ -30,7 +33,7 @@ from threadkeep.state.search_query import (
     scores,
     without_column,
 )
-from threadkeep.state.versions import V6
+from threadkeep.state.side_values import readable_text
 
 log = logging.getLogger(__name__)
 
