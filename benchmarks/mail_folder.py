@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple, Self
 
 from threadkeep.base.sql import load_text
 from threadkeep.mailbox.adapters import Outgoing
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.folder import inbound_queries, outbound_queries
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
+from threadkeep.mailbox.host.sweep import sync
 from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.rows import CAP, in_hash, mail_of, out_hash, out_of
-from threadkeep.mailbox.settling import sync
 
 CHAT: Final = Place("test", "chat-1")
 QUESTION: Final = "could you look at the log of last night and tell me what went wrong there? " * 3

@@ -17,8 +17,7 @@ from benchmarks.measure import in_turn, used_by
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure, ratio, times
 from benchmarks.state_files import memory
-from threadkeep.mailbox.settling import sync
-from threadkeep.mailbox.sweep import sweep_session
+from threadkeep.mailbox.host.sweep import sweep_session, sync
 
 _SIZES: Final = (100, 1_000, 10_000, 50_000)
 _LIMIT = 1.5

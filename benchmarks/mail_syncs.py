@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.mail_folder import CHANNELS, QUESTION, REPLY, Sides, new_folder
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure
-from threadkeep.mailbox.settling import sync
+from threadkeep.mailbox.host.sweep import sync
 
 COMMIT = 5
 _PROJECT: Final = Path(__file__).parent.parent

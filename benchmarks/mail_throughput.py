@@ -29,8 +29,8 @@ from benchmarks.mail_nanoclaw import NanoClaw
 from benchmarks.measure import Counters, in_turn, median_of, used_by
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure, ratio, times
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.settling import sync
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.sweep import sync
 
 PROCESSES = 4
 _PATIENCE_MS = 5000  # after so long NanoClaw's own writers give up

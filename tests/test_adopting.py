@@ -20,8 +20,8 @@ from tests.support.newer_states import make_newer_state
 from threadkeep import Home
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.looking import letters
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.letters import letters
 from threadkeep.transfer.adopt import adopt
 from threadkeep.transfer.originals import PROGRAMS, find_original
 

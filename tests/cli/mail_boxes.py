@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.faults.mail_old_files import make_old_mail
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Destination, Place
 
 CHAT = Place("cli", "me")

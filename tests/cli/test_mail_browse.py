@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import HOSTILE, Run, Start, document
 from tests.cli.mail_boxes import contents, make_box, make_theirs
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 
 
 def test_mail_of_both_directions_is_listed_with_its_state(run: Run, tmp_path: Path) -> None:

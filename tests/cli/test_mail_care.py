@@ -9,8 +9,8 @@ import pytest
 from tests.cli.conftest import Run, document
 from tests.cli.mail_boxes import CHAT, contents, make_box, make_theirs
 from threadkeep.mailbox.adapters import MaybeSent, Outgoing, Refused
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
 
 
 @pytest.fixture
@@ -234,7 +234,9 @@ def test_a_command_of_the_host_is_run_from_the_agents_side(
     run: Run, box: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host(box)
-    monkeypatch.setattr("threadkeep.mailbox.asking.time.sleep", lambda _: host.drain({}))
+    monkeypatch.setattr(
+        "threadkeep.mailbox.container.requests.time.sleep", lambda _: host.drain({})
+    )
     assert run("mail", "ncl", box, "tasks", "list").stdout == "No tasks.\n"
     typed = ("tasks", "create", "--prompt", "feed the cat", "--recurrence", "0 9 * * *", "--json")
     made = document(run("mail", "ncl", box, *typed))["data"]

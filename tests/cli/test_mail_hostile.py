@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import HOSTILE, Run
 from tests.cli.mail_boxes import make_box
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 
 OUT = "INSERT INTO messages_out (id, seq, timestamp, kind, content) VALUES (?, ?, ?, ?, ?)"
 IN = "INSERT INTO messages_in (id, seq, kind, timestamp, content, status) VALUES (?, ?, ?, ?, ?, ?)"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run, Start, document
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 
 ECHO = f"{shlex.quote(sys.executable)} -m threadkeep mail echo"
 

@@ -7,8 +7,8 @@ import pytest
 from tests.cli.conftest import Run, document
 from tests.cli.mail_boxes import make_box, make_theirs
 from threadkeep import Mailroom
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Place
 
 

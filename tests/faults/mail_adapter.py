@@ -30,7 +30,7 @@ from tests.faults.mail_old_files import INBOUND_VERSIONS, make_old_mail  # noqa:
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from tests.faults.replies import words  # noqa: E402
 from threadkeep.base.sqlite.shared_file import SharedFile  # noqa: E402
-from threadkeep.mailbox.container import Container  # noqa: E402
+from threadkeep.mailbox.container.container import Container  # noqa: E402
 from threadkeep.mailbox.folder import (  # noqa: E402
     Folder,
     bring_up_inbound,
@@ -38,9 +38,9 @@ from threadkeep.mailbox.folder import (  # noqa: E402
     inbound_queries,
     outbound_queries,
 )
-from threadkeep.mailbox.host import Host  # noqa: E402
+from threadkeep.mailbox.host.host import Host  # noqa: E402
 from threadkeep.mailbox.records import Mail, OutMail, Place  # noqa: E402
-from threadkeep.mailbox.verifying import verify  # noqa: E402
+from threadkeep.mailbox.verification import verify  # noqa: E402
 
 CHAT = Place("test", "chat-1")
 ALL = 1_000_000

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.faults.mail_effects import ASKED, KEYED, Effects, fast
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.policy import DEFAULT, claims_allowed
+from threadkeep.mailbox.context import DEFAULT, claims_allowed
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Destination, Place
-from threadkeep.mailbox.verifying import verify
+from threadkeep.mailbox.verification import verify
 
 PROGRAM = Path(__file__).with_name("mail_programs.py")
 MAILS = 4

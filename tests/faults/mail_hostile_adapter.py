@@ -14,11 +14,11 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 from tests.faults.hostile_protocol import Target, serve  # noqa: E402
 from tests.faults.mail_adapter import folder_of, open_host  # noqa: E402
 from threadkeep.errors import Conflict, Invalid, NotFound  # noqa: E402
-from threadkeep.mailbox.container import Container  # noqa: E402
-from threadkeep.mailbox.host import Host  # noqa: E402
-from threadkeep.mailbox.policy import Policy  # noqa: E402
+from threadkeep.mailbox.container.container import Container  # noqa: E402
+from threadkeep.mailbox.context import Policy  # noqa: E402
+from threadkeep.mailbox.host.host import Host  # noqa: E402
 from threadkeep.mailbox.records import Destination  # noqa: E402
-from threadkeep.mailbox.verifying import verify  # noqa: E402
+from threadkeep.mailbox.verification import verify  # noqa: E402
 
 LONG = 1 << 20
 ROOMY = Policy(content_bytes=48 << 20)  # the longest value must fit several times

@@ -26,9 +26,9 @@ if __name__ == "__main__":
     say("begun")  # a kill from here on meets the program while it is starting
 
 from tests.faults.mail_effects import ADAPTERS, ASKED, Effects, fast  # noqa: E402
-from threadkeep.mailbox.container import Container  # noqa: E402
-from threadkeep.mailbox.delivery import DeliveryReport  # noqa: E402
-from threadkeep.mailbox.host import Host  # noqa: E402
+from threadkeep.mailbox.container.container import Container  # noqa: E402
+from threadkeep.mailbox.host.delivery import DeliveryReport  # noqa: E402
+from threadkeep.mailbox.host.host import Host  # noqa: E402
 from threadkeep.mailbox.records import Mail  # noqa: E402
 
 PACE = 0.01  # between two looks while nothing happens

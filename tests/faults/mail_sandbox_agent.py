@@ -19,7 +19,7 @@ if len(sys.argv) > 1:
     os.setuid(int(sys.argv[1]))
 
 import threadkeep
-from threadkeep.mailbox.container import Container, open_here
+from threadkeep.mailbox.container.container import Container, open_here
 from threadkeep.mailbox.records import Mail
 
 PACE = 0.02

@@ -11,11 +11,11 @@ import pytest
 
 from tests.conftest import cannot_run
 from threadkeep.base.tx import Tx
-from threadkeep.mailbox import settling
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import Owner
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host import sweep
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Claim, Mail
 
 pytestmark = pytest.mark.faults
@@ -51,14 +51,14 @@ def pair(tmp_path: Path) -> Pair:
 def test_one_that_begins_before_the_claims_are_read_keeps_its_own(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, begun = settling.claims, list[Container]()
+    real, begun = sweep.open_claims, list[Container]()
 
     def claims(ctx: MailContext) -> list[Claim]:
         if not begun:
             begun.append(pair.begin())
         return real(ctx)
 
-    monkeypatch.setattr(settling, "claims", claims)
+    monkeypatch.setattr(sweep, "open_claims", claims)
     assert pair.host.sweep().reset is None
     assert [claim.tries for claim in pair.host.claims()] == [2]
     assert pair.host.mail(pair.mail.id).process_after is None

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import need_tool
 from tests.faults.programs import run_python
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Place
 
 pytestmark = pytest.mark.faults
@@ -21,8 +21,8 @@ COMMIT = 5
 _BEGIN = """
 import os, sys
 sys.path.insert(0, {tests!r})
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
 from tests.faults.mail_effects import Effects, Keyed
 from pathlib import Path
 folder = Path(sys.argv[1])

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Destination, Place
 
 NOON = 1_760_011_200_000  # 2025-10-09T12:00:00Z

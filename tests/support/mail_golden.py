@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.mailbox.adapters import Outgoing
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Mail
 
 Expected = dict[str, Any]

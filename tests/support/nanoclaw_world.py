@@ -8,8 +8,8 @@ from tests.support.mail import FakeClock
 from tests.support.nanoclaw import NanoContainer, Row, make_folder
 from tests.support.nanoclaw_host import NanoHost
 from threadkeep.mailbox.adapters import Outgoing
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
 
 
 class Channel:

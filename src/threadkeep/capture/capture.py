@@ -35,7 +35,7 @@ from threadkeep.knowledge.transcript import (
     search,
     transcript,
 )
-from threadkeep.sources.hippo_notes import READER, READER as NOTES, HippoNotes
+from threadkeep.sources.hippo_notes import READER, HippoNotes
 from threadkeep.sources.records import Log, Source, Stamp
 
 # ------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class History:
         report = capture(self.around, self._sources, wanted, dry_run=dry_run, show=show)
         if not dry_run:
             finish(self.around, self._sources)
-            if NOTES in self._sources:  # else what was noted could not be read again
+            if READER in self._sources:  # else what was noted could not be read again
                 note_sessions(self.around)
         return report
 

@@ -31,7 +31,7 @@ from threadkeep.chat import schema as chat_layout, schema as chat_verify
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.knowledge import schema as knowledge_layout
 from threadkeep.knowledge.schema import NEWEST
-from threadkeep.mailbox import index_layout
+from threadkeep.mailbox import index_records
 from threadkeep.state import check as state_check, schema as state_layout
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ KINDS: Final = {
         Kind("state", state_layout.QUERIES, state_layout.read_version, state_check.problems_of),
         # The index alone: the folders of the sessions are the mail itself.
         Kind(
-            *("mailbox", index_layout.QUERIES, index_layout.read_version, _index_problems),
-            newest=index_layout.VERSION,
+            *("mailbox", index_records.QUERIES, index_records.read_version, _index_problems),
+            newest=index_records.VERSION,
         ),
         Kind(
             *("knowledge", {}, knowledge_layout.read_version, _index_problems),

@@ -12,16 +12,16 @@ import msgspec
 from threadkeep.base import json
 from threadkeep.base.clock import now_ms
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
+from threadkeep.mailbox.container.inbox import tasks as tasks_of
 from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import session_dir
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import MailboxSession
-from threadkeep.mailbox.looking import Letter, Overview, letters, look_at, overview
-from threadkeep.mailbox.reading import tasks as tasks_of
+from threadkeep.mailbox.letters import Letter, Overview, letters, look_at, overview
 from threadkeep.mailbox.records import Mail, Place
 from threadkeep.mailbox.recurrence import next_times
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home

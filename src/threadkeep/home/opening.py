@@ -48,7 +48,7 @@ from threadkeep.sources.claude.memory import (
     NamedMemory,
 )
 from threadkeep.sources.git_facts import GitCache, facts_at
-from threadkeep.sources.hippo_notes import READER, READER as NOTES, HippoNotes
+from threadkeep.sources.hippo_notes import READER, HippoNotes
 from threadkeep.sources.mailboxes import MailboxSource
 from threadkeep.sources.records import Source, UserHome
 from threadkeep.sources.registry import foreign_sources
@@ -88,7 +88,7 @@ def all_sources(chats: list[Path], states: list[Path], mail: list[Path]) -> dict
         "state": StateSource(states),
         "hermes-imported": StateSource(states, "hermes", imported=True),
         "mailbox": MailboxSource(mail),
-        NOTES: HippoNotes(),
+        READER: HippoNotes(),
     }
     return foreign_sources() | own
 

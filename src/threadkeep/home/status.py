@@ -22,7 +22,7 @@ from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import Backup, backups_of
 from threadkeep.knowledge import schema as knowledge_layout
 from threadkeep.knowledge.ledger import ModelUsage, day_of, spent
-from threadkeep.mailbox import index_layout
+from threadkeep.mailbox import index_records
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.state import schema as state_layout
 from threadkeep.state.session_db import SessionDB
@@ -206,7 +206,7 @@ def _look_into_mail(path: Path) -> MailStatus:
     with MailIndex.open(path, read_only=True) as index:
         sessions = index.sessions()
         with index.context.db.read() as tx:
-            version = index_layout.read_version(tx)
+            version = index_records.read_version(tx)
         return MailStatus(
             path=path,
             exists=True,

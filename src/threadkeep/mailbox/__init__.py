@@ -14,18 +14,17 @@ if TYPE_CHECKING:
         Refused,
         Sent,
     )
-    from threadkeep.mailbox.agent_loop import run_agent
-    from threadkeep.mailbox.container import Container, open_here
+    from threadkeep.mailbox.container.agent_loop import run_agent
+    from threadkeep.mailbox.container.container import Container, open_here
+    from threadkeep.mailbox.context import Policy
     from threadkeep.mailbox.folder import Folder, Owner, provision
-    from threadkeep.mailbox.host import Host
+    from threadkeep.mailbox.host.host import Host
     from threadkeep.mailbox.index import MailIndex
     from threadkeep.mailbox.mailroom import Mailroom
-    from threadkeep.mailbox.policy import Policy
-    from threadkeep.mailbox.problems import Problem
     from threadkeep.mailbox.records import DeadLetter, Delivery, Destination, Mail, OutMail, Place
     from threadkeep.mailbox.recurrence import next_due
     from threadkeep.mailbox.runner import ProcessRunner, Runner
-    from threadkeep.mailbox.verifying import verify
+    from threadkeep.mailbox.verification import Problem, verify
 
 __all__ = ["Adapter", "Container", "DeadLetter", "Delivery", "Destination", "File", "FileAdapter"]
 __all__ += ["Folder", "Host", "Mail", "MailIndex", "Mailroom", "MaybeSent", "NotNow", "OutMail"]
@@ -34,18 +33,17 @@ __all__ += ["Sent", "next_due", "open_here", "provision", "run_agent", "verify"]
 
 _LAZY = {  # where the names live; each is loaded when first asked for
     "adapters": "Adapter File FileAdapter MaybeSent NotNow Outgoing Refused Sent",
-    "agent_loop": "run_agent",
-    "container": "Container open_here",
+    "container.agent_loop": "run_agent",
+    "container.container": "Container open_here",
+    "context": "Policy",
     "folder": "Folder Owner provision",
-    "host": "Host",
+    "host.host": "Host",
     "index": "MailIndex",
     "mailroom": "Mailroom",
-    "policy": "Policy",
-    "problems": "Problem",
     "records": "DeadLetter Delivery Destination Mail OutMail Place",
     "recurrence": "next_due",
     "runner": "ProcessRunner Runner",
-    "verifying": "verify",
+    "verification": "Problem verify",
 }
 
 

@@ -23,9 +23,9 @@ import msgspec
 from threadkeep.base import json
 from threadkeep.base.files import LineFile
 from threadkeep.errors import Busy, Invalid, ThreadkeepError
-from threadkeep.mailbox.ids import Prefix, new_id
+from threadkeep.mailbox.context import Prefix, new_id
 from threadkeep.mailbox.records import Json, Place
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 
 class NotNow(Busy):

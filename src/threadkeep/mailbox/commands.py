@@ -14,11 +14,10 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, ThreadkeepError, TooLarge
 from threadkeep.mailbox import content as shapes, inbound
 from threadkeep.mailbox.adapters import Outgoing, Refused
-from threadkeep.mailbox.context import MailContext
-from threadkeep.mailbox.given import shown
-from threadkeep.mailbox.ids import answer_row_id
+from threadkeep.mailbox.arguments import shown
+from threadkeep.mailbox.attachments import is_safe_name
+from threadkeep.mailbox.context import MailContext, answer_row_id
 from threadkeep.mailbox.inbound import NewMail
-from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, Place
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from threadkeep.base import json
 from threadkeep.errors import Invalid, TooLarge
-from threadkeep.mailbox.given import need_each, need_str, need_text
+from threadkeep.mailbox.arguments import need_each, need_str, need_text
 from threadkeep.mailbox.records import Json
 
 MAX_CONTENT: Final = 4 * 1024 * 1024  # bytes of one row; attachments are files

@@ -23,7 +23,7 @@ from threadkeep.base.sqlite.shared_file import DEFAULT_BUDGET, SharedFile
 from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid, NotFound
-from threadkeep.mailbox.names import is_safe_name
+from threadkeep.mailbox.attachments import is_safe_name
 
 _HERE: Final = "threadkeep.mailbox"
 _IN_TABLES: Final = ("messages_in", "delivered", "destinations", "session_routing")

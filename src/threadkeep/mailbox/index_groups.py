@@ -1,26 +1,242 @@
-"""Agent groups, chats, and which chat is wired to which agent group."""
+"""Names that people gave, made fit for an agent to write and for a folder to bear."""
 
-from typing import get_args
+import re
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple, get_args
 
-from threadkeep.base.clock import iso
-from threadkeep.base.tx import Tx
-from threadkeep.errors import Conflict
-from threadkeep.mailbox.given import need_name, need_whole, optional_name
-from threadkeep.mailbox.ids import new_id
-from threadkeep.mailbox.index_destinations import ensure_destination
-from threadkeep.mailbox.index_layout import read_version
-from threadkeep.mailbox.index_records import AgentGroup, MessagingGroup, SessionMode, Wiring
-from threadkeep.mailbox.index_rows import (
-    MailIndexContext,
-    messaging_group_of,
-    need_agent_group,
-    need_choice,
-    need_messaging_group,
-    need_path_part,
-    no_agent_group,
+from threadkeep.base.clock import Clock, iso
+from threadkeep.base.database import Database
+from threadkeep.base.tx import Row, Tx
+from threadkeep.errors import Conflict, Invalid, NotFound
+from threadkeep.mailbox.arguments import need_name, need_whole, optional_name
+from threadkeep.mailbox.attachments import is_safe_name
+from threadkeep.mailbox.context import Below, new_id
+from threadkeep.mailbox.index_records import (
+    AgentGroup,
+    MailboxSession,
+    MessagingGroup,
+    SessionMode,
+    TargetType,
+    Wiring,
+    read_version,
 )
-from threadkeep.mailbox.naming import distinct_name, folder_name
-from threadkeep.mailbox.times import find_zone
+from threadkeep.mailbox.records import Destination
+from threadkeep.mailbox.rows import find_zone
+
+NAMELESS: Final = "unnamed"
+
+_OTHERS: Final = re.compile("[^a-z0-9]+")
+# A file name may have 255 bytes; this leaves room for the number of a collision.
+_FOLDER_LENGTH: Final = 100
+
+
+def local_name(text: str) -> str:
+    """Give the name an agent uses: lower-case letters and digits, all else becomes `-`."""
+    return _OTHERS.sub("-", text.lower()).strip("-") or NAMELESS
+
+
+def folder_name(text: str) -> str:
+    """Give a local name short enough for a folder."""
+    return local_name(text)[:_FOLDER_LENGTH].rstrip("-")
+
+
+def distinct_name(wanted: str, taken: Collection[str]) -> str:
+    """Give the wanted name, or the first of `wanted-2`, `wanted-3`, … that is not taken."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+# ------------------------------------------------------------------------------
+# What every verb of the index works with: its surroundings, checked input, rows by their ids.
+
+
+class MailIndexContext(NamedTuple):
+    """The surroundings of a verb; clock and randomness are arguments, never globals."""
+
+    db: Database
+    clock: Clock
+    random: Below
+
+
+def need_path_part(value: object, what: str) -> str:
+    """Check that a text can name a folder and nothing beside or above it."""
+    text = need_name(value, what)
+    if not is_safe_name(text):
+        msg = f"the {what} {text[:80]!r} cannot be the name of a folder"
+        raise Invalid(msg, hint="use letters, digits, '-', '_' and '.', without any slash")
+    return text
+
+
+def need_choice(value: object, choices: Sequence[str], what: str) -> str:
+    """Check that a value is one of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        raise Invalid(f"there is no {what} {value!r}", hint=f"use one of {', '.join(choices)}")
+    return value
+
+
+def need_agent_group(tx: Tx, group_id: object) -> AgentGroup:
+    """Give an agent group by its id."""
+    row = tx.one("get_agent_group", {"id": need_name(group_id, "agent group id")})
+    if row is None:
+        raise no_agent_group(group_id)
+    return AgentGroup(*row)
+
+
+def no_agent_group(reference: object) -> NotFound:
+    """Make the error for an agent group that does not exist."""
+    hint = "add it with add_agent_group; agent_groups() lists those there are"
+    return NotFound(f"there is no agent group {reference!r}", hint=hint)
+
+
+def need_messaging_group(tx: Tx, group_id: object) -> MessagingGroup:
+    """Give a chat by its id."""
+    row = tx.one("get_messaging_group", {"id": need_name(group_id, "messaging group id")})
+    if row is None:
+        hint = "add it with add_messaging_group; messaging_groups() lists those there are"
+        raise NotFound(f"there is no messaging group {group_id!r}", hint=hint)
+    return messaging_group_of(row)
+
+
+def messaging_group_of(row: Row) -> MessagingGroup:
+    """Make a chat from its row."""
+    group_id, channel_type, platform_id, name, is_group, created_at = row
+    return MessagingGroup(group_id, channel_type, platform_id, name, bool(is_group), created_at)
+
+
+def need_session(tx: Tx, session_id: object) -> MailboxSession:
+    """Give a session by its id."""
+    row = tx.one("get_session", {"id": need_name(session_id, "session id")})
+    if row is None:
+        hint = "sessions() lists those there are; resolve_session begins one"
+        raise NotFound(f"there is no mailbox session {session_id!r}", hint=hint)
+    return MailboxSession(*row)
+
+
+# ------------------------------------------------------------------------------
+# Where an agent may send: each row of its destinations is a name and a permission.
+
+
+def add_destination(
+    ctx: MailIndexContext,
+    tx: Tx,
+    agent_group_id: str,
+    target_type: TargetType,
+    target_id: str,
+    *,
+    name: str | None = None,
+) -> Destination:
+    """Let an agent group send to a chat or to another agent group.
+
+    Without a name, a target it can reach already keeps the name it has.
+    """
+    agent = need_agent_group(tx, agent_group_id)
+    kind = need_choice(target_type, get_args(TargetType), "kind of destination")
+    label = _label(tx, kind, target_id)
+    now = iso(ctx.clock())
+    if name is None:
+        given = ensure_destination(tx, agent.id, kind, target_id, label, now)
+    else:
+        given = _name_destination(tx, agent.id, kind, target_id, name, now)
+    return next(row for row in _projected(tx, agent.id) if row.name == given)
+
+
+def _label(tx: Tx, kind: str, target_id: object) -> str:
+    """Say what a target is called by people; refuse one that does not exist."""
+    if kind == "agent":
+        return need_agent_group(tx, target_id).name
+    chat = need_messaging_group(tx, target_id)
+    return chat.name or chat.channel_type
+
+
+def ensure_destination(
+    tx: Tx, agent_group_id: str, target_type: str, target_id: str, label: str, now: str
+) -> str:
+    """Give the local name of a target; one that has none gets one that is free."""
+    taken = _targets(tx, agent_group_id)
+    for name, target in taken.items():
+        if target == (target_type, target_id):
+            return name
+    name = distinct_name(local_name(label), taken)
+    _insert(tx, agent_group_id, name, target_type, target_id, now)
+    return name
+
+
+def _name_destination(
+    tx: Tx, agent_group_id: str, target_type: str, target_id: str, name: object, now: str
+) -> str:
+    wanted = local_name(need_name(name, "destination name"))
+    present = _targets(tx, agent_group_id).get(wanted)
+    if present is None:
+        _insert(tx, agent_group_id, wanted, target_type, target_id, now)
+    elif present != (target_type, target_id):
+        msg = f"the agent group {agent_group_id!r} calls another destination {wanted!r}"
+        raise Conflict(msg, hint="choose another name, or remove that destination first")
+    return wanted
+
+
+def _targets(tx: Tx, agent_group_id: str) -> dict[str, tuple[str, str]]:
+    """Map the local names of an agent group to what they mean, missing targets included."""
+    rows = tx.all("destination_targets", {"agent_group_id": agent_group_id})
+    return {name: (target_type, target_id) for name, target_type, target_id in rows}
+
+
+def _insert(
+    tx: Tx, agent_group_id: str, name: str, target_type: str, target_id: str, now: str
+) -> None:
+    params = {
+        "agent_group_id": agent_group_id,
+        "local_name": name,
+        "target_type": target_type,
+        "target_id": target_id,
+        "now": now,
+    }
+    tx.run("insert_destination", params)
+
+
+def remove_destination(_ctx: MailIndexContext, tx: Tx, agent_group_id: str, name: str) -> None:
+    """Take back a permission to send, by the agent's own name for it."""
+    agent = need_agent_group(tx, agent_group_id)
+    wanted = need_name(name, "destination name")
+    if not tx.run("delete_destination", {"agent_group_id": agent.id, "local_name": wanted}):
+        msg = f"the agent group {agent.id!r} has no destination {wanted!r}"
+        raise NotFound(msg, hint=f"destinations({agent.id!r}) lists those it has")
+
+
+def destinations(_ctx: MailIndexContext, tx: Tx, agent_group_id: str) -> list[Destination]:
+    """List where an agent group may send, by name; rows whose target is gone are left out."""
+    return _projected(tx, need_agent_group(tx, agent_group_id).id)
+
+
+def _projected(tx: Tx, agent_group_id: str) -> list[Destination]:
+    rows = tx.all("list_destinations", {"agent_group_id": agent_group_id})
+    return [Destination(*row) for row in rows]
+
+
+def may_send(
+    _ctx: MailIndexContext, tx: Tx, agent_group_id: str, channel_type: str, platform_id: str
+) -> bool:
+    """Tell whether a chat is among an agent group's destinations.
+
+    The chat that a session came from needs no permission: whoever delivers knows it.
+    """
+    place = {"channel_type": channel_type, "platform_id": platform_id}
+    return bool(tx.value("may_send", {"agent_group_id": agent_group_id, **place}))
+
+
+def may_reach_agent(
+    _ctx: MailIndexContext, tx: Tx, source_group_id: str, target_group_id: str
+) -> bool:
+    """Tell whether an agent group may write to another; to itself it always may."""
+    if source_group_id == target_group_id:
+        return True
+    return bool(tx.value("may_reach_agent", {"source": source_group_id, "target": target_group_id}))
+
+
+# ------------------------------------------------------------------------------
+# Agent groups, chats, and which chat is wired to which agent group.
 
 
 def add_agent_group(

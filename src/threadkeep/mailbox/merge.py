@@ -13,8 +13,7 @@ from threadkeep.errors import Conflict
 from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import Folder, bring_up_inbound, bring_up_outbound
 from threadkeep.mailbox.inbound import LIVE
-from threadkeep.mailbox.rows import CAP, keep_in_hash, mail_of, out_hash, out_of
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import CAP, keep_in_hash, mail_of, out_hash, out_of, read_moment
 
 _IN_MARK: Final = "merged_in"
 _OUT_MARK: Final = "merged_out"

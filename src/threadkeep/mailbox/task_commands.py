@@ -1,23 +1,126 @@
-"""`ncl tasks …`: the commands by which an agent looks after its tasks, as NanoClaw 2.1 has them.
+"""Tasks as `ncl tasks` shows them: rows for programs, a table for people, and ids made of names."""
 
-Tasks are made in the folder of whoever asks, and found in all of the agent's.
-"""
-
+import re
+from collections.abc import Sequence
 from datetime import timedelta
+from hashlib import blake2b
 from typing import Any, Final
 
 from threadkeep.base.clock import iso
 from threadkeep.base.tx import Tx
-from threadkeep.mailbox import posting, task_data, task_log, tasks, versions
+from threadkeep.mailbox import content as shapes, inbound, tasks, versions
+from threadkeep.mailbox.arguments import shown
+from threadkeep.mailbox.attachments import is_safe_name
 from threadkeep.mailbox.commands import CommandCall, CommandRefused, CommandReply, Flag, HostCommand
 from threadkeep.mailbox.context import MailContext
-from threadkeep.mailbox.given import shown
 from threadkeep.mailbox.inbound import NewMail, put
-from threadkeep.mailbox.names import is_safe_name
 from threadkeep.mailbox.records import Json, Mail, Place
 from threadkeep.mailbox.recurrence import check_recurrence, next_due, next_times
-from threadkeep.mailbox.rows import mail_of
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import mail_of, read_moment
+
+_PROMPT: Final = 120
+_SLUG: Final = 24
+_NAMED, _NAMELESS = 4, 6  # hex digits at the end of an id
+_COLUMNS: Final = ("id", "status", "schedule", "next run", "runs", "failed", "prompt")
+_PROMPT_SHOWN: Final = 48
+
+
+def new_task_id(name: str | None, seed: str) -> str:
+    """Make the id of a task of its name; the same seed gives the same id."""
+    slug = re.sub("[^a-z0-9]+", "-", (name or "").lower()).strip("-")[:_SLUG].strip("-")
+    digits = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{slug}-{digits[:_NAMED]}" if slug else f"t-{digits[:_NAMELESS]}"
+
+
+def run_id(series: str, seed: str) -> str:
+    """Make the id of an extra run of a series; the same seed gives the same id."""
+    digits = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{series}-run-{digits[:_NAMELESS]}"
+
+
+def row(ctx: MailContext, mail: Mail) -> Json:
+    """Show one row of a task."""
+    said = shapes.task_of(mail.content)
+    prompt, origin = _text(said, "prompt"), said.get("originSessionId")
+    return {
+        "agent_group_id": ctx.agent_group,
+        "session_id": ctx.session,
+        "series_id": mail.series_id or mail.id,
+        "row_id": mail.id,
+        "status": mail.status,
+        "process_after": mail.process_after,
+        "recurrence": mail.recurrence,
+        "prompt": prompt if len(prompt) <= _PROMPT else f"{prompt[: _PROMPT - 3]}...",
+        "has_script": int(bool(_text(said, "script"))),
+        "origin_session_id": origin if isinstance(origin, str) else None,
+        "created_at": mail.timestamp,
+        "tries": mail.tries,
+    }
+
+
+def listed(ctx: MailContext, tx: Tx, mail: Mail) -> Json:
+    """Show a task in a list: when it runs, and how its runs went so far."""
+    shown = row(ctx, mail)
+    completed, failed, last = tx.one("series_history", {"id": shown["series_id"]}) or (0, 0, None)
+    return {
+        **shown,
+        "schedule": mail.recurrence or "once",
+        "runs": completed,
+        "failed_runs": failed,
+        "last_run": last,
+        "next_run": mail.process_after,
+        "log": tasks.log_path(shown["series_id"]),
+    }
+
+
+def whole(ctx: MailContext, tx: Tx, mail: Mail, log_lines: int) -> Json:
+    """Show all of a task: whole prompt and script, its history, and the end of its log."""
+    shown, said = row(ctx, mail), shapes.task_of(mail.content)
+    completed, failed, _ = tx.one("series_history", {"id": shown["series_id"]}) or (0, 0, None)
+    return {
+        **shown,
+        "prompt": _text(said, "prompt"),
+        "script": _text(said, "script") or None,
+        "completed_runs": completed,
+        "failed_runs": failed,
+        "recent_log": tasks.newest_log(ctx, shown["series_id"], log_lines),
+    }
+
+
+def table(rows: Sequence[Json]) -> str:
+    """Show tasks as a table for people."""
+    if not rows:
+        return "No tasks."
+    lines = [_COLUMNS, *map(_line, rows)]
+    wide = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, wide, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _line(shown: Json) -> tuple[str, ...]:
+    prompt = " ".join(shown["prompt"].split())
+    return (
+        shown["series_id"],
+        shown["status"],
+        shown["schedule"],
+        shown["next_run"] or "now",
+        str(shown["runs"]),
+        str(shown["failed_runs"]),
+        prompt if len(prompt) <= _PROMPT_SHOWN else f"{prompt[: _PROMPT_SHOWN - 3]}...",
+    )
+
+
+def _text(said: Json, name: str) -> str:
+    value = said.get(name)
+    return value if isinstance(value, str) else ""
+
+
+# ------------------------------------------------------------------------------
+# `ncl tasks …`: the commands by which an agent looks after its tasks, as NanoClaw 2.1 has them.
+#
+# Tasks are made in the folder of whoever asks, and found in all of the agent's.
 
 MOST_RUNS: Final = 4  # a day, of a task that wakes the agent each time
 _LOG_LINES: Final = 10
@@ -38,18 +141,18 @@ def _list(call: CommandCall, ctx: MailContext, tx: Tx) -> list[Json]:
         if wanted is None or mail.status == wanted:
             series.setdefault(mail.series_id or mail.id, []).append(mail)
     found = [carrier for rows in series.values() if (carrier := tasks.carrier_of(rows))]
-    return [task_data.listed(ctx, tx, mail) for mail in found]
+    return [listed(ctx, tx, mail) for mail in found]
 
 
 def _list_reply(_: CommandCall, found: list[list[Json]]) -> CommandReply:
     rows = [row for folder in found for row in folder]
     rows.sort(key=lambda row: (read_moment(row["next_run"]) or 0, row["series_id"]))
-    return CommandReply(rows, task_data.table(rows))
+    return CommandReply(rows, table(rows))
 
 
 def _get(call: CommandCall, ctx: MailContext, tx: Tx) -> Json | None:
     mail = _find(tx, call.need("id"))
-    return None if mail is None else task_data.whole(ctx, tx, mail, _LOG_LINES)
+    return None if mail is None else whole(ctx, tx, mail, _LOG_LINES)
 
 
 def _find(tx: Tx, task_id: str) -> Mail | None:
@@ -77,7 +180,7 @@ def _create(call: CommandCall, ctx: MailContext, tx: Tx) -> Json:
     if cron is None and not when:
         hint = "say when it should run, or how often with --recurrence"
         raise CommandRefused("handler-error", "--process-after is required", hint=hint)
-    mail = posting.put_task(
+    mail = inbound.put_task(
         ctx,
         tx,
         call.need("prompt"),
@@ -87,7 +190,7 @@ def _create(call: CommandCall, ctx: MailContext, tx: Tx) -> Json:
         task_id=_free_id(call, tx),
         origin=ctx.session or None,
     )
-    return task_data.row(ctx, mail)
+    return row(ctx, mail)
 
 
 def _free_id(call: CommandCall, tx: Tx) -> str:
@@ -95,7 +198,7 @@ def _free_id(call: CommandCall, tx: Tx) -> str:
     number = 0
     while True:
         seed = f"{call.ctx.session}\0{call.request_id}\0{number}"
-        task_id = task_data.task_id(call.text("name"), seed)
+        task_id = new_task_id(call.text("name"), seed)
         if not tasks.rows_of(tx, task_id):
             return task_id
         number += 1
@@ -183,7 +286,7 @@ def _resume(call: CommandCall, _: MailContext, tx: Tx) -> int:
 def _delete(call: CommandCall, ctx: MailContext, tx: Tx) -> int:
     removed = tasks.delete(tx, call.need("id"))
     if removed:
-        task_log.remove(ctx, call.need("id"))
+        tasks.remove_log(ctx, call.need("id"))
     return removed
 
 
@@ -210,7 +313,7 @@ def _run(call: CommandCall, ctx: MailContext, tx: Tx) -> Json | None:
     if mail is None:
         return None
     series = mail.series_id or mail.id
-    row_id = task_data.run_id(series, f"{call.ctx.session}\0{call.request_id}")
+    row_id = run_id(series, f"{call.ctx.session}\0{call.request_id}")
     now = ctx.now_iso()
     if not is_safe_name(row_id):
         row_id = ctx.new_id("task")
@@ -226,14 +329,14 @@ def _append_log(call: CommandCall, ctx: MailContext, tx: Tx) -> Json | None:
         return None
     said_ms = read_moment(call.request.timestamp)  # not now: asked again, it is the same line
     at = ctx.now_iso() if said_ms is None else iso(said_ms)
-    task_log.append(ctx, series, call.need("msg"), at)
-    return {"series": series, "timestamp": at, "path": task_log.path_of(series), "ok": True}
+    tasks.append_log(ctx, series, call.need("msg"), at)
+    return {"series": series, "timestamp": at, "path": tasks.log_path(series), "ok": True}
 
 
 def _logged_series(call: CommandCall, ctx: MailContext, tx: Tx) -> str | None:
     """Give the series of this folder that is meant: the named one, else what the session is for."""
     wanted = call.text("id")
-    own = task_log.series_of_thread(Place(*(tx.one("routing") or ())).thread_id)
+    own = tasks.series_of_thread(Place(*(tx.one("routing") or ())).thread_id)
     if not wanted and ctx is call.ctx and own is None:
         msg = "--id is required: this is not the session of one task"
         raise CommandRefused("handler-error", msg)

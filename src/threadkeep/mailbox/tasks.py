@@ -1,21 +1,184 @@
-"""Tasks that are still to come, and series of them: each run is followed by the next."""
+"""What a clock that was ahead has left in a mailbox, set right once the clock is.
 
-from collections.abc import Callable, Iterable, Mapping
+A run of a series, or another try, is put off by the clock of that moment. If that was two days
+ahead, it would sleep for two days. What somebody wanted at a time of his own is never moved.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from threadkeep.base.clock import iso
+from threadkeep.base import nofollow
+from threadkeep.base.clock import is_due, iso
 from threadkeep.base.tx import Tx
-from threadkeep.errors import Invalid
-from threadkeep.mailbox import clock_steps, content as shapes, inbound, versions
-from threadkeep.mailbox.context import MailContext
+from threadkeep.errors import Invalid, NotFound, ReadOnly
+from threadkeep.mailbox import content as shapes, inbound, versions
+from threadkeep.mailbox.adapters import Outgoing
+from threadkeep.mailbox.attachments import is_safe_name
+from threadkeep.mailbox.context import MailContext, backoff_seconds, run_pause_ms
 from threadkeep.mailbox.inbound import NewMail
-from threadkeep.mailbox.policy import run_pause_ms
-from threadkeep.mailbox.records import Json, Mail
+from threadkeep.mailbox.notices import called, tell
+from threadkeep.mailbox.records import Json, Mail, Place
 from threadkeep.mailbox.recurrence import check_recurrence, missed_times, next_due, zone_name
-from threadkeep.mailbox.rows import keep_in_hash, mail_of
-from threadkeep.mailbox.telling import called, tell
-from threadkeep.mailbox.times import normal_moment, read_moment
+from threadkeep.mailbox.rows import (
+    keep_in_hash,
+    mail_of,
+    normal_moment,
+    read_moment,
+    sqlite_form,
+    whole_iso,
+)
+
+# Clocks of a host and a container may differ by some seconds.
+_SLACK_MS: Final = 60_000
+
+
+def put_off(ctx: MailContext, tx: Tx) -> list[tuple[Mail, str]]:
+    """Give what waits for a time that was computed by a clock ahead of ours, and when it is due."""
+    ahead = {"ahead": sqlite_form(ctx.clock() + _SLACK_MS)}
+    runs = [mail_of(row) for row in tx.all("runs_written_ahead", ahead)]
+    tries = [mail_of(row) for row in tx.all("tries_put_off", ahead)]
+    found = [(mail, _run_due(ctx, mail)) for mail in runs]
+    found += [(mail, _try_due(ctx, mail)) for mail in tries]
+    return [(mail, due) for mail, due in found if due is not None]
+
+
+def set_right(ctx: MailContext, tx: Tx) -> None:
+    """Bring forward what is late."""
+    for mail, due in put_off(ctx, tx):
+        kept = {"content": mail.raw, "recurrence": mail.recurrence}
+        tx.run("change_task", {"id": mail.id, "process_after": due, **kept})
+        keep_in_hash(tx, inbound.get(tx, mail.id))
+
+
+def _run_due(ctx: MailContext, mail: Mail) -> str | None:
+    """Give when a run of a series is due, if it waits for the time that followed its writing."""
+    due, written = read_moment(mail.process_after), read_moment(mail.timestamp)
+    if due is None or written is None or mail.recurrence is None:
+        return None
+    try:
+        if _next(ctx, mail.recurrence, written) != due:
+            return None  # somebody wants it at that time
+        following = _next(ctx, mail.recurrence, ctx.clock())
+    except Invalid:  # it has no time that could be computed
+        return None
+    return iso(following) if following < due else None
+
+
+def _try_due(ctx: MailContext, mail: Mail) -> str | None:
+    """Give when mail is tried again that is put off for longer than any pause takes."""
+    due = read_moment(mail.process_after)
+    pause = backoff_seconds(ctx.policy, mail.tries)
+    if due is None or pause is None or not is_due(due, ctx.clock(), pause * 1000):
+        return None
+    return whole_iso(ctx.clock() + pause * 1000)
+
+
+def _next(ctx: MailContext, cron: str, after: int) -> int:
+    return round(next_due(cron, after, ctx.zone).timestamp() * 1000)
+
+
+# ------------------------------------------------------------------------------
+# What the runs of a task did, in words: one line each in `tasks/<series>.md` of the folder.
+
+log = logging.getLogger(__name__)
+KIND: Final = "task_log"
+FOLDER: Final = "tasks"
+THREAD: Final = "system:tasks:"  # where mail goes in the session of one series
+_TEXT: Final = 500  # characters of one line
+_TAIL: Final = 64 * 1024
+
+
+def series_of_thread(thread_id: str | None) -> str | None:
+    """Give the series whose session has this thread, None for a chat's."""
+    if thread_id is None or not thread_id.startswith(THREAD):
+        return None
+    return thread_id.removeprefix(THREAD) or None
+
+
+def log_path(series: str) -> str:
+    """Give where the log of a series is, from the folder of the session on."""
+    return f"{FOLDER}/{series}.md"
+
+
+def append_log(ctx: MailContext, series: str, text: str, at: str) -> None:
+    """Add a line to the log of a series, on the disk when this returns; the same one only once."""
+    name = _name(series)
+    data = f"- {at} {line(text)}\n".encode("utf-8", "replace")
+    with _in_reach(ctx):
+        nofollow.make_dir(ctx.folder.path, FOLDER)
+        nofollow.append(ctx.folder.path, (FOLDER,), name, data, unless_in_last=_TAIL)
+
+
+def line(text: str) -> str:
+    """Give words in one line of at most 500 characters, as a `task_log` has them."""
+    words = " ".join(text.split())
+    return words if len(words) <= _TEXT else f"{words[: _TEXT - 1]}…"
+
+
+def keep(ctx: MailContext, mail: Outgoing) -> None:
+    """Add what a run said of itself to the log of its series; other records lie in their rows."""
+    series = _series_of(ctx, mail) if mail.kind == KIND else None
+    if series is None or not mail.text.strip():
+        return
+    said_ms = read_moment(mail.timestamp)
+    try:
+        append_log(ctx, series, mail.text, ctx.now_iso() if said_ms is None else iso(said_ms))
+    except Invalid as error:  # the agent put something in its way; nobody waits for a log
+        log.warning("the log of %s was not kept: %s", series, error)
+
+
+def _series_of(ctx: MailContext, mail: Outgoing) -> str | None:
+    with ctx.folder.inbound.read() as tx:
+        place = Place(*(tx.one("routing") or ()))
+        run = None if mail.in_reply_to is None else inbound.find(tx, mail.in_reply_to)
+    if run is not None and run.kind == "task":
+        return run.series_id or run.id
+    return series_of_thread(place.thread_id)
+
+
+def newest_log(ctx: MailContext, series: str, count: int) -> list[str]:
+    """Give the last lines of the log of a series; none if there is no log, or none to be read."""
+    try:
+        with _in_reach(ctx):
+            data = nofollow.read_end(ctx.folder.path, (FOLDER,), _name(series), _TAIL)
+    except Invalid:
+        return []
+    lines = data.decode("utf-8", "replace").splitlines()
+    return [one for one in lines if one.strip()][-count:]
+
+
+def remove_log(ctx: MailContext, series: str) -> None:
+    """Remove the log of a series; none there is fine, and one out of reach stays."""
+    if is_safe_name(f"{series}.md"):
+        try:
+            with _in_reach(ctx):
+                nofollow.remove_tree(ctx.folder.path, FOLDER, f"{series}.md")
+        except Invalid as error:
+            log.warning("the log of %s was not removed: %s", series, error)
+
+
+@contextmanager
+def _in_reach(ctx: MailContext) -> Iterator[None]:
+    """Refuse what the agent put in the way, or locked; it is told so without paths of the host."""
+    try:
+        yield
+    except (Invalid, NotFound, ReadOnly) as error:
+        log.info("in %s: %s", ctx.folder.path, error)
+        hint = f"`{FOLDER}` must be a folder and the log a plain file, both open to the host"
+        raise Invalid("the log of this task is out of reach", hint=hint) from error
+
+
+def _name(series: str) -> str:
+    if not is_safe_name(f"{series}.md"):
+        raise Invalid("the name of this task cannot be that of a file", hint="give it another id")
+    return f"{series}.md"
+
+
+# ------------------------------------------------------------------------------
+# Tasks that are still to come, and series of them: each run is followed by the next.
 
 CHANGES: Final = frozenset(("prompt", "script", "process_after", "recurrence"))
 TOO_LATE: Final = "the next run was due before anybody took this one, and late runs are let go"
@@ -164,10 +327,10 @@ def rearm(ctx: MailContext) -> list[Mail]:
     """
     late = _too_late(ctx) if ctx.policy.catch_up == "skip" else []
     with ctx.folder.inbound.read() as tx:
-        if not late and not tx.all("to_rearm") and not clock_steps.late(ctx, tx):
+        if not late and not tx.all("to_rearm") and not put_off(ctx, tx):
             return []
     with ctx.folder.inbound.write() as tx:
-        clock_steps.set_right(ctx, tx)
+        set_right(ctx, tx)
         for message_id in late:
             if tx.run("let_go", {"id": message_id}):
                 tx.run("bury", {"id": message_id, "reason": TOO_LATE, "now": ctx.now_sql()})

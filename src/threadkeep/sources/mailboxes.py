@@ -13,7 +13,7 @@ from typing import Any, Final
 from threadkeep.base.sqlite.shared_file import SharedFile
 from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.mailbox.folder import Folder, columns_of
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 from threadkeep.sources.common import describe_input, rows, table, text
 from threadkeep.sources.folders import file_stamp, folders_in
 from threadkeep.sources.own import (

@@ -17,13 +17,13 @@ from threadkeep.base.files import make_private_dir, sync_dir
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.mailbox.attachments import folder_for
 from threadkeep.mailbox.folder import Folder, session_dir
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import SessionMode
-from threadkeep.mailbox.looking import look_at
+from threadkeep.mailbox.letters import look_at
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.mailbox.merge import MailDifference, merge, news, remember
-from threadkeep.mailbox.names import folder_for
 from threadkeep.transfer.originals import (
     AdoptReport,
     HomeLike,

@@ -7,10 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.context import MailContext
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.policy import DEFAULT, Policy
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.context import DEFAULT, MailContext, Policy
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Place
 
 START = 1_770_000_000_000  # 2026-02-02T02:40:00Z

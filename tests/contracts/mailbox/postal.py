@@ -10,8 +10,8 @@ import pytest
 
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox.adapters import Outgoing, Sent
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import OutMail, Place
 
 NOW = 1_760_000_000_000

@@ -10,8 +10,15 @@ from hypothesis import given, strategies as st
 
 from tests.contracts.mailbox.pair import CHAT, START, Pair
 from threadkeep.errors import Busy, Conflict
-from threadkeep.mailbox.agent_loop import CLEARED, Reply, is_command, next_turn, run_agent, step
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.agent_loop import (
+    CLEARED,
+    Reply,
+    is_command,
+    next_turn,
+    run_agent,
+    step,
+)
+from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.records import Destination, Mail, Place
 
 

@@ -10,9 +10,9 @@ from tests.contracts.mailbox.postal import CHAT, Channel, Clock, Desk
 from tests.lengths import examples
 from threadkeep.base.clock import iso
 from threadkeep.mailbox.adapters import NotNow
-from threadkeep.mailbox.policy import Policy
+from threadkeep.mailbox.context import Policy
 from threadkeep.mailbox.records import Mail
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 DAY = 86_400_000
 HOUR = 3_600_000

@@ -12,7 +12,7 @@ from threadkeep.base import nofollow
 from threadkeep.errors import ReadOnly
 from threadkeep.mailbox import Container, FileAdapter, Host, Place
 from threadkeep.mailbox.commands import CommandRefused, read_flags, read_typed, split_command
-from threadkeep.mailbox.task_data import run_id, task_id
+from threadkeep.mailbox.task_commands import new_task_id, run_id
 
 DAILY = {"prompt": "water", "name": "Water plants", "recurrence": "0 9 * * *"}
 FUTURE = "2030-01-01T00:00:00Z"
@@ -649,7 +649,7 @@ def test_flags_are_typed_as_ncl_has_them() -> None:
 
 @given(st.none() | st.text(max_size=60), st.text(max_size=20))
 def test_ids_are_made_of_names(name: str | None, seed: str) -> None:
-    made = task_id(name, seed)
+    made = new_task_id(name, seed)
     assert re.fullmatch("([a-z0-9](?:[a-z0-9-]{0,22}[a-z0-9])?-[0-9a-f]{4}|t-[0-9a-f]{6})", made)
-    assert made == task_id(name, seed)
+    assert made == new_task_id(name, seed)
     assert run_id(made, seed).startswith(f"{made}-run-")

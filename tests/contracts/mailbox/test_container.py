@@ -13,10 +13,10 @@ import pytest
 from tests.support.children import Child
 from tests.support.mail import CHAT, GROUP, NOON, Pair, name_places, open_pair, texts
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound, TooLarge
-from threadkeep.mailbox import reading
-from threadkeep.mailbox.container import Container, open_here
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.policy import Policy
+from threadkeep.mailbox.container import inbox
+from threadkeep.mailbox.container.container import Container, open_here
+from threadkeep.mailbox.context import Policy
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import OutMail, Place
 
 
@@ -96,7 +96,7 @@ def test_a_first_poll_that_fails_was_none(pair: Pair, monkeypatch: pytest.Monkey
         raise Busy
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "poll", fail)
+        patch.setattr(inbox, "poll", fail)
         with pytest.raises(Busy):
             pair.container.poll()
     assert texts(pair.container.poll()) == ["restarted"]
@@ -202,7 +202,7 @@ def test_mail_that_was_dealt_with_elsewhere_cannot_be_claimed_by_name(pair: Pair
 
 
 CLAIMER = """
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 container = Container(sys.argv[1])
 mails = container.poll(100)
 say(len(mails))
@@ -306,7 +306,7 @@ def test_a_start_adopts_the_conversation_under_its_older_name(
 
 
 RUNNER = """
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 container = Container(sys.argv[1])
 container.start()
 container.claim(container.poll())

@@ -10,7 +10,7 @@ from tests.contracts.mailbox.postal import Channel
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.mailbox.adapters import MaybeSent, Refused
 from threadkeep.mailbox.records import DeadLetter, Delivery, Mail, OutMail
-from threadkeep.mailbox.times import sqlite_form
+from threadkeep.mailbox.rows import sqlite_form
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -26,13 +26,12 @@ from threadkeep.base.presence import ExclusiveLock
 from threadkeep.base.sql import load_text
 from threadkeep.errors import Busy, Damaged
 from threadkeep.mailbox.adapters import FileAdapter, MaybeSent, NotNow, Outgoing, Refused, Sent
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.delivery import content_of, reason_of
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.policy import Policy
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.context import Policy
+from threadkeep.mailbox.host.delivery import content_of, due_of, reason_of
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import OutMail, Place
-from threadkeep.mailbox.taking import due_of
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 OTHER = Place("test", "chat-2")
 

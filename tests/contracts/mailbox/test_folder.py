@@ -15,7 +15,7 @@ from tests.conftest import cannot_run
 from tests.support.children import exit_code, fork
 from tests.support.mail import CHAT, FakeClock, look, open_pair
 from threadkeep.errors import Damaged, Invalid, NotFound, ReadOnly
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.folder import (
     Folder,
     Owner,
@@ -25,7 +25,7 @@ from threadkeep.mailbox.folder import (
     provision,
     session_dir,
 )
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import OutMail
 
 Column = tuple[str, str, int, str | None, int]

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from tests.support.mail import CHAT, Pair, name_places, open_pair
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.mailbox import Container, Folder, Host, given as checks, next_due, verify
+from threadkeep.mailbox import Container, Folder, Host, arguments as checks, next_due, verify
 from threadkeep.mailbox.records import Place
 
 Act = Callable[[Container, Any], object]

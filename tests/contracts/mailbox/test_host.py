@@ -18,10 +18,9 @@ from tests.support.mail import (
 )
 from threadkeep.base.sqlite import shared_file
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound, TooLarge
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.ids import channel_message_id
-from threadkeep.mailbox.policy import Policy
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.context import Policy, channel_message_id
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Destination, Place
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -20,18 +20,18 @@ from tests.contracts.mailbox.postal import (
 )
 from threadkeep.base import nofollow
 from threadkeep.errors import Busy
-from threadkeep.mailbox import mailroom, settling
+from threadkeep.mailbox import mailroom
 from threadkeep.mailbox.adapters import Adapter
 from threadkeep.mailbox.attachments import AttachmentLimits, collect, hand_over
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.delivery import DeliveryReport
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host import sweep
+from threadkeep.mailbox.host.delivery import DeliveryReport
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.index_records import MailboxSession
-from threadkeep.mailbox.mailroom import Mailroom
+from threadkeep.mailbox.mailroom import Mailroom, Rest, turn
+from threadkeep.mailbox.notices import tell
 from threadkeep.mailbox.records import Place
-from threadkeep.mailbox.serving import Rest, turn
-from threadkeep.mailbox.telling import tell
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_an_id_that_is_no_text_is_not_spoken_of_again_and_again(pair: Pair) -> N
     spoil(pair.path / "outbound.db", "INSERT INTO processing_ack VALUES (x'ff', 'failed', '')")
     before = pair.changes()
     for _ in range(3):
-        assert settling.sync(pair.ctx) == settling.SettleReport()
+        assert sweep.sync(pair.ctx) == sweep.SettleReport()
     assert pair.changes() == before
 
 

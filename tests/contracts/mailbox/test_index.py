@@ -16,9 +16,8 @@ from tests.support.chats import NOON, FakeClock, plain, rows
 from tests.support.children import Child
 from threadkeep.base.clock import iso
 from threadkeep.errors import Closed, Conflict, Invalid, NotFound, ReadOnly, SchemaMismatch
-from threadkeep.mailbox.index import MailIndex
+from threadkeep.mailbox.index import MailIndex, effective_mode
 from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup, SessionMode
-from threadkeep.mailbox.index_sessions import effective_mode
 from threadkeep.mailbox.records import Destination
 
 MODES = get_args(SessionMode)

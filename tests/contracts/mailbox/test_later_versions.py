@@ -18,11 +18,11 @@ from tests.support.nanoclaw_host import NanoHost
 from threadkeep.base.clock import iso
 from threadkeep.base.presence import ExclusiveLock
 from threadkeep.base.tx import Tx
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.policy import DEFAULT, run_pause_ms
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.context import DEFAULT, run_pause_ms
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Destination, Place
-from threadkeep.mailbox.times import like, read_moment, sqlite_form, whole_iso
+from threadkeep.mailbox.rows import like, read_moment, sqlite_form, whole_iso
 
 MOMENTS = st.integers(min_value=0, max_value=4_000_000_000_000)
 

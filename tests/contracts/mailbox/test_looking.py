@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.mail import FakeClock, look, open_pair
-from threadkeep.mailbox.looking import (
+from threadkeep.mailbox.letters import (
     Direction,
     Letter,
     again,

@@ -17,16 +17,15 @@ from tests.conftest import need_tool
 from tests.contracts.mailbox.postal import Channel, Clock, Crash, crash_at_write
 from threadkeep.base.processes import is_running
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.mailbox import serving
+from threadkeep.mailbox import mailroom
 from threadkeep.mailbox.adapters import FileAdapter, Outgoing
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.context import MailContext
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.index_records import MailboxSession
-from threadkeep.mailbox.mailroom import Mailroom
+from threadkeep.mailbox.mailroom import Mailroom, ServeReport
 from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.runner import ProcessRunner
-from threadkeep.mailbox.serving import ServeReport
 
 
 class Agents:
@@ -517,7 +516,7 @@ def test_after_a_stop_no_other_message_is_begun(
             channel.go_on.set()  # not before `serve` is told to stop
             super().shutdown(*args, **options)
 
-    monkeypatch.setattr(serving, "ThreadPoolExecutor", Threads)
+    monkeypatch.setattr(mailroom, "ThreadPoolExecutor", Threads)
     stop = threading.Event()
     reports: list[ServeReport] = []
 

@@ -24,10 +24,10 @@ from tests.contracts.mailbox.model import (
 )
 from tests.lengths import examples
 from threadkeep.mailbox.adapters import NotNow, Outgoing, Refused
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Destination, Place
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 BEGIN = 1_772_000_000 * SECOND
 PLACES = ("keyed", "asked", "plain")

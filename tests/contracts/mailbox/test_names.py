@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.mailbox.names import attachment_name, extension_for, free_name, is_safe_name
+from threadkeep.mailbox.attachments import attachment_name, extension_for, free_name, is_safe_name
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)
 SAFE_NAMES = ANY_TEXT.filter(is_safe_name)

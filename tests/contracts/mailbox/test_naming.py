@@ -7,14 +7,14 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.mailbox.ids import (
+from threadkeep.mailbox.context import (
     Prefix,
     channel_message_id,
     new_id,
     platform_part,
     question_row_id,
 )
-from threadkeep.mailbox.naming import distinct_name, folder_name, local_name
+from threadkeep.mailbox.index_groups import distinct_name, folder_name, local_name
 
 NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 PREFIXES: st.SearchStrategy[Prefix] = st.sampled_from(

@@ -18,7 +18,7 @@ from tests.support.mail import CHAT, GROUP, FakeClock
 from tests.support.nanoclaw import NanoContainer, Row, in_iso
 from tests.support.nanoclaw_world import World
 from threadkeep.errors import Invalid
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.mailbox.records import Destination, Mail, Place
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.mailbox.postal import Clock, Crash, crash_at_write
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.context import Policy
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.index_records import MailboxSession
 from threadkeep.mailbox.mailroom import Mailroom
-from threadkeep.mailbox.policy import Policy
 from threadkeep.mailbox.records import Mail, OutMail, Place
 
 

@@ -18,12 +18,12 @@ from tests.contracts.mailbox.postal import Channel
 from tests.support.mail import leave_unfinished
 from threadkeep.errors import Busy, Conflict, Damaged, Invalid
 from threadkeep.mailbox.adapters import NotNow, Outgoing, Refused
-from threadkeep.mailbox.agent_loop import step
 from threadkeep.mailbox.attachments import collect
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.agent_loop import step
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.context import CatchUp, Policy
 from threadkeep.mailbox.folder import Owner
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.policy import CatchUp, Policy
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Mail
 
 HOUR = 3600

@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.mailbox.postal import CHAT, Channel, Clock, Desk
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox import Refused
-from threadkeep.mailbox.prune import PrunedMail
+from threadkeep.mailbox.host.sweep import PrunedMail
 
 DAY = 86_400
 

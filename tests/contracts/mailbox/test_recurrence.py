@@ -7,12 +7,13 @@ import pytest
 from hypothesis import assume, example, given, strategies as st
 
 from threadkeep.errors import Invalid
-from threadkeep.mailbox.cron import NICKNAMES, parse_cron
 from threadkeep.mailbox.recurrence import (
+    NICKNAMES,
     check_recurrence,
     missed_times,
     next_due,
     next_times,
+    parse_cron,
     zone_name,
 )
 

@@ -22,7 +22,7 @@ from tests.conftest import REPO, cannot_run, need_tool
 from threadkeep.base.presence import is_held
 from threadkeep.mailbox.adapters import Outgoing
 from threadkeep.mailbox.folder import Owner
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Place
 
 pytestmark = pytest.mark.faults

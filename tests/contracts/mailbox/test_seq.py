@@ -13,9 +13,9 @@ from tests.lengths import at_length, examples
 from tests.support.mail import Pair, look, open_pair
 from threadkeep.base.lock import LockHeld, let_go, lock_for
 from threadkeep.errors import Busy, Conflict
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.folder import Folder
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 
 WORKERS = at_length(8, 4)
 EACH = at_length(50, 25)

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.errors import Conflict, Damaged
+from threadkeep.mailbox.host.sweep import NO_REASON, ResetReport, SettleReport, is_counted
 from threadkeep.mailbox.records import Claim, Mail, Place
-from threadkeep.mailbox.settling import NO_REASON, ResetReport, SettleReport, is_counted
-from threadkeep.mailbox.times import read_moment, sqlite_form, whole_iso
+from threadkeep.mailbox.rows import read_moment, sqlite_form, whole_iso
 
 
 @pytest.fixture

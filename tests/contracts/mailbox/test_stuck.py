@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.base.clock import iso
-from threadkeep.mailbox.policy import DEFAULT
+from threadkeep.mailbox.context import DEFAULT
+from threadkeep.mailbox.host.sweep import stuck_reason
 from threadkeep.mailbox.records import Claim, ToolState
-from threadkeep.mailbox.stuck import stuck_reason
-from threadkeep.mailbox.times import sqlite_form
+from threadkeep.mailbox.rows import sqlite_form
 
 NOW = 1_770_000_000_000
 MINUTE = 60_000

@@ -8,10 +8,9 @@ import pytest
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.errors import Damaged
+from threadkeep.mailbox.host.sweep import ResetReport, SettleReport, tool_state
 from threadkeep.mailbox.records import ToolState
-from threadkeep.mailbox.settling import ResetReport, SettleReport
-from threadkeep.mailbox.sweep import tool_state
-from threadkeep.mailbox.times import sqlite_form
+from threadkeep.mailbox.rows import sqlite_form
 
 
 class Runner:

@@ -79,7 +79,7 @@ Make = Callable[[Callable[[Frame], Frame | None]], tuple[ForeignHost, Container]
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     def pair(answer: Callable[[Frame], Frame | None]) -> tuple[ForeignHost, Container]:
         host = ForeignHost(tmp_path / "ag-1" / "sess-1", answer)
-        monkeypatch.setattr("threadkeep.mailbox.asking.time.sleep", host.turn)
+        monkeypatch.setattr("threadkeep.mailbox.container.requests.time.sleep", host.turn)
         return host, Container(host.path, clock=Clock())
 
     return pair
@@ -207,7 +207,9 @@ def test_our_host_need_not_be_waited_for_and_knows_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = Desk(tmp_path / "ag-1" / "sess-1", Clock())
-    monkeypatch.setattr("threadkeep.mailbox.asking.time.sleep", lambda _: desk.host.drain({}))
+    monkeypatch.setattr(
+        "threadkeep.mailbox.container.requests.time.sleep", lambda _: desk.host.drain({})
+    )
     task_id = desk.container.schedule("water", recurrence="0 9 * * *")  # nothing waits for a host
     (row,) = desk.container.command("tasks  list", {"status": "pending"})
     assert row["series_id"] == task_id

@@ -11,9 +11,9 @@ from tests.contracts.mailbox.pair import CHAT, START, Pair
 from tests.lengths import examples
 from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
-from threadkeep.mailbox.policy import Policy
+from threadkeep.mailbox.context import Policy
 from threadkeep.mailbox.records import Mail, Place
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 DAILY = "0 9 * * *"
 DAY = 24 * 3600

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
-from threadkeep.mailbox.times import normal_moment, parse_moment, read_moment, sqlite_form
+from threadkeep.mailbox.rows import normal_moment, parse_moment, read_moment, sqlite_form
 
 MOMENT = 1_786_706_395_136  # 2026-08-14T11:19:55.136Z
 # What either form can write: the years 1 to 9999.

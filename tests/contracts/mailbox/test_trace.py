@@ -8,9 +8,9 @@ from hypothesis import given, strategies as st
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.base.clock import iso
 from threadkeep.errors import NotFound
+from threadkeep.mailbox.host.trace import MailboxEvent, in_order
 from threadkeep.mailbox.records import Mail, Place
-from threadkeep.mailbox.times import sqlite_form
-from threadkeep.mailbox.trace import MailboxEvent, in_order
+from threadkeep.mailbox.rows import sqlite_form
 
 
 @pytest.fixture

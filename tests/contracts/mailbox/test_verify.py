@@ -13,10 +13,9 @@ import pytest
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
 from threadkeep.mailbox.folder import Folder
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.problems import Problem
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Place
-from threadkeep.mailbox.verifying import verify
+from threadkeep.mailbox.verification import Problem, verify
 
 OURS_IN = ("tk_meta", "tk_delivery", "tk_cursor", "tk_dead", "tk_hops", "tk_row_hash")
 

@@ -8,8 +8,8 @@ from threadkeep.cli.mail.words import mail_json, place_text, words_of
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import document, note, table, write
 from threadkeep.errors import Invalid
-from threadkeep.mailbox.container import Container
-from threadkeep.mailbox.reading import poll as poll_mail
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.container.inbox import poll as poll_mail
 from threadkeep.mailbox.records import Mail
 
 

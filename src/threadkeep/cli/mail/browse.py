@@ -16,9 +16,10 @@ from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import json_line, note, one_line, paging, table, warn, write_pieces
 from threadkeep.errors import ThreadkeepError
 from threadkeep.mailbox.context import MailContext
+from threadkeep.mailbox.host.trace import trace as trace_mail
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import MailboxSession
-from threadkeep.mailbox.looking import (
+from threadkeep.mailbox.letters import (
     UNDER_WAY,
     Direction,
     Letter,
@@ -30,7 +31,6 @@ from threadkeep.mailbox.looking import (
     outgoing,
     overview,
 )
-from threadkeep.mailbox.trace import trace as trace_mail
 
 _EVERY = 0.25  # between two looks of `tail -f`, in seconds
 _PAGE = 500

@@ -19,12 +19,11 @@ from threadkeep.cli.mail.words import mail_json, when, words_of
 from threadkeep.cli.output import counted, document, note, one_line, table, write
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.home.mail import find_mail_session
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.problems import Problem
-from threadkeep.mailbox.reading import tasks
+from threadkeep.mailbox.container.inbox import tasks
+from threadkeep.mailbox.host.host import Host
+from threadkeep.mailbox.host.sweep import SweepReport, sweep_session
 from threadkeep.mailbox.records import Mail
-from threadkeep.mailbox.sweep import SweepReport, sweep_session
-from threadkeep.mailbox.verifying import verify as verify_folder
+from threadkeep.mailbox.verification import Problem, verify as verify_folder
 
 # ---------------------------------------------------------------------- tasks
 

@@ -8,9 +8,9 @@ from threadkeep.cli.mail.group import hosting, message_ref, session_argument
 from threadkeep.cli.mail.words import Json, when
 from threadkeep.cli.output import counted, document, fail, note, one_line, table, write
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import DeadLetter, Delivery, Mail
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 
 @command(

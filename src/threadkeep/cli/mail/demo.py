@@ -21,10 +21,10 @@ from threadkeep.cli.mail.words import words_of
 from threadkeep.cli.output import document, note, one_line, write
 from threadkeep.errors import ThreadkeepError
 from threadkeep.mailbox.adapters import FileAdapter, Outgoing
+from threadkeep.mailbox.context import Policy
+from threadkeep.mailbox.host.sweep import SweepReport
 from threadkeep.mailbox.index_records import MailboxSession
-from threadkeep.mailbox.policy import Policy
 from threadkeep.mailbox.runner import ProcessRunner
-from threadkeep.mailbox.sweep import SweepReport
 
 _AGENT = (sys.executable, "-m", "threadkeep", "mail", "echo", "--every", "0.1")
 _CHANNEL, _CHAT = "demo", "you"

@@ -11,8 +11,8 @@ from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.mail.group import containing, optional_session
 from threadkeep.cli.mail.words import Json
 from threadkeep.cli.output import document, note
-from threadkeep.mailbox.agent_loop import run_agent
-from threadkeep.mailbox.container import Container, open_here
+from threadkeep.mailbox.container.agent_loop import run_agent
+from threadkeep.mailbox.container.container import Container, open_here
 from threadkeep.mailbox.records import Mail
 
 _LATER_MS = 1000

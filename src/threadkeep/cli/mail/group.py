@@ -5,10 +5,10 @@ import click
 from threadkeep.cli.command import Call, Function, group
 from threadkeep.cli.complete import complete_mail_session
 from threadkeep.home.mail import is_folder
-from threadkeep.mailbox.container import Container
+from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.context import MailContext
-from threadkeep.mailbox.host import Host
-from threadkeep.mailbox.looking import look_at
+from threadkeep.mailbox.host.host import Host
+from threadkeep.mailbox.letters import look_at
 
 
 @group(

@@ -5,8 +5,8 @@ import click
 from threadkeep.cli.command import SECONDS, Call, command
 from threadkeep.cli.mail.group import containing, session_argument
 from threadkeep.cli.output import document, json_text, write
-from threadkeep.mailbox.asking import run_command
 from threadkeep.mailbox.commands import read_typed
+from threadkeep.mailbox.container.requests import run_command
 
 
 @command(

@@ -13,10 +13,10 @@ from threadkeep.cli.ending import ended_by_signals
 from threadkeep.cli.mail.care import swept_text
 from threadkeep.cli.output import fail, json_line, note, warn, write
 from threadkeep.mailbox.adapters import Adapter, FileAdapter
-from threadkeep.mailbox.delivery import DeliveryReport
+from threadkeep.mailbox.host.delivery import DeliveryReport
+from threadkeep.mailbox.host.sweep import SweepReport
+from threadkeep.mailbox.mailroom import ServeReport
 from threadkeep.mailbox.runner import ProcessRunner
-from threadkeep.mailbox.serving import ServeReport
-from threadkeep.mailbox.sweep import SweepReport
 
 _SOON = 0.1  # between two turns that shall come to an end
 _STARTS = 5  # of one agent that never takes its mail

@@ -11,7 +11,7 @@ from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import table
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.recurrence import next_times
-from threadkeep.mailbox.times import parse_moment
+from threadkeep.mailbox.rows import parse_moment
 
 _MOST = 1000
 

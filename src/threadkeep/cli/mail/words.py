@@ -5,9 +5,9 @@ from typing import Any
 from threadkeep.cli.chat.words import local_time
 from threadkeep.cli.output import is_terminal, json_text, one_line
 from threadkeep.cli.wrap import StyledText
-from threadkeep.mailbox.looking import Letter
+from threadkeep.mailbox.letters import Letter
 from threadkeep.mailbox.records import Mail, Place
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from threadkeep.cli.command import Call, command
 from threadkeep.cli.mail.group import containing, hosting, session_argument
 from threadkeep.cli.output import document, facts, note, warn, write
 from threadkeep.errors import Invalid
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.index_records import SessionMode
 from threadkeep.mailbox.records import Destination, Mail, OutMail, Place
 

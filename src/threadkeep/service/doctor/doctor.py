@@ -32,7 +32,7 @@ from threadkeep.knowledge.queues import QUEUES, reap, requeue
 from threadkeep.knowledge.schema import FILL_INDEX, NEWEST, names, target_of
 from threadkeep.knowledge.search_index import clear_things, is_indexable
 from threadkeep.knowledge.store import QUERIES
-from threadkeep.mailbox import index_layout
+from threadkeep.mailbox import index_records
 from threadkeep.memory.memory import Memory
 from threadkeep.service.doctor.checks import examine
 from threadkeep.service.doctor.facts import (
@@ -158,7 +158,7 @@ Show = Callable[[str, int, int], None]
 _NEWEST: Final = {
     "chat": chat_layout.VERSION,
     "state": state_versions.SCHEMA_VERSION,
-    "mailbox": index_layout.VERSION,
+    "mailbox": index_records.VERSION,
     "knowledge": NEWEST,
 }
 # The words of this many entries are compared with the entries in a tenth of a second.

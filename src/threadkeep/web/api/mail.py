@@ -9,8 +9,10 @@ from threadkeep.base.clock import iso, now_ms
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.home.mail import folder_of, host_of, look_into, session_named
 from threadkeep.home.stores import Stores
+from threadkeep.mailbox.container.inbox import tasks as tasks_of
+from threadkeep.mailbox.host.trace import MailboxEvent, trace as trace_mail
 from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup
-from threadkeep.mailbox.looking import (
+from threadkeep.mailbox.letters import (
     Direction,
     Letter,
     Overview,
@@ -20,12 +22,9 @@ from threadkeep.mailbox.looking import (
     outgoing,
     overview,
 )
-from threadkeep.mailbox.problems import Problem as Flaw
-from threadkeep.mailbox.reading import tasks as tasks_of
 from threadkeep.mailbox.records import DeadLetter, Destination, Mail
 from threadkeep.mailbox.recurrence import next_times
-from threadkeep.mailbox.trace import MailboxEvent, trace as trace_mail
-from threadkeep.mailbox.verifying import verify as verify_folder
+from threadkeep.mailbox.verification import Problem as Flaw, verify as verify_folder
 from threadkeep.web.api.pages import page_of, read_cursor, write_cursor
 from threadkeep.web.api.verb import Cursor, Empty, Limit, Name, ResultPage, Strict, Verb, verb
 

@@ -9,12 +9,11 @@ from threadkeep.base.clock import now_ms
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.home.mail import host_of, session_named
 from threadkeep.home.stores import Stores
-from threadkeep.mailbox.host import Host
+from threadkeep.mailbox.host.host import Host
+from threadkeep.mailbox.host.sweep import PrunedMail, SweepReport
 from threadkeep.mailbox.index_records import MailboxSession, SessionMode
-from threadkeep.mailbox.prune import PrunedMail
 from threadkeep.mailbox.records import DeadLetter, Mail
-from threadkeep.mailbox.sweep import SweepReport
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import read_moment
 from threadkeep.web.api.mail import (
     Box,
     OneBox,

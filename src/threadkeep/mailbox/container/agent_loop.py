@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound
-from threadkeep.mailbox import content as shapes, sending, task_log
-from threadkeep.mailbox.asking import answers
-from threadkeep.mailbox.given import need_each, shown
+from threadkeep.mailbox import content as shapes, tasks
+from threadkeep.mailbox.arguments import need_each, shown
+from threadkeep.mailbox.container import outbound
+from threadkeep.mailbox.container.requests import answers
+from threadkeep.mailbox.notices import is_note
 from threadkeep.mailbox.records import Mail, Place
-from threadkeep.mailbox.telling import is_note
 
 if TYPE_CHECKING:
-    from threadkeep.mailbox.container import Container
+    from threadkeep.mailbox.container.container import Container
+
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +148,7 @@ def _send(container: "Container", mails: list[Mail], reply: Reply) -> None:
         return
     chosen = _chosen(reply)
     for to, _ in chosen:
-        sending.where(container.context, to)  # all names are known before the first is written to
+        outbound.where(container.context, to)  # all names are known before the first is written to
     for to, text in chosen:
         container.send(text, to=to, unless_said=_SAID_LATELY_S)
 
@@ -164,11 +166,11 @@ def _chosen(reply: object) -> list[tuple[str, str]]:
 def _answer(container: "Container", asked: Mail, text: str) -> None:
     if not text.strip():
         return
-    if asked.kind == "task" and task_log.series_of_thread(container.routing().thread_id):
+    if asked.kind == "task" and tasks.series_of_thread(container.routing().thread_id):
         # The session of a task has no chat: what it says at the end is its log.
         container.insert_message(
-            task_log.KIND,
-            {"text": task_log.line(text)},
+            tasks.KIND,
+            {"text": tasks.line(text)},
             Place(),
             in_reply_to=asked.id,
             unless_said=_ANSWERED_S,

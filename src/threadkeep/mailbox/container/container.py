@@ -9,13 +9,12 @@ from typing import Any, Final, Self
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.presence import ExclusiveLock
-from threadkeep.mailbox import acks, agent_loop, asking, outbound, reading, sending, task_requests
-from threadkeep.mailbox.agent_loop import Handler
-from threadkeep.mailbox.context import MailContext
+from threadkeep.mailbox.arguments import need_text
+from threadkeep.mailbox.container import agent_loop, inbox, outbound, requests
+from threadkeep.mailbox.container.agent_loop import Handler
+from threadkeep.mailbox.context import DEFAULT, MailContext, Policy
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
-from threadkeep.mailbox.given import need_text
-from threadkeep.mailbox.policy import DEFAULT, Policy
-from threadkeep.mailbox.prune import PrunedMail, prune
+from threadkeep.mailbox.host.sweep import PrunedMail, prune
 from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
 from threadkeep.mailbox.recurrence import zone_name
 
@@ -42,11 +41,11 @@ class Container:
         place = (folder if isinstance(folder, Folder) else Folder(folder)).need()
         place.outbound.takes_turns = True
         bring_up_outbound(place)
-        group, session = reading.names(place)
+        group, session = inbox.names(place)
         self.context = MailContext(place, clock, zone, policy, group, session).checked()
         self._first = True
         self._alone: ExclusiveLock | None = None
-        self._language = task_requests.Language()
+        self._language = requests.Language()
 
     # ------------------------------------------------------------------ life
 
@@ -61,7 +60,7 @@ class Container:
             self._alone = ExclusiveLock(self.context.folder.agent_lock_path, "an agent")
         self._first = True
         self._language.forget()
-        return acks.start(self.context, provider)
+        return inbox.start(self.context, provider)
 
     def stop(self) -> None:
         """Let another container work in the folder."""
@@ -99,36 +98,36 @@ class Container:
         Mail for the moment of waking comes with the first poll only.
         """
         most = self.context.policy.prompt_mails if limit is None else limit
-        found = reading.poll(self.context, most, first=self._first)
+        found = inbox.poll(self.context, most, first=self._first)
         self._first = False  # only now: a poll that failed was none
         return found
 
     def triggered(self) -> bool:
         """Tell whether any mail that is due wants an answer, not only to be known."""
-        return reading.triggered(self.context, first=self._first)
+        return inbox.triggered(self.context, first=self._first)
 
     def system_mail(self) -> list[Mail]:
         """Give the open answers and other mail for the program itself."""
-        return reading.system_mail(self.context)
+        return inbox.system_mail(self.context)
 
     def claim(self, mails: Iterable[Which]) -> list[str]:
         """Take mail in hand; give the ids that are ours now.
 
         What somebody else has, or had often enough, is left out; the latter is given up.
         """
-        return acks.claim(self.context, mails)
+        return inbox.claim(self.context, mails)
 
     def complete(self, mails: Iterable[Which]) -> None:
         """Say that mail was dealt with."""
-        acks.finish(self.context, mails, "completed", None)
+        inbox.finish(self.context, mails, "completed", None)
 
     def fail(self, mails: Iterable[Which], reason: str) -> None:
         """Say that mail could not be dealt with, and why; it is not tried again by itself."""
-        acks.finish(self.context, mails, "failed", reason)
+        inbox.finish(self.context, mails, "failed", reason)
 
     def release(self, mails: Iterable[Which]) -> int:
         """Give mail back untouched, for the next poll."""
-        return acks.release(self.context, mails)
+        return inbox.release(self.context, mails)
 
     # ------------------------------------------------------------------ mail from the agent
 
@@ -149,7 +148,7 @@ class Container:
         `unless_said`, the same words in answer to the same message within so many seconds are
         sent once.
         """
-        return sending.send(
+        return outbound.send(
             self.context,
             text,
             to=to,
@@ -162,15 +161,15 @@ class Container:
 
     def edit(self, seq: int, text: str) -> OutMail:
         """Change a message by its number."""
-        return sending.edit(self.context, seq, text)
+        return outbound.edit(self.context, seq, text)
 
     def react(self, seq: int, emoji: str) -> OutMail:
         """React to a message by its number."""
-        return sending.react(self.context, seq, emoji)
+        return outbound.react(self.context, seq, emoji)
 
     def card(self, card: Json, fallback: str, *, to: str | None = None) -> OutMail:
         """Send a card, with text for channels that cannot show one."""
-        return sending.card(self.context, card, fallback, to)
+        return outbound.card(self.context, card, fallback, to)
 
     def insert_message(self, kind: str, content: Json | str, place: Place, **more: Any) -> OutMail:
         """Write any outbound row; the other verbs are this with a shape."""
@@ -187,15 +186,15 @@ class Container:
         to: str | None = None,
     ) -> str:
         """Ask a question with buttons; give its id, for `answer` and `wait_for_answer`."""
-        return asking.ask(self.context, question, options, title, to)
+        return requests.ask(self.context, question, options, title, to)
 
     def answer(self, question_id: str) -> Json | None:
         """Give the answer to a question if it is there, and be done with it."""
-        return asking.answer(self.context, question_id)
+        return requests.answer(self.context, question_id)
 
     def wait_for_answer(self, question_id: str, timeout: float = 300.0) -> Json | None:
         """Wait for the answer to a question; None if nobody answers in time."""
-        return asking.wait_for_answer(self.context, question_id, timeout)
+        return requests.wait_for_answer(self.context, question_id, timeout)
 
     # ------------------------------------------------------------------ tasks
 
@@ -215,7 +214,7 @@ class Container:
         A host that is not ours is waited for, `timeout` seconds at most: it makes the id, of the
         `name`. Later hosts refuse more than four runs a day without a script unless `often`.
         """
-        return task_requests.schedule(
+        return requests.schedule(
             self.context,
             self._language,
             prompt,
@@ -240,13 +239,13 @@ class Container:
         return self._on_task("resume_task", task_id, timeout)
 
     def _on_task(self, action: str, task_id: str, timeout: float) -> OutMail:
-        return task_requests.on_task(self.context, self._language, action, task_id, timeout)
+        return requests.on_task(self.context, self._language, action, task_id, timeout)
 
     def update_task(
         self, task_id: str, /, *, timeout: float = COMMAND_S, **changes: Any
     ) -> OutMail:
         """Ask the host to change prompt, script, process_after or recurrence of a task."""
-        return task_requests.update_task(self.context, self._language, task_id, changes, timeout)
+        return requests.update_task(self.context, self._language, task_id, changes, timeout)
 
     def command(
         self, words: str, flags: Mapping[str, Any] | None = None, *, timeout: float = COMMAND_S
@@ -255,43 +254,43 @@ class Container:
 
         Raise CommandRefused with its code if the host refuses it, Busy if it does not answer.
         """
-        return asking.command(self.context, words, flags or {}, timeout)
+        return requests.command(self.context, words, flags or {}, timeout)
 
     def act(self, action: str, /, **fields: Any) -> OutMail:
         """Ask the host for anything else it knows how to do."""
-        return sending.act(self.context, action, **fields)
+        return outbound.act(self.context, action, **fields)
 
     def tasks(self) -> list[Mail]:
         """List the tasks of this folder that are still to come.
 
         Later NanoClaw hosts keep them elsewhere: `command("tasks list")` gives those.
         """
-        return reading.tasks(self.context)
+        return inbox.tasks(self.context)
 
     # ------------------------------------------------------------------ what is known
 
     def mail(self, which: str | int) -> Mail | OutMail:
         """Give mail by its id or number: even numbers came in, odd ones went out."""
-        return reading.mail(self.context, which)
+        return inbox.mail(self.context, which)
 
     def target(self, seq: int) -> tuple[str, Place]:
         """Give what the channel calls a message of either direction, and where it is.
 
         That is what an edit or a reaction needs.
         """
-        return sending.target_of(self.context, seq)
+        return outbound.target_of(self.context, seq)
 
     def destinations(self) -> list[Destination]:
         """List the names that mail can be sent to."""
-        return reading.destinations(self.context)
+        return inbox.destinations(self.context)
 
     def routing(self) -> Place:
         """Give where mail goes that names no destination."""
-        return reading.routing(self.context)
+        return inbox.routing(self.context)
 
     def attachment(self, mail: Mail, name: str) -> bytes:
         """Read a file that came with mail."""
-        return reading.attachment(self.context, mail, name)
+        return inbox.attachment(self.context, mail, name)
 
     # ------------------------------------------------------------------ memory
 

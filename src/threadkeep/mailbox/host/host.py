@@ -8,26 +8,25 @@ from typing import Any, Final
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.tx import Tx
-from threadkeep.mailbox import (
-    content as shapes,
-    dead,
-    delivery,
-    inbound,
-    posting,
-    sending,
-    settling,
-    tasks,
-)
-from threadkeep.mailbox.actions import Handler
+from threadkeep.mailbox import content as shapes, inbound, letters, tasks
 from threadkeep.mailbox.adapters import Adapter
-from threadkeep.mailbox.context import MailContext
-from threadkeep.mailbox.delivery import DeliveryReport
+from threadkeep.mailbox.arguments import need_each
+from threadkeep.mailbox.container import outbound
+from threadkeep.mailbox.context import DEFAULT, MailContext, Policy
 from threadkeep.mailbox.folder import Folder, Owner, bring_up_inbound, provision
-from threadkeep.mailbox.given import need_each
-from threadkeep.mailbox.policy import DEFAULT, Policy
-from threadkeep.mailbox.post import LocalPost
-from threadkeep.mailbox.problems import Problem
-from threadkeep.mailbox.prune import PrunedMail, prune_as_host
+from threadkeep.mailbox.host import delivery, sweep
+from threadkeep.mailbox.host.delivery import DeliveryReport
+from threadkeep.mailbox.host.post_office import Handler, LocalPost
+from threadkeep.mailbox.host.sweep import (
+    PrunedMail,
+    ResetReport,
+    SessionRunner,
+    SettleReport,
+    SweepReport,
+    prune_as_host,
+    sweep_session,
+)
+from threadkeep.mailbox.host.trace import MailboxEvent, trace
 from threadkeep.mailbox.records import (
     Claim,
     DeadLetter,
@@ -38,12 +37,8 @@ from threadkeep.mailbox.records import (
     OutMail,
     Place,
 )
-from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
-from threadkeep.mailbox.settling import ResetReport, SettleReport
-from threadkeep.mailbox.sweep import SessionRunner, SweepReport, sweep_session
-from threadkeep.mailbox.times import find_zone, known_zone
-from threadkeep.mailbox.trace import MailboxEvent, trace
-from threadkeep.mailbox.verifying import verify
+from threadkeep.mailbox.rows import CAP, destination_of, find_zone, known_zone, mail_of, out_of
+from threadkeep.mailbox.verification import Problem, verify
 
 Moment = datetime | str | int
 _ZONE: Final = "zone"
@@ -137,7 +132,7 @@ class Host:
         Attachments with `data` (base64) become files of `inbox/`. The same id with the same
         content is written once. Without a `place` it comes from where the session's mail goes.
         """
-        return posting.insert_message(
+        return inbound.insert_message(
             self.context,
             kind,
             content,
@@ -162,13 +157,13 @@ class Host:
         place: Place | None = None,
     ) -> Mail:
         """Give the agent a task, at once or later, once or again and again (cron)."""
-        return posting.insert_task(
+        return inbound.insert_task(
             self.context, prompt, process_after, recurrence, script, task_id=id, place=place
         )
 
     def note(self, text: str, *, trigger: bool = False) -> Mail:
         """Tell the agent something in the host's own name; by itself it wakes nobody."""
-        return posting.note(self.context, text, trigger=trigger)
+        return inbound.note(self.context, text, trigger=trigger)
 
     def answer(
         self,
@@ -180,7 +175,7 @@ class Host:
         asked_ms: int | None = None,
     ) -> Mail:
         """Answer a question of the agent's; the same question is answered once."""
-        return posting.answer(self.context, question_id, option, user_id, place, asked_ms)
+        return inbound.answer(self.context, question_id, option, user_id, place, asked_ms)
 
     # ------------------------------------------------------------------ places
 
@@ -226,15 +221,15 @@ class Host:
 
     def sync(self) -> SettleReport:
         """Take over what the container said of its mail; what failed stays failed."""
-        return settling.sync(self.context)
+        return sweep.sync(self.context)
 
     def claims(self) -> list[Claim]:
         """List the mail that the container has in hand."""
-        return settling.claims(self.context)
+        return sweep.open_claims(self.context)
 
     def reset_claims(self) -> ResetReport:
         """Let go of the claims of a container that is gone: its mail waits its turn again."""
-        return settling.reset_claims(self.context)
+        return sweep.reset_claims(self.context)
 
     def sweep(self, runner: SessionRunner | None = None) -> SweepReport:
         """Bring the session up to date: answers, stuck containers, claims, series, and waking."""
@@ -270,15 +265,15 @@ class Host:
 
     def dead_letters(self) -> list[DeadLetter]:
         """List what failed, in both directions, and why."""
-        return dead.dead_letters(self.context)
+        return letters.dead_letters(self.context)
 
     def retry(self, which: str | int, *, force: bool = False) -> Mail | Delivery:
         """Try a dead letter once more; one that may have been sent needs `force`."""
-        return dead.retry(self.context, which, force=force)
+        return letters.retry(self.context, which, force=force)
 
     def purge(self, which: str | int | None = None, *, older_than_ms: int = 0) -> int:
         """Remove what dead letters said, one or all that are old enough; give how many."""
-        return dead.purge(self.context, which, older_than_ms)
+        return letters.purge(self.context, which, older_than_ms)
 
     def prune(
         self, *, older_than_ms: int | None = None, keep: int | None = None, dry_run: bool = False
@@ -322,7 +317,7 @@ class Host:
 
         That is what an edit or a reaction needs.
         """
-        return sending.target_of(self.context, seq)
+        return outbound.target_of(self.context, seq)
 
     def inbox(
         self, status: str | None = None, *, kind: str | None = None, limit: int = 50

@@ -8,14 +8,13 @@ import msgspec
 from threadkeep.base.clock import iso
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import NotFound
-from threadkeep.mailbox import reading
+from threadkeep.mailbox.container import inbox
 from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import columns_of
+from threadkeep.mailbox.host.sweep import tables_beside
+from threadkeep.mailbox.notices import called, is_note, shortened
 from threadkeep.mailbox.records import Mail, OutMail
-from threadkeep.mailbox.rows import CAP, mail_of, out_of
-from threadkeep.mailbox.settling import tables_beside
-from threadkeep.mailbox.telling import called, is_note, shortened
-from threadkeep.mailbox.times import read_moment
+from threadkeep.mailbox.rows import CAP, mail_of, out_of, read_moment
 
 _MOST: Final = 100  # replies, runs and notes that are listed
 
@@ -63,7 +62,7 @@ def _own_tables(tx: Tx) -> frozenset[str]:
 
 def _find(ctx: MailContext, tx: Tx, which: str | int) -> Mail | OutMail:
     column = "id" if isinstance(which, str) else "seq"
-    sql = reading.for_columns(tx, "mail" if column == "id" else "mail_by_seq", ctx)
+    sql = inbox.for_columns(tx, "mail" if column == "id" else "mail_by_seq", ctx)
     row = tx.execute(sql, {column: which}).fetchone()
     if row is not None:
         return mail_of(row)
@@ -180,7 +179,7 @@ def _of_out(tx: Tx, mail: OutMail, tables: frozenset[str]) -> Iterator[MailboxEv
 def _notes(ctx: MailContext, tx: Tx, message_id: str) -> list[MailboxEvent]:
     """Give what the host told the agent about a message."""
     asked = {"platform_id": ctx.agent_group, "about": message_id}
-    sql = reading.for_columns(tx, "notes_about", ctx)
+    sql = inbox.for_columns(tx, "notes_about", ctx)
     found = [mail_of(row) for row in tx.execute(sql, asked)]
     return [
         MailboxEvent(

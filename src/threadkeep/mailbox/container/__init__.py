@@ -1,0 +1,1 @@
+"""The container's side: reading, answering and asking, and the loop of an agent."""
