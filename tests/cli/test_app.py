@@ -18,8 +18,7 @@ from tests.cli.conftest import HOSTILE, Run, Start, talk
 from tests.conftest import REPO
 from threadkeep import ChatStore, errors
 from threadkeep.cli.app import main
-from threadkeep.cli.command import command, confirm
-from threadkeep.cli.groups import Commands
+from threadkeep.cli.command import Commands, command, confirm
 from threadkeep.cli.root import SECTIONS, cli
 
 PIPES = ("|", "<", ">")

@@ -27,7 +27,7 @@ from threadkeep.base.sqlite import guard
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.database import Database
 from threadkeep.cli.app import main
-from threadkeep.cli.ending import ended_by_signals
+from threadkeep.cli.signals import ended_by_signals
 from threadkeep.errors import Closed
 from threadkeep.home.home import Home
 

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import HOSTILE, Run, Start, answer, talk, text_reply, tool_reply
 from threadkeep import ChatStore
 from threadkeep.base import json
-from threadkeep.cli.ending import stopped_by_signals
+from threadkeep.cli.signals import stopped_by_signals
 
 
 def test_tail_shows_what_was_asked_and_what_was_answered(run: Run, store: ChatStore) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.cli.conftest import HOSTILE, Run, Start, document
 from tests.cli.histories import CLAUDE, DEMO, HARNESSES, captured, claude_log, said
 from threadkeep.capture.records import Progress
-from threadkeep.cli.history.live import progress_words, short_name
-from threadkeep.cli.history.welcome import example_word
+from threadkeep.cli.history.capture import example_word
+from threadkeep.cli.history.progress import progress_words, short_name
 
 
 @pytest.fixture

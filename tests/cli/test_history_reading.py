@@ -14,9 +14,8 @@ import pytest
 from tests.cli.conftest import HOSTILE, Run, Start, document
 from tests.cli.histories import CLAUDE, CODEX, DEMO, captured, claude_log, said
 from tests.lengths import AT_LENGTH
-from threadkeep.cli.history.words import folded
-from threadkeep.cli.output import paged
-from threadkeep.cli.wrap import StyledText
+from threadkeep.cli.output import StyledText, paged
+from threadkeep.cli.words import folded
 from threadkeep.knowledge.schema import HEAD
 
 HARMFUL = {"\x1b", "\x07", "\u202e"}

@@ -12,7 +12,7 @@ from tests.cli.mail_boxes import make_theirs
 from tests.faults.old_files import make_old_file
 from tests.faults.old_knowledge_files import make_old_knowledge
 from threadkeep import SessionDB
-from threadkeep.cli.importing import import_
+from threadkeep.cli.originals import import_
 from threadkeep.knowledge.store import KnowledgeStore
 
 

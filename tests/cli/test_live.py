@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import HOSTILE
 from threadkeep import Event
-from threadkeep.cli.chat.live import EventText
+from threadkeep.cli.chat.follow import EventText
 
 Json = dict[str, Any]
 

@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import Run, document
 from tests.conftest import need_tool
-from threadkeep.cli.manual import all_commands, page
-from threadkeep.cli.roff import definition, escaped, paragraph
+from threadkeep.cli.manual import all_commands, definition, escaped, page, paragraph
 from threadkeep.cli.root import cli
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import HOSTILE, Json, Run, document
 from threadkeep.base.clock import now_ms
-from threadkeep.cli.observed.folding import ending
+from threadkeep.cli.words import ending
 from threadkeep.home.home import Home
 from threadkeep.knowledge.records import Command, Output, Visit
 

@@ -146,7 +146,7 @@ def test_reports_load_no_other_commands(home: Path) -> None:
     script = f"import sys; from threadkeep.cli.app import main; main({words}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     loaded = set(done.stdout.decode().split())
-    assert "threadkeep.cli.observed.sending" in loaded
+    assert "threadkeep.cli.observed.spool" in loaded
     assert not {"rich", "threadkeep.cli.memory.recall", "threadkeep.cli.history.show"} & loaded
 
 

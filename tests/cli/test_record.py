@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.cli.conftest import Json, Run, Start, document, jsonl, sse, talk, text_reply, tool_reply
 from threadkeep import ChatStore
-from threadkeep.cli.chat.incoming import StreamInput
+from threadkeep.cli.chat.record import StreamInput
 from threadkeep.errors import Invalid
 
 BODIES = {"jsonl": jsonl(tool_reply()), "sse": sse(tool_reply())}

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from tests.cli.conftest import HOSTILE, Run, document
 from tests.support.states import talk
 from threadkeep import SessionDB
-from threadkeep.cli.state.show import branches
+from threadkeep.cli.state.browse import branches
 
 CALL = {
     "id": "c1",

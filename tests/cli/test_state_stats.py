@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from tests.cli.conftest import Run, document
 from tests.support.states import talk
 from threadkeep import SessionDB
-from threadkeep.cli.state.stats import bars
+from threadkeep.cli.state.browse import bars
 
 
 def used(state: SessionDB) -> None:

@@ -11,9 +11,8 @@ from hypothesis import given, strategies as st
 from tests.cli.conftest import Run, document
 from tests.cli.histories import captured, claude_log, said
 from threadkeep.cli.output import shared
-from threadkeep.cli.usage.blocks import hours_text
-from threadkeep.cli.usage.rows import added, period_of, tokens_of
-from threadkeep.cli.usage.statusline import line_of, short
+from threadkeep.cli.usage.command import line_of, short
+from threadkeep.cli.usage.rows import added, hours_text, period_of, tokens_of
 from threadkeep.home.statusline import RecentUsage
 from threadkeep.knowledge.results import BillingBlock, Sum
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
-from threadkeep.cli.wrap import StyledText, Wrap
+from threadkeep.cli.output import StyledText, Wrap
 
 TEXTS = st.text("ab \n", max_size=120)
 

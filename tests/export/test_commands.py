@@ -9,13 +9,11 @@ from click.testing import CliRunner, Result
 
 from tests.cli.conftest import HOSTILE, document
 from tests.cli.histories import CLAUDE, CODEX
-from threadkeep.cli.handoff import COMMANDS
-from threadkeep.cli.handoff.export import FORMATS
-from threadkeep.cli.handoff.resume import PROGRAMS
+from threadkeep.cli.hand_off import FORMATS, PROGRAMS, export, resume
 from threadkeep.home import hand_off
 from threadkeep.transfer.hand_off import TARGETS
 
-EXPORT, RESUME = COMMANDS
+EXPORT, RESUME = export, resume
 
 
 class Hands:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, strategies as st
 
-from threadkeep.cli.agents import editing
+from threadkeep.cli import mcp_settings
 from threadkeep.cli.root import cli
 from threadkeep.errors import Invalid
 
@@ -178,12 +178,12 @@ def test_without_the_sdk_the_command_says_what_to_install(
 def test_json_keeps_everything_else_in_its_order(table: dict[str, Any], indent: Any) -> None:
     table.pop("mcpServers", None)
     text = json.dumps(table, indent=indent)
-    after = editing.with_json_entry(text, KEYS, ENTRY, "x.json")
+    after = mcp_settings.with_json_entry(text, KEYS, ENTRY, "x.json")
     found = json.loads(after)
     assert found.pop("mcpServers") == {"threadkeep": ENTRY}
     assert list(found.items()) == list(table.items())
-    assert editing.with_json_entry(after, KEYS, ENTRY, "x.json") == after
-    assert json.loads(editing.without_json_entry(after, KEYS, "x.json")) == table
+    assert mcp_settings.with_json_entry(after, KEYS, ENTRY, "x.json") == after
+    assert json.loads(mcp_settings.without_json_entry(after, KEYS, "x.json")) == table
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_json_keeps_everything_else_in_its_order(table: dict[str, Any], indent: 
 )
 def test_toml_keeps_everything_else_as_it_stands(text: str) -> None:
     keys = ("mcp_servers", "threadkeep")
-    after = editing.with_toml_entry(text, keys, ENTRY, "x.toml")
+    after = mcp_settings.with_toml_entry(text, keys, ENTRY, "x.toml")
     assert tomllib.loads(after)["mcp_servers"]["threadkeep"] == ENTRY
-    gone = editing.without_toml_entry(after, keys, "x.toml")
+    gone = mcp_settings.without_toml_entry(after, keys, "x.toml")
     expected = tomllib.loads(text)
     expected.get("mcp_servers", {}).pop("threadkeep", None)
     if not expected.get("mcp_servers", True):
@@ -219,4 +219,4 @@ def test_toml_keeps_everything_else_as_it_stands(text: str) -> None:
 )
 def test_toml_in_another_spelling_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="cannot be edited safely"):
-        editing.with_toml_entry(text, ("mcp_servers", "threadkeep"), ENTRY, "x.toml")
+        mcp_settings.with_toml_entry(text, ("mcp_servers", "threadkeep"), ENTRY, "x.toml")

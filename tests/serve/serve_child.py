@@ -12,7 +12,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
-from threadkeep.cli.ending import ended_by_signals  # noqa: E402
+from threadkeep.cli.signals import ended_by_signals  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
 from threadkeep.home.home import Home  # noqa: E402
 from threadkeep.service.serve import serve  # noqa: E402

@@ -9,8 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from threadkeep.cli.service.serve import serve
-from threadkeep.cli.service.service import service
+from threadkeep.cli.serve import serve, service
 from threadkeep.service import unit_files
 
 
@@ -121,6 +120,6 @@ def test_serving_goes_on_without_what_the_page_needs(
 ) -> None:
     given: list[tuple[Any, ...]] = []
     monkeypatch.setattr("threadkeep.service.serve.serve", lambda *_, more, **__: given.append(more))
-    monkeypatch.setattr("threadkeep.cli.service.serve.missing_packages", lambda: ["starlette"])
+    monkeypatch.setattr("threadkeep.cli.serve.missing_packages", lambda: ["starlette"])
     assert "pip install 'threadkeep[web]'" in run("serve").stderr
     assert given == [()]

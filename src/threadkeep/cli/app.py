@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from threadkeep.cli.command import INTERRUPTED
-from threadkeep.cli.ending import ending_in_time, was_asked_to_end
 from threadkeep.cli.output import fail
+from threadkeep.cli.signals import ending_in_time, was_asked_to_end
 
 if TYPE_CHECKING:
     pass

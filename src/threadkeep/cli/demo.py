@@ -17,8 +17,7 @@ from threadkeep import ChatStore, Event, Session
 from threadkeep.base import json
 from threadkeep.cli.chat.follow import readable
 from threadkeep.cli.command import Call, command
-from threadkeep.cli.output import document, note, wrapped, write
-from threadkeep.cli.wrap import StyledText
+from threadkeep.cli.output import StyledText, document, note, wrapped, write
 
 Json = dict[str, Any]
 

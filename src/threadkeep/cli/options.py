@@ -1,16 +1,136 @@
 """Options that mean the same wherever they stand: one name, one short form, one completion."""
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+import os
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from threadkeep.cli.complete import (
-    complete_file,
-    complete_folder,
-    complete_harness,
-    complete_project,
-)
+from threadkeep.cli.output import one_line
+from threadkeep.errors import ThreadkeepError
+
+if TYPE_CHECKING:
+    from threadkeep.home.home import Home
+    from threadkeep.knowledge.records import CapturedSession
+
+
+# ------------------------------------------------------------------------------
+# What the shell offers after a tab: sessions by id and by title, projects, programs, files.
+
+_OFFERED = 200
+_LOOKED_AT = 1000  # sessions, for the names of projects and programs
+_TITLE = 60
+
+Items = list[CompletionItem]
+
+
+def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the newest sessions whose id begins as typed; a shell never sees an error."""
+    try:
+        with _home(ctx).chat(_db_of(ctx), read_only=True) as store:
+            found = store.sessions(archived=None, limit=_OFFERED).items
+    except ThreadkeepError:
+        return []
+    return _items(((one.id, one.title or one.agent) for one in found), incomplete)
+
+
+def complete_state_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the newest sessions of the state store in the same way, by title as well."""
+    try:
+        with _home(ctx).state(_db_of(ctx), read_only=True) as store:
+            found = store.list_sessions_rich(
+                limit=_OFFERED,
+                include_children=True,
+                include_archived=True,
+                include_hidden=True,
+            )
+    except ThreadkeepError:
+        return []
+    named = [(one["id"], one["title"] or one["preview"] or one["source"]) for one in found]
+    titles = ((one["title"], one["id"]) for one in found if one["title"])
+    return _items(named, incomplete) or _items(titles, incomplete)
+
+
+def complete_captured(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the latest captured sessions by id; by title where no id begins as typed."""
+    found = _captured(ctx, _OFFERED)
+    named = [("last", "the latest session")] if found else []
+    ids = _items([*named, *((one.session_id, one.name) for one in found)], incomplete)
+    titles = ((one_line(one.name), f"{one.harness} {one.session_id}") for one in found)
+    return ids or _items(titles, incomplete)
+
+
+def complete_mail_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the newest sessions with a mailbox, and folders where a path is being typed."""
+    if os.sep in incomplete or incomplete.startswith("."):
+        return [CompletionItem(incomplete, type="dir")]
+    try:
+        with _home(ctx).mail_index() as index:
+            names = {group.id: group.name for group in index.agent_groups()}
+            found = index.sessions()[-_OFFERED:][::-1]
+    except ThreadkeepError:
+        return []
+    return _items(((one.id, names.get(one.agent_group_id, "")) for one in found), incomplete)
+
+
+def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the last names of the folders that captured sessions were in, the latest first."""
+    if os.sep in incomplete:
+        return [CompletionItem(incomplete, type="dir")]
+    places = [one.cwd or one.project for one in _captured(ctx, _LOOKED_AT)]
+    named = {PurePath(place).name: place for place in places if place}
+    return _items(named.items(), incomplete)
+
+
+def complete_harness(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Offer the programs that something was captured of."""
+    found = sorted({one.harness for one in _captured(ctx, _LOOKED_AT)})
+    return _items(((name, "") for name in found), incomplete)
+
+
+def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Let the shell offer files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_folder(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+    """Let the shell offer folders."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _captured(ctx: click.Context, limit: int) -> list["CapturedSession"]:
+    try:
+        with _home(ctx).knowledge(_db_of(ctx), read_only=True) as store:
+            return store.list_sessions(limit=limit)
+    except ThreadkeepError:
+        return []
+
+
+def _items(named: Iterable[tuple[str, str]], incomplete: str) -> Items:
+    return [
+        CompletionItem(value, help=one_line(told, _TITLE))
+        for value, told in named
+        if value.startswith(incomplete) and value.isprintable() and value
+    ]
+
+
+def _home(ctx: click.Context) -> "Home":
+    from threadkeep.home.home import Home
+
+    return Home(ctx.find_root().params.get("home"))
+
+
+def _db_of(ctx: click.Context) -> str | None:
+    """Find `--db` on the command or on its group: nothing was run yet, only parsed."""
+    scope: click.Context | None = ctx
+    while scope is not None:
+        if scope.params.get("db"):
+            return str(scope.params["db"])
+        scope = scope.parent
+    return None
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

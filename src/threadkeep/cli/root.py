@@ -5,13 +5,13 @@ from typing import Final
 import click
 
 from threadkeep import __version__
-from threadkeep.cli.groups import CommandEntry, Commands, Sections
+from threadkeep.cli.command import CommandEntry, Commands, Sections
 from threadkeep.cli.options import folder_option
 
 # A help page of 80 columns shows 58 characters of each, and a test refuses more.
 SECTIONS: Final[Sections] = {
     "Begin": {
-        "up": CommandEntry("up:COMMANDS", "Capture, serve and open the page: all at once"),
+        "up": CommandEntry("serve:up", "Capture, serve and open the page: all at once"),
         "capture": CommandEntry(
             "history.capture:capture", "Bring in what agents wrote on this machine"
         ),
@@ -33,7 +33,7 @@ SECTIONS: Final[Sections] = {
             "memory.answers:context", "Give what is remembered, as a prompt's block"
         ),
         "timeline": CommandEntry(
-            "memory.timeline:timeline", "Tell what happened on a day, all sources"
+            "memory.answers:timeline", "Tell what happened on a day, all sources"
         ),
         "open": CommandEntry(
             "memory.recall:open_", "Show what is behind a reference such as message:12"
@@ -41,7 +41,7 @@ SECTIONS: Final[Sections] = {
     },
     "Read": {
         "sessions": CommandEntry(
-            "history.listing:sessions", "List captured sessions, the latest first"
+            "history.sessions:sessions", "List captured sessions, the latest first"
         ),
         "show": CommandEntry("history.show:show", "Show a captured session"),
         "tail": CommandEntry("history.tail:tail", "Follow what all agents write, live"),
@@ -51,42 +51,36 @@ SECTIONS: Final[Sections] = {
         "events": CommandEntry(
             "observed.events:events", "List commands that shells and agents ran"
         ),
-        "lessons": CommandEntry("observed.ci_listing:lessons", "List failures that came back"),
-        "memories": CommandEntry("memory.notes:memories", "List the notes that Claude keeps"),
+        "lessons": CommandEntry("observed.ci:lessons", "List failures that came back"),
+        "memories": CommandEntry("memory.answers:memories", "List the notes that Claude keeps"),
         "raw": CommandEntry(
             "history.show:raw", "Write a session's lines as its program wrote them"
         ),
     },
     "Hand on": {
-        "export": CommandEntry("handoff:COMMANDS", "Write a session in another program's format"),
-        "resume": CommandEntry("handoff:COMMANDS", "Go on with a session in another program"),
-        "mcp": CommandEntry("agents:COMMANDS", "Let agents ask, over the Model Context Protocol"),
+        "export": CommandEntry("hand_off:export", "Write a session in another program's format"),
+        "resume": CommandEntry("hand_off:resume", "Go on with a session in another program"),
+        "mcp": CommandEntry("mcp:mcp", "Let agents ask, over the Model Context Protocol"),
     },
     "Keep current": {
-        "serve": CommandEntry(
-            "service.serve:serve", "Capture, listen, learn and look after the stores"
-        ),
-        "service": CommandEntry(
-            "service.service:service", "Have the system run `serve` at each log-in"
-        ),
-        "web": CommandEntry("service.web:web", "The page's logins: list the browsers, revoke one"),
+        "serve": CommandEntry("serve:serve", "Capture, listen, learn and look after the stores"),
+        "service": CommandEntry("serve:service", "Have the system run `serve` at each log-in"),
+        "web": CommandEntry("web:web", "The page's logins: list the browsers, revoke one"),
         "watch": CommandEntry("history.capture:watch", "Go on capturing what agents write"),
         "sources": CommandEntry(
             "history.sources:sources", "Show which agents were found, and how much"
         ),
-        "shell-init": CommandEntry("observed.shells:shell_init", "Keep every command of a shell"),
+        "shell-init": CommandEntry("observed.setup:shell_init", "Keep every command of a shell"),
         "import-history": CommandEntry(
-            "observed.shells:import_history", "Bring in histories of shells"
+            "observed.setup:import_history", "Bring in histories of shells"
         ),
-        "run": CommandEntry("observed.running:run", "Run a command and keep what it prints"),
-        "browser": CommandEntry(
-            "observed.browsers:browser", "Keep the developer pages that are read"
-        ),
+        "run": CommandEntry("observed.spool:run", "Run a command and keep what it prints"),
+        "browser": CommandEntry("observed.setup:browser", "Keep the developer pages that are read"),
         "github": CommandEntry("observed.ci:github", "Follow GitHub Actions: runs and failures"),
-        "send-event": CommandEntry("observed.sending:send_event", "Report a command from a script"),
-        "enrich": CommandEntry("memory.learning:enrich", "Make knowledge of what was captured"),
+        "send-event": CommandEntry("observed.spool:send_event", "Report a command from a script"),
+        "enrich": CommandEntry("memory.learn:enrich", "Make knowledge of what was captured"),
         "embed": CommandEntry(
-            "memory.learning:embed", "Make vectors, to find the same in other words"
+            "memory.learn:embed", "Make vectors, to find the same in other words"
         ),
     },
     "Stores": {
@@ -97,34 +91,32 @@ SECTIONS: Final[Sections] = {
         "mail": CommandEntry("mail.commands:mail", "Mail between a host and an agent in a sandbox"),
         "knowledge": CommandEntry("history.knowledge:knowledge", "Knowledge files: check, migrate"),
         "import": CommandEntry(
-            "importing:import_", "Take over what Hermes, Grida, Hippo, NanoClaw have"
+            "originals:import_", "Take over what Hermes, Grida, Hippo, NanoClaw have"
         ),
         "backup": CommandEntry("backups:backup", "Copy a live store, checked row by row"),
         "restore": CommandEntry("backups:restore", "Put a backup in the place of a store"),
     },
     "Care": {
-        "status": CommandEntry("place:status", "Show the files, their sizes and health"),
-        "paths": CommandEntry("place:paths", "Show where data, settings and stores are"),
-        "doctor": CommandEntry("care.doctor:doctor", "Say what is wrong, and what helps"),
-        "alarms": CommandEntry("care.alarms:alarms", "Recorded gaps in capture: list, acknowledge"),
-        "watchdog": CommandEntry(
-            "care.alarms:watchdog", "Check capture against what is on the disk"
-        ),
-        "probe": CommandEntry("observed.probing:probe", "Send a made-up event the whole way"),
+        "status": CommandEntry("status:status", "Show the files, their sizes and health"),
+        "paths": CommandEntry("status:paths", "Show where data, settings and stores are"),
+        "doctor": CommandEntry("health:doctor", "Say what is wrong, and what helps"),
+        "alarms": CommandEntry("health:alarms", "Recorded gaps in capture: list, acknowledge"),
+        "watchdog": CommandEntry("health:watchdog", "Check capture against what is on the disk"),
+        "probe": CommandEntry("health:probe", "Send a made-up event the whole way"),
         "forget": CommandEntry(
             "history.forget:forget", "Delete captured sessions, or lines, for good"
         ),
         "redact": CommandEntry(
-            "history.redacting:redact", "Secrets: test the rules, mask what is stored"
+            "history.forget:redact", "Secrets: test the rules, mask what is stored"
         ),
         "completion": CommandEntry("completion:completion", "Teach bash, zsh or fish to complete"),
         "man": CommandEntry("manual:man", "Write the manual pages"),
     },
     "": {
-        "native-host": CommandEntry("observed.browsers:native_host", ""),
-        "native-messaging-host": CommandEntry("observed.aliases:ALIASES", ""),
-        "gh-poll": CommandEntry("observed.aliases:ALIASES", ""),
-        "gh-pending-notifications": CommandEntry("observed.aliases:ALIASES", ""),
+        "native-host": CommandEntry("observed.setup:native_host", ""),
+        "native-messaging-host": CommandEntry("observed.ci:ALIASES", ""),
+        "gh-poll": CommandEntry("observed.ci:ALIASES", ""),
+        "gh-pending-notifications": CommandEntry("observed.ci:ALIASES", ""),
     },
 }
 

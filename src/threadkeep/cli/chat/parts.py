@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from threadkeep.cli.output import json_text, one_line
-from threadkeep.cli.wrap import StyledText
+from threadkeep.cli.output import StyledText, json_text, one_line
 
 Json = dict[str, Any]
 

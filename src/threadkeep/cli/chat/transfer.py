@@ -14,8 +14,9 @@ from threadkeep import ChatStore
 from threadkeep.base.text import printable
 from threadkeep.cli.chat.parts import value_text
 from threadkeep.cli.command import PROBLEMS, Call, as_typed, session_argument, store_command
-from threadkeep.cli.complete import complete_session
+from threadkeep.cli.options import complete_session
 from threadkeep.cli.output import (
+    StyledText,
     document,
     is_terminal,
     note,
@@ -26,7 +27,6 @@ from threadkeep.cli.output import (
     write,
     write_pieces,
 )
-from threadkeep.cli.wrap import StyledText
 from threadkeep.errors import Conflict, Invalid
 
 _PRIVATE = 0o600

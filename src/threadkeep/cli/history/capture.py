@@ -1,23 +1,31 @@
 """`threadkeep capture` and `watch`: bring in what agents did on this machine."""
 
-from collections.abc import Iterator, Mapping
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
 
 from threadkeep import __version__
 from threadkeep.cli.command import PROBLEMS, SECONDS, Call, store_command
-from threadkeep.cli.complete import complete_folder, complete_harness
-from threadkeep.cli.ending import ended_by_signals, need_reader
-from threadkeep.cli.history.live import progress_bar, speed_text, without_log
-from threadkeep.cli.history.opening import LogPlaces, comparing, short_id
-from threadkeep.cli.history.welcome import demo_folder, show_around, what_to_try, without_history
-from threadkeep.cli.history.words import one_name, project_of
-from threadkeep.cli.memory.learning import learn_from_it, tell_learned
-from threadkeep.cli.observed.collecting import SpoolReport, collect_reports, tell_collected
-from threadkeep.cli.options import folder_option, since_option
+from threadkeep.cli.demo import program
+from threadkeep.cli.history.progress import progress_bar, speed_text, without_log
+from threadkeep.cli.history.search import hit_json, show_hit
+from threadkeep.cli.history.sessions import (
+    LogPlaces,
+    comparing,
+    session_rows,
+    session_table,
+    short_id,
+    typed,
+)
+from threadkeep.cli.memory.learn import learn_from_it, tell_learned
+from threadkeep.cli.options import complete_folder, complete_harness, folder_option, since_option
 from threadkeep.cli.output import (
     counted,
     document,
@@ -29,16 +37,159 @@ from threadkeep.cli.output import (
     warn,
     write,
 )
+from threadkeep.cli.signals import ended_by_signals, need_reader
 from threadkeep.cli.times import read_times
-from threadkeep.errors import Invalid
+from threadkeep.cli.words import Json, one_name, project_of, session_json
+from threadkeep.errors import Invalid, ThreadkeepError
 
 if TYPE_CHECKING:
     import threading
 
     from threadkeep.capture.capture import History
     from threadkeep.capture.engine import CaptureFilter
+    from threadkeep.capture.observed.intake import BatchReport
     from threadkeep.capture.records import CaptureReport, HarnessReport
     from threadkeep.memory.learn.worker import EnrichReport
+
+
+# ------------------------------------------------------------------------------
+# A first look at a captured history: the latest sessions, a search, and what to try next.
+
+DEMO_FILE: Final = "demo-knowledge.db"
+_LATEST: Final = 5
+_HITS: Final = 3
+_WORD: Final = re.compile(r"[^\W\d_]{5,20}")
+_NEXT: Final = (
+    *(("sessions",), ("show", "last"), ("recall", "how was it fixed")),
+    *(("ask", "what did we decide"), ("search", "some words"), ("usage",)),
+)
+# About this machine, which a demo is not.
+_NEXT_HERE: Final = (("sources",), ("timeline", "--since", "7d"), ("doctor",), ("serve",))
+# So common in what people ask that a search for them shows nothing.
+_COMMON: Final = frozenset(
+    (
+        *("about", "after", "again", "before", "could", "first", "other", "please", "should"),
+        *("their", "there", "these", "thing", "those", "where", "which", "while", "would", "write"),
+    )
+)
+
+
+@contextmanager
+def demo_folder() -> Iterator[Path]:
+    """Give the folder of the bundled demo history.
+
+    It is laid out like the home of a user, and read like any other: `Home.history(user_home=…)`.
+    """
+    bundled = resources.files("threadkeep").joinpath("demo", "history")
+    with resources.as_file(bundled) as folder:
+        yield folder
+
+
+def demo_path(call: Call) -> str:
+    """Give the file of the demo's own store."""
+    return str(call.home.paths().data / DEMO_FILE)
+
+
+def without_history(call: Call) -> Call:
+    """Say that no agent was found here, and give the call that works on the demo's own store."""
+    path = demo_path(call)
+    note("No agent has left a log on this machine. This is a DEMO: a small made-up history of")
+    note(f"several agents on a few projects, captured into {path}.\n")
+    return call._replace(db=path)
+
+
+def show_around(call: Call, history: "History") -> dict[str, Any]:
+    """Show the latest sessions and an example search; with `--json` only give them."""
+    latest = history.sessions(limit=_LATEST)
+    word = example_word([one.first_prompt for one in latest])
+    hits = history.search(word, limit=_HITS) if word else []
+    found = {
+        "sessions": [session_json(one) for one in latest],
+        "search": {"text": word, "hits": [hit_json(call, history, hit) for hit in hits]},
+    }
+    if not call.as_json:
+        write("\nThe latest sessions:\n", "bold")
+        session_table(session_rows(history, latest))
+        if hits:
+            write(f"\nWhat was said about “{word}”:\n", "bold")
+            for hit in hits:
+                show_hit(call, history, hit)
+    return found
+
+
+def example_word(prompts: Sequence[str]) -> str:
+    """Choose a word to search for: the longest that the first of some prompts has."""
+    for prompt in prompts:
+        words: list[str] = _WORD.findall(prompt)
+        words = [word for word in words if word.lower() not in _COMMON]
+        if words:
+            return max(words, key=len)
+    return ""
+
+
+def what_to_try(call: Call, *, demo: bool) -> None:
+    """Name the commands to go on with, as they can be typed here."""
+    started = program(sys.argv[0])
+    note("\nTry next:")
+    for words in _NEXT if demo else (*_NEXT, *_NEXT_HERE):
+        write(f"  {started}{typed(call, *words).removeprefix('threadkeep')}", err=True)
+
+
+# ------------------------------------------------------------------------------
+# What `threadkeep capture` says about the spool: commands and visits beside the agents' logs.
+
+
+class SpoolReport(NamedTuple):
+    """What came of the spool; in a dry run only how much lies in it."""
+
+    stored: "BatchReport | None"
+    waiting: int = 0
+    trouble: str = ""
+
+    def as_json(self) -> Json:
+        """Shape it for `--json`."""
+        counts: Json = {} if self.stored is None else msgspec.structs.asdict(self.stored)
+        return {**counts, "waiting": self.waiting, "error": self.trouble or None}
+
+
+def tell_collected(found: SpoolReport | None, *, quiet: bool) -> int:
+    """Say what came of the spool, trouble in any case; give the exit code."""
+    if found is None:
+        return 0
+    if found.trouble:
+        warn(f"commands and visits were not collected: {found.trouble}")
+        return PROBLEMS
+    if not quiet and found.stored is None and found.waiting:
+        note(f"would collect {counted(found.waiting, 'file')} of commands and visits")
+    if not quiet and found.stored is not None and any(msgspec.structs.astuple(found.stored)):
+        note(collected_words(found.stored))
+    return 0
+
+
+def collect_reports(call: Call, *, dry_run: bool = False) -> SpoolReport:
+    """Collect what shells and browsers left; a dry run only counts the files."""
+    from threadkeep.home.observed import collect_now
+    from threadkeep.home.status import reports_waiting
+
+    try:
+        if dry_run:
+            return SpoolReport(None, reports_waiting(call.home, call.db))
+        return SpoolReport(collect_now(call.home, call.db))
+    except ThreadkeepError as error:
+        return SpoolReport(None, trouble=error.message)
+
+
+def collected_words(stored: "BatchReport") -> str:
+    """Write what was collected, leaving out what is zero."""
+    more = {
+        "updated": stored.updated,
+        "known before": stored.known,
+        "kept out": stored.excluded,
+        "not understood": stored.refused,
+    }
+    told = [f"{stored.new:,} new", *(f"{count:,} {name}" for name, count in more.items() if count)]
+    return f"commands and visits: {', '.join(told)}"
+
 
 _COLUMNS = (
     *("program", "found", "new", "lines", "messages", "size"),

@@ -5,12 +5,17 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.complete import complete_captured
-from threadkeep.cli.history.opening import among_options, find, looking, read_among, short_id, typed
-from threadkeep.cli.history.words import Json, one_name, project_of, session_json, when
-from threadkeep.cli.options import limit_option
-from threadkeep.cli.output import note, one_line, paging, write, write_pieces
-from threadkeep.cli.wrap import StyledText, marked
+from threadkeep.cli.history.sessions import (
+    among_options,
+    find,
+    looking,
+    read_among,
+    short_id,
+    typed,
+)
+from threadkeep.cli.options import complete_captured, limit_option
+from threadkeep.cli.output import StyledText, marked, note, one_line, paging, write, write_pieces
+from threadkeep.cli.words import Json, one_name, project_of, session_json, when
 from threadkeep.knowledge.records import Kind, Role
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ import click
 
 from threadkeep.cli.chat.parts import header, indented
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.opening import find, looking, session_argument, short_id
-from threadkeep.cli.history.words import Json, folded, one_name, session_json, token_words, when
-from threadkeep.cli.output import counted, document, one_line, paged
-from threadkeep.cli.wrap import StyledText
+from threadkeep.cli.history.sessions import find, looking, session_argument, short_id
+from threadkeep.cli.output import StyledText, counted, document, one_line, paged
+from threadkeep.cli.words import Json, folded, one_name, session_json, token_words, when
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:

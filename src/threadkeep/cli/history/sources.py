@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.capture import roots_option, user_home_option
-from threadkeep.cli.history.opening import LogPlaces, comparing
-from threadkeep.cli.history.words import when
+from threadkeep.cli.history.sessions import LogPlaces, comparing
 from threadkeep.cli.output import counted, is_terminal, note, size_text, table, warn, write
+from threadkeep.cli.words import when
 
 if TYPE_CHECKING:
     from threadkeep.capture.coverage import Coverage, SourceCoverage

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.complete import complete_captured
-from threadkeep.cli.ending import need_reader, stopped_by_signals
 from threadkeep.cli.history.capture import user_home_option
-from threadkeep.cli.history.live import progress_bar, without_log
-from threadkeep.cli.history.opening import find, looking
-from threadkeep.cli.history.words import Json, project_of, when
-from threadkeep.cli.options import harness_option, limit_option, project_option
+from threadkeep.cli.history.progress import progress_bar, without_log
+from threadkeep.cli.history.sessions import find, looking
+from threadkeep.cli.options import complete_captured, harness_option, limit_option, project_option
 from threadkeep.cli.output import (
     is_terminal,
     json_line,
@@ -24,6 +21,8 @@ from threadkeep.cli.output import (
     warn,
     write,
 )
+from threadkeep.cli.signals import need_reader, stopped_by_signals
+from threadkeep.cli.words import Json, project_of, when
 
 if TYPE_CHECKING:
     from threadkeep.capture.capture import History

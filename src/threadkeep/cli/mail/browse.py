@@ -9,11 +9,22 @@ import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.cli.command import Call, command
-from threadkeep.cli.ending import need_reader, stopped_by_signals
-from threadkeep.cli.mail.group import looking, message_ref, optional_session, session_argument
-from threadkeep.cli.mail.words import Json, age, letter_pieces, place_text, said, state_pieces, when
+from threadkeep.cli.mail.group import (
+    Json,
+    age,
+    letter_pieces,
+    looking,
+    message_ref,
+    optional_session,
+    place_text,
+    said,
+    session_argument,
+    state_pieces,
+    when,
+)
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import json_line, note, one_line, paging, table, warn, write_pieces
+from threadkeep.cli.signals import need_reader, stopped_by_signals
 from threadkeep.errors import ThreadkeepError
 from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.host.trace import trace as trace_mail

@@ -1,21 +1,28 @@
 """`threadkeep ask`, `fixed` and `context`: what memory answers, and what it gives to a prompt."""
 
+import datetime as dt
 import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import click
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.opening import typed
-from threadkeep.cli.history.words import when
-from threadkeep.cli.memory.asking import filter_options, read_filters, remembering
-from threadkeep.cli.options import limit_option
-from threadkeep.cli.output import document, note, one_line, progress, write
+from threadkeep.cli.history.sessions import typed
+from threadkeep.cli.memory.recall import filter_options, read_filters, remembering
+from threadkeep.cli.options import limit_option, project_option, since_option, until_option
+from threadkeep.cli.output import document, note, one_line, paging, progress, table, write
+from threadkeep.cli.times import read_times
+from threadkeep.cli.words import when
+from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
+    from threadkeep.knowledge.memory_documents import MemoryPart, MemoryRevision
     from threadkeep.memory.ask import Answer, Citation
     from threadkeep.memory.fixed import Fix, FixStep
+    from threadkeep.memory.timeline import Moment
+
 
 _STEP = 160
 
@@ -140,3 +147,183 @@ def context(
         write(block)
     else:
         note("nothing is remembered about this")
+
+
+# ------------------------------------------------------------------------------
+# `threadkeep memories`: the notes that Claude keeps, as they are now, and their history.
+
+_TEXT = 100
+_COLUMNS = ("repository", "note", "heading", "state", "text", "ref")
+
+
+@store_command(
+    "memories",
+    "threadkeep memories",
+    "threadkeep memories kiln --category project",
+    "threadkeep memories --repository ada/kiln --path project_glaze.md --history",
+    lists=True,
+    pages=True,
+)
+@click.argument("words", nargs=-1)
+@click.option("--repository", default="", metavar="R", help="Only of this repository.")
+@click.option("--path", default="", metavar="NAME", help="Only the note of this name.")
+@click.option(
+    "--category", default="", metavar="C", help="Only: user, feedback, project, reference, index."
+)
+@since_option("Only notes that changed since a date, or within: 12h, 7d.")
+@click.option("--history", is_flag=True, help="What became of one note; needs both its names.")
+@click.option("--waiting", is_flag=True, help="Where nothing is found, notes not yet learned.")
+@limit_option(20)
+def memories(
+    call: Call,
+    *,
+    words: tuple[str, ...],
+    repository: str,
+    path: str,
+    category: str,
+    since: str | None,
+    history: bool,
+    waiting: bool,
+    limit: int,
+) -> None:
+    """List the notes that Claude keeps for projects, those with the text WORDS in them.
+
+    They are captured into stores of schema version 23 (`[stores] knowledge_schema`, or `threadkeep
+    knowledge migrate --to 23`). `threadkeep recall --source memory` finds what was learned of them.
+    """
+    from threadkeep.knowledge.memory_documents import MemoryFilter
+
+    first, _ = read_times(since, None)
+    asked = MemoryFilter(
+        text=" ".join(words),
+        repository=repository,
+        category=category,
+        logical_path=path,
+        since=first,
+        limit=max(limit, 1),
+        unpublished=waiting,
+    )
+    with remembering(call) as memory:
+        if history:
+            revisions, more = memory.memory_history(asked)
+            _show_history(call, revisions, more=more)
+        else:
+            parts, more = memory.memories(asked)
+            _show(call, parts, more=more)
+
+
+def _show(call: Call, parts: "list[MemoryPart]", *, more: bool) -> None:
+    if call.as_json:
+        call.answer("memories", memories=parts, truncated=more)
+        return
+    with paging(wanted=call.pager):
+        table(_COLUMNS, [_row(one) for one in parts], wide="text", spare=("state", "heading"))
+    if not parts:
+        note("no note is known; a store of schema version 23 captures them")
+    elif more:
+        note("there are more; -n shows more of them")
+    else:
+        note(f"`{typed(call, 'open', 'REF')}` opens one of them")
+
+
+def _row(one: "MemoryPart") -> tuple[str, ...]:
+    state = one.projection_status if one.document_state == "active" else one.document_state
+    ref = f"memory-{one.chunk_id}" if one.chunk_id is not None else ""
+    said = one_line(one.evidence_excerpt, _TEXT)
+    return (one.repository, one.logical_path, one.heading_path or "", state, said, ref)
+
+
+def _show_history(call: Call, revisions: "list[MemoryRevision]", *, more: bool) -> None:
+    if call.as_json:
+        call.answer("revisions", revisions=revisions, truncated=more)
+        return
+    with paging(wanted=call.pager):
+        for one in revisions:
+            at = when(one.revision_created_at)
+            write(f"{one.revision_number} · {at} · {one.change_kind} · {one.summary or ''}", "bold")
+            if one.diff_text:
+                write(one.diff_text)
+    if not revisions:
+        note("no such note is known; `threadkeep memories` lists them")
+
+
+# ------------------------------------------------------------------------------
+# `threadkeep timeline`: what happened, in the order of time, from all sources together.
+
+_TIMELINE_COLUMNS = ("when", "what", "text", "ref")
+
+
+@store_command(
+    "timeline",
+    "threadkeep timeline --day yesterday",
+    "threadkeep timeline --project harbor --since 3d",
+    lists=True,
+    pages=True,
+)
+@project_option()
+@click.option("--day", metavar="DATE", help="One day: 2026-03-01, today or yesterday.")
+@since_option()
+@until_option()
+@limit_option(200, "The latest so many.")
+def timeline(
+    call: Call,
+    *,
+    project: str | None,
+    day: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+) -> None:
+    """Tell what happened: commands, agents' turns, pages, CI and commits, the earliest first.
+
+    Without a day or a time it is today.
+    """
+    zone = ZoneInfo(call.home.zone)
+    first, last = read_times(since, until)
+    if day is None and since is None and until is None:
+        day = "today"
+    with remembering(call) as memory:
+        moments = memory.timeline(
+            project=project,
+            day=None if day is None else read_day(day, dt.datetime.now(zone).date()),
+            since=first,
+            until=last,
+            zone=zone,
+            limit=max(limit, 0),
+        )
+    if call.as_json:
+        call.answer("timeline", timeline=moments)
+        return
+    with paging(wanted=call.pager):
+        table(
+            _TIMELINE_COLUMNS,
+            [_timeline_row(one) for one in moments],
+            wide="text",
+            spare=("ref", "what"),
+        )
+    if moments:
+        note(f"`{typed(call, 'open', 'REF')}` opens one of them")
+    else:
+        note("nothing is known of this time; --since 7d looks further back")
+
+
+def read_day(text: str, today: dt.date) -> dt.date:
+    """Read a day as people write it."""
+    named = {"today": 0, "yesterday": 1}
+    if text in named:
+        return today - dt.timedelta(days=named[text])
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        msg = f"{text!r} is not a day"
+        raise Invalid(msg, hint="2026-03-01, today or yesterday") from None
+
+
+def _timeline_row(one: "Moment") -> tuple[str, str, str, str]:
+    times = f" ×{one.count}" if one.count > 1 else ""
+    failed = " failed" if one.outcome == "failure" else ""
+    what = f"{one.source} {one.kind}{failed}{times}"
+    tools = ", ".join(f"{name} {count}" for name, count in one.tools.items())
+    errors = f"{one.errors} failed" if one.errors else ""
+    said = " · ".join(part for part in (one_line(one.text, _TEXT), tools, errors) if part)
+    return when(one.at), what, said, one.ref

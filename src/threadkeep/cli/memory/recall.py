@@ -1,22 +1,201 @@
 """`threadkeep recall`, `similar` and `open`: one question over everything that was kept."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.words import Json, when
-from threadkeep.cli.memory.asking import filter_options, opening_command, read_filters, remembering
-from threadkeep.cli.memory.opened import show_opened
-from threadkeep.cli.options import limit_option
-from threadkeep.cli.output import document, note, one_line, paging, write, write_pieces
-from threadkeep.cli.wrap import StyledText, marked
-from threadkeep.errors import Invalid
+from threadkeep.cli.command import Call, Function, store_command
+from threadkeep.cli.history.sessions import typed
+from threadkeep.cli.options import (
+    harness_option,
+    limit_option,
+    project_option,
+    since_option,
+    until_option,
+)
+from threadkeep.cli.output import (
+    StyledText,
+    document,
+    marked,
+    note,
+    one_line,
+    paging,
+    warn,
+    write,
+    write_pieces,
+)
+from threadkeep.cli.times import read_times
+from threadkeep.cli.words import Json, folded, when
+from threadkeep.errors import Busy, Invalid, ReadOnly
+from threadkeep.knowledge.records import Outcome, Role
+from threadkeep.memory.records import Filters, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from threadkeep.memory.records import Hit, HitScore, RecallResult
+    from threadkeep.memory.memory import Memory
+    from threadkeep.memory.records import Hit, HitDetail, HitScore, RecallResult
+
+
+# ------------------------------------------------------------------------------
+# How the commands that ask memory open it, and what a hit must be.
+
+
+@contextmanager
+def remembering(call: Call) -> Iterator["Memory"]:
+    """Open memory; what came since the last look is collected and indexed where that can be."""
+    _collect(call)
+    with _opened(call) as memory:
+        try:
+            memory.index()
+        except (Busy, ReadOnly) as error:
+            warn(f"what came last may be missing: {error.message}")
+        yield memory
+
+
+def _collect(call: Call) -> None:
+    """Take in what shells and browsers have left for the home's own store."""
+    from threadkeep.home.status import reports_waiting
+
+    if call.db is None and reports_waiting(call.home):
+        from threadkeep.home.observed import collected  # loads the collector
+
+        with collected(call.home) as (_, trouble):
+            if trouble is not None:
+                warn(f"commands and visits that wait are missing: {trouble.message}")
+
+
+def _opened(call: Call) -> "Memory":
+    from threadkeep.home.opening import open_memory_to_ask
+
+    return open_memory_to_ask(call.home, call.db)
+
+
+def filter_options(function: Function) -> Function:
+    """Add the options that say what a hit must be."""
+    options: list[Callable[[Function], Function]] = [
+        project_option(),
+        click.option(
+            "--source",
+            metavar="S",
+            help="Only from: shell, agent, browser, ci, memory, or a program.",
+        ),
+        harness_option(),
+        since_option(),
+        until_option(),
+        click.option("--branch", metavar="B", help="Only on this branch."),
+        click.option("--entity", metavar="E", help="Only what mentions this file, tool or name."),
+        click.option(
+            "--role", type=click.Choice(get_args(Role)), help="Only messages of this one."
+        ),
+        click.option(
+            "--outcome", type=click.Choice(get_args(Outcome)), help="Only what ended like this."
+        ),
+        click.option(
+            "--kind",
+            "kinds",
+            multiple=True,
+            type=click.Choice(get_args(Kind)),
+            help="Only these.",
+        ),
+        click.option("--category", metavar="C", help="Only memories: user, feedback, project, …"),
+        click.option(
+            "--include-excluded", is_flag=True, help="Also what rests on nothing real or settled."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def read_filters(*, since: str | None, until: str | None, **chosen: Any) -> Filters:
+    """Read the options that say what a hit must be."""
+    first, last = read_times(since, until)
+    return Filters(since=first, until=last, **chosen)
+
+
+def opening_command(call: Call, hit: "Hit") -> str:
+    """Give the command that opens a hit at its place."""
+    return typed(call, "open", hit.ref)
+
+
+# ------------------------------------------------------------------------------
+# What `threadkeep open` shows: a thing as a person reads it, with what stands around it.
+
+_LINES, _CHARACTERS = 60, 6_000
+_AROUND: Final = 120
+# What is told in words of its own, or by the line above.
+_TOLD: Final = frozenset({"content", "entities", "evidence", "title"})
+_LISTS: Final = (
+    ("key_decisions", "decided"),
+    ("problems_encountered", "problem"),
+)
+_CHOICE: Final = ("chosen", "considered", "reason")
+_MENTIONS: Final = ("files", "tools", "services", "errors", "env_vars", "domains", "projects")
+
+
+def show_opened(call: Call, opened: "HitDetail", *, full: bool) -> None:
+    """Print a thing: the text, what is known about it, and how to go on from there."""
+    for before in opened.before:
+        write(f"  {_neighbour(before)}", "dim")
+    for line in _body(opened, full=full):
+        write(line)
+    for after in opened.after:
+        write(f"  {_neighbour(after)}", "dim")
+    for name, value in opened.facts.items():
+        if name not in _TOLD and value not in (None, "", [], {}, (), False):
+            told = when(value) if name.endswith("_at") else one_line(str(value))
+            write(f"{name}: {told}", "dim")
+    for command in _ways_on(call, opened):
+        write(command, "dim")
+
+
+def _body(opened: "HitDetail", *, full: bool) -> Iterator[str]:
+    content = opened.facts.get("content")
+    if isinstance(content, dict) and isinstance(content.get("summary"), str):
+        yield from _note(content)
+    else:
+        text = opened.text
+        yield text if full else folded(text, lines=_LINES, characters=_CHARACTERS)
+
+
+def _note(content: dict[str, Any]) -> Iterator[str]:
+    """Write a node as a note: what was wanted, what came of it, what it mentions."""
+    yield one_line(content["summary"])
+    for name, word in _LISTS:
+        yield from (f"{word}: {one_line(one)}" for one in _texts(content.get(name)))
+    weighed = content.get("design_decisions")
+    for one in weighed if isinstance(weighed, list) else ():
+        if isinstance(one, dict):
+            chosen, other, why = (one_line(str(one.get(name) or "?")) for name in _CHOICE)
+            yield f"chosen: {chosen}, not {other}: {why}"
+    mentioned = content.get("entities")
+    known = mentioned if isinstance(mentioned, dict) else {}
+    for name in _MENTIONS:
+        if names := _texts(known.get(name)):
+            yield f"{name.replace('_', ' ')}: {', '.join(map(one_line, names))}"
+    if tags := _texts(content.get("tags")):
+        yield f"tags: {', '.join(map(one_line, tags))}"
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _ways_on(call: Call, opened: "HitDetail") -> Iterator[str]:
+    for source in opened.facts.get("evidence") or ():
+        yield typed(call, "open", source)
+    hit = opened.hit
+    if hit.session_id and hit.key:
+        yield typed(call, "show", f"{hit.harness}:{hit.session_id}", "--at", hit.key)
+
+
+def _neighbour(hit: "Hit") -> str:
+    said = one_line(hit.snippet or hit.title, _AROUND)
+    return f"{when(hit.at)} {hit.role or hit.kind} {hit.ref}: {said}"
+
 
 _TITLE = 70
 

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from threadkeep.cli.chat.words import duration
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.words import Json, folded, when
-from threadkeep.cli.observed.folding import printed
 from threadkeep.cli.options import limit_option, project_option, since_option, until_option
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table, warn, write
 from threadkeep.cli.times import read_times
+from threadkeep.cli.words import Json, duration, folded, printed, when
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:

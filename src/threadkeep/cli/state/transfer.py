@@ -10,7 +10,7 @@ import click
 from threadkeep import SessionDB
 from threadkeep.cli.chat.transfer import new_file
 from threadkeep.cli.command import Call
-from threadkeep.cli.complete import complete_state_session
+from threadkeep.cli.options import complete_state_session
 from threadkeep.cli.output import counted, document, is_terminal, note, progress, safe_json
 from threadkeep.cli.state.group import reading, state_command, writing
 from threadkeep.errors import Conflict, Invalid

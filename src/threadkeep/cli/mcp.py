@@ -5,8 +5,14 @@ from typing import NoReturn
 
 import click
 
-from threadkeep.cli.command import example_text, exit_codes, home_of
-from threadkeep.cli.groups import CommandEntry, Commands, Sections
+from threadkeep.cli.command import (
+    CommandEntry,
+    Commands,
+    Sections,
+    example_text,
+    exit_codes,
+    home_of,
+)
 from threadkeep.cli.output import note
 from threadkeep.errors import NotFound
 
@@ -15,8 +21,8 @@ _PORT = 7718
 
 _SECTIONS: Sections = {
     "Commands": {
-        "install": CommandEntry("agents.installing:install", "Tell a program of this server"),
-        "uninstall": CommandEntry("agents.installing:uninstall", "Take it out of a program again"),
+        "install": CommandEntry("mcp_install:install", "Tell a program of this server"),
+        "uninstall": CommandEntry("mcp_install:uninstall", "Take it out of a program again"),
     }
 }
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from threadkeep.cli.command import Call, command, group
-from threadkeep.cli.history.words import when
 from threadkeep.cli.output import counted, document, note, table
+from threadkeep.cli.words import when
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from threadkeep.cli.output import is_terminal, one_line, size_text
 if TYPE_CHECKING:
     from threadkeep.capture.records import Progress, Watcher
 
+
 _EVERY = 0.1  # seconds between two changes of what is shown
 _NAME = 28
 

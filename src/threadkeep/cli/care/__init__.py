@@ -1,1 +1,0 @@
-"""Care: the doctor, alarms, and the watchdog."""

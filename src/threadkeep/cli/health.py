@@ -1,0 +1,241 @@
+"""`threadkeep doctor`: what is wrong, why, and the one command that helps."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from threadkeep import __version__
+from threadkeep.cli.command import PROBLEMS, Call, alias, group, store_command
+from threadkeep.cli.output import counted, document, note, progress, table, write
+from threadkeep.cli.words import when
+
+if TYPE_CHECKING:
+    from threadkeep.capture.observed.observed import ProbeResult
+    from threadkeep.knowledge.health import Alarm
+    from threadkeep.service.doctor.doctor import DoctorReport
+    from threadkeep.service.doctor.facts import Finding
+    from threadkeep.service.watchdog import WatchdogReport
+
+
+_SIGNS = {"ok": "[ok]", "info": "[--]", "warn": "[!?]", "fail": "[!!]"}
+_STYLES = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
+
+
+@store_command(
+    "doctor",
+    "threadkeep doctor",
+    "threadkeep doctor --explain",
+    "threadkeep doctor --deep --json",
+    lists=True,
+)
+@click.option("--explain", is_flag=True, help="Say why, and what helps, for every finding.")
+@click.option("--deep", is_flag=True, help="Also compare every hash and every index; takes longer.")
+@click.option("--repair", is_flag=True, help="First make indexes anew, and retry lost work.")
+def doctor(call: Call, *, explain: bool, deep: bool, repair: bool) -> int:
+    """Look at stores, capture and service, and say what is wrong and what helps.
+
+    A source that is not used is no problem. --db names another knowledge store. Exit code 1 if
+    something has failed, 0 otherwise.
+    """
+    from threadkeep.service.doctor.doctor import diagnose, repair as mend
+
+    if repair:
+        with progress("repairing"):
+            done = mend(call.home, call.db)
+        said = f"indexed {counted(done.indexed, 'row')}"
+        lost = f"gave back {counted(done.tickets, 'ticket')}"
+        note(f"{said}, {lost}, took out {counted(done.twins, 'twin')}")
+    with progress("looking") as advance:
+
+        def show(_: str, done: int, total: int) -> None:
+            if advance is not None:
+                advance(done, total)
+
+        found = diagnose(call.home, call.db, version=__version__, deep=deep, show=show)
+    if call.as_json:
+        call.answer(
+            "findings",
+            level=found.level,
+            took_ms=found.took_ms,
+            deep=found.deep,
+            findings=found.findings,
+        )
+    else:
+        _tell(found, explain=explain)
+    return PROBLEMS if found.level == "fail" else 0
+
+
+def _tell(found: "DoctorReport", *, explain: bool) -> None:
+    for name, findings in groupby(found.findings, key=lambda one: one.group):
+        write(name, "bold")
+        for one in findings:
+            _tell_one(one, explain=explain)
+    levels = [one.level for one in found.findings]
+    told = [f"{levels.count(level)} {level}" for level in _SIGNS if level in levels]
+    note(f"{', '.join(told)}; took {found.took_ms / 1000:.1f} s")
+    if not explain and found.level in {"warn", "fail"}:
+        note("--explain says why, and what helps")
+
+
+def _tell_one(one: "Finding", *, explain: bool) -> None:
+    write(f"  {_SIGNS[one.level]} ", _STYLES[one.level], end="")
+    write(f"{one.check}: {one.what}")
+    if one.fix and (explain or one.level == "fail"):
+        if explain and one.cause:
+            write(f"       cause: {one.cause}")
+        write(f"       fix:   {one.fix}")
+        if explain and one.doc:
+            write(f"       doc:   {one.doc}")
+
+
+# ------------------------------------------------------------------------------
+# `threadkeep alarms` and `threadkeep watchdog`: rules about capture that were found broken.
+
+
+@group("alarms", "threadkeep alarms list", "threadkeep alarms ack 3 --note 'disk replaced'")
+def alarms() -> None:
+    """Recorded gaps in capture: list them, say that you have seen one, put old ones away."""
+
+
+@store_command("list", "threadkeep alarms list", "threadkeep alarms list --all --json", lists=True)
+@click.option("--all", "every", is_flag=True, help="Also those that were seen or went away.")
+def list_(call: Call, *, every: bool) -> int:
+    """List alarms, the latest first. Exit code 1 if one is active."""
+    from threadkeep.service.watchdog import alarms_of
+
+    with call.home.knowledge(call.db, read_only=True) as store:
+        found = alarms_of(store, active=not every)
+    if call.as_json:
+        call.answer("alarms", alarms=[_as_json(one) for one in found])
+    else:
+        columns = ("id", "rule", "source", "raised", "state", "details")
+        table(columns, map(_row, found), wide="details", spare=("state",))
+        if not found:
+            note("no alarm" if every else "no active alarm")
+    return PROBLEMS if any(one.active for one in found) else 0
+
+
+@store_command("ack", "threadkeep alarms ack 3", "threadkeep alarms ack 3 --note 'disk replaced'")
+@click.argument("number", type=int)
+@click.option("--note", "text", metavar="TEXT", help="What to remember about it.")
+def ack(call: Call, *, number: int, text: str | None) -> None:
+    """Say that you have seen alarm NUMBER; done again, it changes nothing."""
+    from threadkeep.service.watchdog import acknowledge
+
+    with call.home.knowledge(call.db, must_exist=True) as store:
+        alarm = acknowledge(store, number, text)
+    if call.as_json:
+        document(alarm=_as_json(alarm))
+    else:
+        note(f"alarm {alarm.id} was seen {when(alarm.acked_at)}")
+
+
+@store_command("prune", "threadkeep alarms prune")
+def prune(call: Call) -> None:
+    """Put away the alarms that went away by themselves."""
+    from threadkeep.service.watchdog import put_away
+
+    with call.home.knowledge(call.db, must_exist=True) as store:
+        count = put_away(store)
+    if call.as_json:
+        document(pruned=count)
+    else:
+        note(f"{counted(count, 'alarm')} put away")
+
+
+for _command in (list_, alias(list_, "ls"), ack, prune):
+    alarms.add_command(_command)
+
+
+@group("watchdog", "threadkeep watchdog run")
+def watchdog() -> None:
+    """Check capture against what is on the disk; `threadkeep serve` does so twice a minute."""
+
+
+@store_command("run", "threadkeep watchdog run", "threadkeep watchdog run --json")
+def run(call: Call) -> int:
+    """Look once, and raise or resolve alarms. Exit code 1 if a rule is broken."""
+    from threadkeep.service.watchdog import watchdog_once
+
+    report = watchdog_once(call.home, call.db)
+    if call.as_json:
+        document(
+            violations=report.violations,
+            raised=[_as_json(one) for one in report.raised],
+            reopened=[_as_json(one) for one in report.reopened],
+            resolved=[_as_json(one) for one in report.resolved],
+            took_ms=report.took_ms,
+        )
+    else:
+        _alarms_tell(report)
+    return PROBLEMS if report.violations else 0
+
+
+watchdog.add_command(run)
+
+
+def _alarms_tell(report: "WatchdogReport") -> None:
+    table(
+        ("rule", "source", "since", "details"),
+        [(one.invariant, one.source, when(one.since_ms), one.details) for one in report.violations],
+        wide="details",
+    )
+    said = f"{len(report.raised)} raised, {len(report.reopened)} opened again"
+    rules = counted(len(report.violations), "broken rule")
+    note(f"{rules}; alarms: {said}, {len(report.resolved)} resolved; took {report.took_ms} ms")
+
+
+def _row(alarm: "Alarm") -> tuple[str, ...]:
+    states = {"resolved": alarm.resolved_at, "seen": alarm.acked_at}
+    state = " and ".join(name for name, at in states.items() if at is not None) or "active"
+    named = (str(alarm.id), alarm.invariant, alarm.source or "")
+    return (*named, when(alarm.raised_at), state, alarm.details)
+
+
+def _as_json(alarm: "Alarm") -> dict[str, Any]:
+    return {
+        "id": alarm.id,
+        "invariant_id": alarm.invariant,
+        "source": alarm.source,
+        "raised_at": alarm.raised_at,
+        "since_ms": alarm.since_ms,
+        "details": alarm.details,
+        "acked_at": alarm.acked_at,
+        "ack_note": alarm.ack_note,
+        "resolved_at": alarm.resolved_at,
+        "clean_ticks": alarm.clean_ticks,
+        "active": alarm.active,
+    }
+
+
+# ------------------------------------------------------------------------------
+# `threadkeep probe`: synthetic events that go the whole way, so that a broken part shows.
+
+_SOURCES = ("shell", "claude-tool", "browser")
+
+
+@store_command("probe", "threadkeep probe", "threadkeep probe --source browser --json", lists=True)
+@click.option("--source", type=click.Choice(_SOURCES), help="Only this one.")
+def probe(call: Call, *, source: str | None) -> int:
+    """Send a synthetic event of each source the whole way into the store; nobody gets to see it.
+
+    Exit code 1 if one did not arrive. `threadkeep status` shows the last ones.
+    """
+    with call.home.observations(call.db) as observations:
+        done = [observations.probe(name) for name in ([source] if source else _SOURCES)]
+    if call.as_json:
+        call.answer("probes", probes=[_probing_as_json(one) for one in done])
+    else:
+        table(("source", "arrived", "after"), [_probing_row(one) for one in done])
+    return PROBLEMS if any(one.lag_ms is None for one in done) else 0
+
+
+def _probing_as_json(one: "ProbeResult") -> dict[str, object]:
+    return {"source": one.source, "ok": one.lag_ms is not None, "lag_ms": one.lag_ms}
+
+
+def _probing_row(one: "ProbeResult") -> tuple[str, ...]:
+    if one.lag_ms is None:
+        return (one.source, "no", "")
+    return (one.source, "yes", f"{one.lag_ms} ms")

@@ -1,1 +1,0 @@
-"""The commands that run threadkeep in the background."""
