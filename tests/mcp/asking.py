@@ -10,9 +10,8 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 
 from tests.conftest import REPO
-from threadkeep.mcp.replies import ToolOutput
 from threadkeep.mcp.server import offered
-from threadkeep.mcp.tools import ToolContext, call
+from threadkeep.mcp.tools import ToolContext, ToolOutput, call
 
 TOOLS = {tool.name: tool for tool in offered(write=True)}
 PATIENCE = 60.0  # only a test that is broken ever waits this long

@@ -7,8 +7,7 @@ import pytest
 
 from tests.mcp.asking import TOOLS, ask, data, refused
 from tests.mcp.conftest import REPOSITORY, SHA
-from threadkeep.mcp.arguments import clamped, moment, younger_than
-from threadkeep.mcp.tools import ToolContext, input_schema
+from threadkeep.mcp.tools import ToolContext, clamped, input_schema, moment, younger_than
 
 NOW = 1_800_000_000_000
 # Tool -> its arguments with their defaults; a required one has none.

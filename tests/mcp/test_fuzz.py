@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.mcp.asking import TOOLS
-from threadkeep.mcp.replies import MOST_BYTES
-from threadkeep.mcp.tools import ToolContext, call, input_schema
+from threadkeep.mcp.tools import MOST_BYTES, ToolContext, call, input_schema
 
 ODD = st.sampled_from(
     ["", "0", "-1", "7d", "tide", "message:1", "node:99", "claude-code:", "%_\\", '"', "NEAR(a b)"]

@@ -14,9 +14,8 @@ import pytest
 
 from tests.mcp.asking import PATIENCE
 from tests.mcp.test_session_log import BEGIN, BEGUN, answer, request
-from threadkeep.mcp.lifetime import Ended, Parent
-from threadkeep.mcp.relay import Relay
-from threadkeep.mcp.session_log import LONGEST_LINE
+from threadkeep.mcp.relay_state import LONGEST_LINE
+from threadkeep.mcp.stdio import Ended, Parent, Relay
 
 
 class Server:

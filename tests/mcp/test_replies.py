@@ -7,8 +7,16 @@ import msgspec
 from hypothesis import given, strategies as st
 
 from tests.mcp.asking import data
-from threadkeep.mcp.replies import MOST_BYTES, ROOM, ToolReply, cut, fitting, kept, written
-from threadkeep.mcp.tools import ToolContext
+from threadkeep.mcp.tools import (
+    MOST_BYTES,
+    ROOM,
+    ToolContext,
+    ToolReply,
+    cut,
+    fitting,
+    kept,
+    written,
+)
 from threadkeep.memory.fence import FenceItem
 
 FENCE = "0123456789abcdef"

@@ -7,8 +7,7 @@ from hypothesis import given, settings, strategies as st
 from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
 from tests.lengths import examples
-from threadkeep.mcp.relay import LineBuffer
-from threadkeep.mcp.session_log import (
+from threadkeep.mcp.relay_state import (
     SessionLog,
     answer_id,
     failed,
@@ -17,6 +16,7 @@ from threadkeep.mcp.session_log import (
     resumed,
     sent,
 )
+from threadkeep.mcp.stdio import LineBuffer
 
 BEGIN = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
 BEGUN = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'

@@ -16,7 +16,7 @@ from mcp import Client
 from tests.conftest import REPO
 from tests.mcp.asking import PATIENCE, TOOLS, command_of, parameters, with_client
 from tests.mcp.conftest import REPOSITORY
-from threadkeep.mcp.lifetime import is_adopted
+from threadkeep.mcp.stdio import is_adopted
 
 GIVEN: dict[str, dict[str, Any]] = {
     "ask": {"question": "How does the tide feed retry?"},

@@ -11,11 +11,18 @@ from threadkeep.errors import Invalid
 from threadkeep.web.api import DESCRIBED
 from threadkeep.web.api.chat import NewChat
 from threadkeep.web.api.chat_messages import Prune
+from threadkeep.web.api.endpoints import Unfit, read_address, read_body
 from threadkeep.web.api.openapi import document
-from threadkeep.web.api.pages import ListRequest, page_before, page_of, read_cursor, write_cursor
-from threadkeep.web.api.reading import Unfit, read_address, read_body
 from threadkeep.web.api.state_messages import NewMessages
-from threadkeep.web.api.verb import ResultPage, Strict
+from threadkeep.web.api.verb import (
+    ListRequest,
+    ResultPage,
+    Strict,
+    page_before,
+    page_of,
+    read_cursor,
+    write_cursor,
+)
 
 KEYS = st.tuples(st.integers(0, 5), st.text(max_size=3))
 

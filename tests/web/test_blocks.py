@@ -7,8 +7,17 @@ from hypothesis import given, strategies as st
 
 from threadkeep.knowledge.records import CapturedSession, Image
 from threadkeep.knowledge.results import Block, SessionSummary, TurnSum
-from threadkeep.web.blocks import CUT, bars, headline, piece_of, subagent_of, view, views
-from threadkeep.web.diffs import changes_of, compare
+from threadkeep.web.blocks import (
+    CUT,
+    bars,
+    changes_of,
+    compare,
+    headline,
+    piece_of,
+    subagent_of,
+    view,
+    views,
+)
 
 KINDS = ["prompt", "text", "reasoning", "tool_call", "tool_result", "summary", "note", "unheard"]
 JSON = st.recursive(

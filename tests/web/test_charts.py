@@ -8,10 +8,23 @@ from hypothesis import given, settings, strategies as st
 from threadkeep.knowledge.query import parse_query
 from threadkeep.knowledge.results import Edge, EntityRow, Graph, Sum
 from threadkeep.memory.timeline import Moment
-from threadkeep.web.addresses import refined, session_address, with_query
-from threadkeep.web.charts import HEIGHT, SERIES, bar, level, series_of, share, stacked, year
-from threadkeep.web.drawing import graph_map, ranked, ribbon, spent_bars, total_tokens
-from threadkeep.web.graphs import laid_out
+from threadkeep.web.charts import (
+    HEIGHT,
+    SERIES,
+    bar,
+    graph_map,
+    laid_out,
+    level,
+    ranked,
+    ribbon,
+    series_of,
+    share,
+    spent_bars,
+    stacked,
+    total_tokens,
+    year,
+)
+from threadkeep.web.words import refined, session_address, with_query
 
 AMOUNTS = st.floats(0, 1e12, allow_nan=False)
 COLUMNS = st.lists(st.dictionaries(st.sampled_from("abcdefghijkl"), AMOUNTS), max_size=12)

@@ -28,9 +28,8 @@ from threadkeep.base.config import WebSettings
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.home.home import Home
 from threadkeep.service.web_access import address_of, listen, make_token, token_path
-from threadkeep.web.connections import SILENT_SECONDS, ConnectionCounter
 from threadkeep.web.guard import RESPONSE_HEADERS, Bucket, place_of, refuse_shape, refuse_stranger
-from threadkeep.web.worker import WebServer
+from threadkeep.web.worker import SILENT_SECONDS, ConnectionCounter, WebServer
 
 LIMIT = 100_000
 JSON = b"content-type: application/json\r\n"

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from tests.web.site import Site
 from tests.web.transcripts import Log
-from threadkeep.web.lane import Lane
-from threadkeep.web.rendering import Renderer
+from threadkeep.web.page import Lane
+from threadkeep.web.renderer import Renderer
 
 PATIENCE = 30.0
 PROBLEM = {"title": "no", "path": "/x", "query": {}, "hint": "", "status": 404}

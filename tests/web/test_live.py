@@ -13,7 +13,7 @@ from tests.web.site import Site
 from tests.web.transcripts import Log
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
-from threadkeep.web.live import Follower, StoreWatcher
+from threadkeep.web.app import Follower, StoreWatcher
 
 
 def stream(site: Site) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:

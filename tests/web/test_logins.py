@@ -19,7 +19,7 @@ from threadkeep.errors import NotFound
 from threadkeep.home.home import Home
 from threadkeep.service import web_access
 from threadkeep.service.web_access import IDLE_SECONDS, Logins, browser_of, own_name
-from threadkeep.web import visitor
+from threadkeep.web import gate
 from threadkeep.web.guard import Bucket
 
 LIST = "/api/history/sessions"
@@ -136,7 +136,7 @@ def test_the_own_name_is_told_to_nobody_who_may_be_another_user(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for user, wanted, by_link in ((os.getuid() + 1, 401, 403), (None, 401, 307)):
-        monkeypatch.setattr(visitor, "peer_user", lambda *_, user=user: user)
+        monkeypatch.setattr(gate, "peer_user", lambda *_, user=user: user)
         answer = site.get("/", **HTML)
         assert answer.status == wanted
         assert own_name(site.token) not in f"{answer.headers}{answer.text}"

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, expect
 from tests.cli.histories import CLAUDE
 from tests.web.site import Site
 from threadkeep.errors import NotFound
-from threadkeep.web.offline import offline_html
+from threadkeep.web.renderer import offline_html
 
 REF = f"claude-code:{CLAUDE}"
 

@@ -15,7 +15,7 @@ from schemathesis import GenerationMode
 from schemathesis.core.failures import FailureGroup
 
 from tests.web.site import Site, captured_home
-from threadkeep.web.api import streamed
+from threadkeep.web.api import openapi
 from threadkeep.web.guard import Bucket
 
 Case = Any  # its class is generic in what nobody here cares about
@@ -72,8 +72,8 @@ def test_the_server_keeps_what_its_description_promises(full: Site) -> None:
     troubles: list[str] = []
     found_all: list[Any] = list(described.get_all_operations())
     # What streams is asked by the real client, in other tests.
-    operations = [one for one in found_all if one.ok().path not in streamed.PATHS]
-    assert len(found_all) == len(operations) + len(streamed.PATHS)
+    operations = [one for one in found_all if one.ok().path not in openapi.PATHS]
+    assert len(found_all) == len(operations) + len(openapi.PATHS)
     for number, found in enumerate(operations):
         for mode in modes_of(found.ok(), number):
             right = mode is GenerationMode.POSITIVE

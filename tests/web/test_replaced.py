@@ -19,8 +19,8 @@ from threadkeep.errors import Closed, NotFound
 from threadkeep.home.stores import Desk, Stores
 from threadkeep.knowledge.library import Browse
 from threadkeep.mcp.server import make_room
-from threadkeep.web import live as live_module
-from threadkeep.web.live import StoreWatcher
+from threadkeep.web import app as live_module
+from threadkeep.web.app import StoreWatcher
 
 SIDECARS = ("", "-wal", "-shm")
 READS = (

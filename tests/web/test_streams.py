@@ -22,7 +22,7 @@ from tests.web.site import Answer, Site
 from threadkeep import ChatStore, Recorder
 from threadkeep.chat.wire.sse import SseParser
 from threadkeep.home.home import Home
-from threadkeep.web.api import recording as recording_body, streams
+from threadkeep.web.api import streams, streams as recording_body
 
 Json = dict[str, Any]
 EVENTS, LINES, ARRAY = "text/event-stream", "application/x-ndjson", "application/json"

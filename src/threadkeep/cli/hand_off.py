@@ -77,7 +77,7 @@ def _written(call: Call, session: str, harness: str | None, form: str) -> tuple[
 
             return name, exported(history, found, form)
     try:
-        from threadkeep.web.offline import offline_html
+        from threadkeep.web.renderer import offline_html
     except ImportError as error:
         msg = f"an HTML page needs {error.name}, which is not installed"
         raise ThreadkeepError(msg, hint="pip install 'threadkeep[web]'") from error

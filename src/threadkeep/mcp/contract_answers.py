@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from threadkeep.knowledge.agent_views import AgentEntityView, AgentNodeView, EventView, ProjectView
 from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.workflow_runs import Job, RunDetails
-from threadkeep.mcp.replies import NOTICE, cut
+from threadkeep.mcp.tools import NOTICE, cut
 from threadkeep.memory.records import Hit
 
 _SUMMARY = 2_000

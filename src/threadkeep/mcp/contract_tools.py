@@ -1,14 +1,13 @@
 """The nine tools of the contract's own server, with its arguments, defaults and shapes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from threadkeep.home.opening import answering
 from threadkeep.knowledge.agent_views import AgentViewFilter, EventView
-from threadkeep.mcp import telling
-from threadkeep.mcp.arguments import clamped, filter_source, younger_than
+from threadkeep.mcp import reply_text
 from threadkeep.mcp.contract_answers import (
     CiStatus,
     EntityList,
@@ -21,23 +20,138 @@ from threadkeep.mcp.contract_answers import (
     ranked_of,
     status_of,
 )
-from threadkeep.mcp.contract_arguments import (
-    AskArguments,
-    CiArguments,
-    ContextArguments,
-    EntityArguments,
-    EventArguments,
-    HybridArguments,
-    KnowledgeArguments,
-    LessonArguments,
-    ProjectArguments,
+from threadkeep.mcp.reply_text import NOTHING, SHOWN, told
+from threadkeep.mcp.tools import (
+    Age,
+    Branch,
+    Category,
+    Everything,
+    Limit,
+    Project,
+    Source,
+    Tool,
+    ToolContext,
+    ToolReply,
+    clamped,
+    cut,
+    filter_source,
+    kept,
+    other,
+    text,
+    younger_than,
 )
-from threadkeep.mcp.replies import ToolReply, cut, kept
-from threadkeep.mcp.telling import NOTHING, SHOWN, told
-from threadkeep.mcp.tools import Tool, ToolContext
 from threadkeep.memory.ask import Citation
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.records import Filters, Hit
+
+# ------------------------------------------------------------------------------
+# The arguments of the contract's nine tools, with its names and defaults.
+
+
+class AskArguments(msgspec.Struct, frozen=True):
+    """What `ask` takes."""
+
+    question: Annotated[str, text("Question", "A question in plain words.")]
+    limit: Limit = 10
+    project: Project = ""
+    since: Age = ""
+    source: Source = ""
+    branch: Branch = ""
+    include_excluded: Everything = False
+
+
+class KnowledgeArguments(msgspec.Struct, frozen=True):
+    """What `search_knowledge` takes."""
+
+    query: Annotated[str, text("Query", "Words to look for; empty: the newest.")]
+    mode: Annotated[
+        Literal["semantic", "lexical", "hybrid"],
+        other("Mode", "semantic or hybrid: by meaning and words; lexical: by words alone."),
+    ] = "semantic"
+    limit: Limit = 10
+    project: Project = ""
+    since: Age = ""
+    source: Source = ""
+    branch: Branch = ""
+    category: Category = ""
+    include_excluded: Everything = False
+
+
+class HybridArguments(msgspec.Struct, frozen=True):
+    """What `search_hybrid` takes."""
+
+    query: Annotated[str, text("Query", "Words to look for.")]
+    mode: Annotated[
+        Literal["hybrid", "semantic", "lexical", "recent"],
+        other("Mode", "How to rank; recent: the newest, whatever the words."),
+    ] = "hybrid"
+    limit: Limit = 10
+    project: Project = ""
+    since: Age = ""
+    source: Source = ""
+    branch: Branch = ""
+    entity: Annotated[str, text("Entity", "Only what mentions this file, tool or name.")] = ""
+
+
+class EventArguments(msgspec.Struct, frozen=True):
+    """What `search_events` takes."""
+
+    query: Annotated[str, text("Query", "A part of the command, summary, title or address.")] = ""
+    source: Annotated[
+        Literal["all", "shell", "claude", "browser"],
+        other("Source", "Which events; claude: sessions of any agent."),
+    ] = "all"
+    since: Age = ""
+    project: Annotated[str, text("Project", "A part of the folder or the repository.")] = ""
+    branch: Branch = ""
+    limit: Limit = 20
+
+
+class EntityArguments(msgspec.Struct, frozen=True):
+    """What `get_entities` takes."""
+
+    type: Annotated[
+        str,
+        text("Type", "project, file, tool, service, concept, domain or env_var. Empty: all."),
+    ] = ""
+    query: Annotated[str, text("Query", "A part of the name.")] = ""
+    limit: Limit = 50
+    project: Annotated[str, text("Project", "A part of the folder or the repository.")] = ""
+    since: Age = ""
+
+
+class ProjectArguments(msgspec.Struct, frozen=True):
+    """What `list_projects` takes."""
+
+    limit: Limit = 50
+
+
+class ContextArguments(msgspec.Struct, frozen=True):
+    """What `get_context` takes."""
+
+    query: Annotated[str, text("Query", "What the context is for, in plain words.")]
+    limit: Limit = 5
+    project: Project = ""
+    since: Age = ""
+    source: Source = ""
+
+
+class CiArguments(msgspec.Struct, frozen=True):
+    """What `get_ci_status` takes."""
+
+    repo: Annotated[str, text("Repository", "owner/name")]
+    sha: Annotated[str, text("Commit", "The whole hash of the commit.")] | None = None
+    branch: Annotated[str, text("Branch", "The branch, where no commit is given.")] | None = None
+
+
+class LessonArguments(msgspec.Struct, frozen=True):
+    """What `get_lessons` takes."""
+
+    repo: Annotated[str, text("Repository", "owner/name")] | None = None
+    path: Annotated[str, text("Path", "The file or folder you are about to change.")] | None = None
+    tool: Annotated[str, text("Tool", "Such as ruff, clippy or pytest.")] | None = None
+    limit: Limit = 10
+
 
 _CONTEXT: Final = 900  # characters for each thing in a context block
 _LONGEST_CONTEXT: Final = 50_000
@@ -76,7 +190,7 @@ def search_knowledge(room: ToolContext, given: KnowledgeArguments) -> ToolReply:
         for hit, number in hits
         if number in nodes
     ]
-    return _listing(room, rows, telling.of_node, KnowledgeList)
+    return _listing(room, rows, reply_text.of_node, KnowledgeList)
 
 
 def search_hybrid(room: ToolContext, given: HybridArguments) -> ToolReply:
@@ -86,7 +200,7 @@ def search_hybrid(room: ToolContext, given: HybridArguments) -> ToolReply:
     hits = _hits(room, given, query, by_words=given.mode == "lexical", **narrowed)
     nodes = room.desk.nodes([number for _, number in hits])
     rows = [ranked_of(hit, nodes[number]) for hit, number in hits if number in nodes]
-    return _listing(room, rows, telling.of_node, RankedList)
+    return _listing(room, rows, reply_text.of_node, RankedList)
 
 
 def _hits(
@@ -103,18 +217,20 @@ def search_events(room: ToolContext, given: EventArguments) -> ToolReply:
     """Find commands, sessions and pages by a part of their text."""
     wanted = _narrowed(room, given, branch=given.branch or None)
     rows = [_short(one) for one in room.desk.events(given.source, wanted)]
-    return _listing(room, rows, telling.of_event, EventList)
+    return _listing(room, rows, reply_text.of_event, EventList)
 
 
 def get_entities(room: ToolContext, given: EntityArguments) -> ToolReply:
     """List what knowledge mentions."""
     rows = room.desk.entities(given.type or None, _narrowed(room, given))
-    return _listing(room, rows, telling.of_entity, EntityList)
+    return _listing(room, rows, reply_text.of_entity, EntityList)
 
 
 def list_projects(room: ToolContext, given: ProjectArguments) -> ToolReply:
     """List the places where something was done."""
-    return _listing(room, room.desk.projects(clamped(given.limit)), telling.of_project, ProjectList)
+    return _listing(
+        room, room.desk.projects(clamped(given.limit)), reply_text.of_project, ProjectList
+    )
 
 
 def get_context(room: ToolContext, given: ContextArguments) -> ToolReply:
@@ -136,17 +252,17 @@ def get_ci_status(room: ToolContext, given: CiArguments) -> ToolReply:
         return ToolReply(f"No such run is known. {known}", data=CiStatus())
     status = status_of(run)
     jobs = status.jobs if isinstance(status.jobs, list) else []
-    found = kept(jobs, telling.of_job)
+    found = kept(jobs, reply_text.of_job)
     data = msgspec.structs.replace(status, jobs=found.rows)
-    items = [telling.of_run(run.run), *found.items]
-    return ToolReply(telling.lead(items, telling.left(found.left_out)), items, data)
+    items = [reply_text.of_run(run.run), *found.items]
+    return ToolReply(reply_text.lead(items, reply_text.left(found.left_out)), items, data)
 
 
 def get_lessons(room: ToolContext, given: LessonArguments) -> ToolReply:
     """List what went wrong more than once."""
     named = (given.repo or None, given.path or None, given.tool or None)
     rows = room.desk.lessons(*named, clamped(given.limit))
-    return _listing(room, rows, telling.of_lesson, LessonList)
+    return _listing(room, rows, reply_text.of_lesson, LessonList)
 
 
 # ---------------------------------------------------------------------- asking
@@ -184,9 +300,9 @@ def _listing(
     """Answer with a list, as much of it as fits."""
     now = room.now()
     found = kept(rows, lambda row: tell(row, now))
-    left_out = telling.left(found.left_out)
+    left_out = reply_text.left(found.left_out)
     data = shape(found.rows, left_out=left_out)
-    return ToolReply(telling.lead(found.rows, left_out), found.items, data)
+    return ToolReply(reply_text.lead(found.rows, left_out), found.items, data)
 
 
 def _short(one: EventView) -> EventView:

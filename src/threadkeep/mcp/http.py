@@ -11,8 +11,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from threadkeep.errors import Conflict
 from threadkeep.home.stores import Desk
+from threadkeep.mcp.relay_state import LONGEST_LINE, refusal, too_long
 from threadkeep.mcp.server import make_room, make_server, offered
-from threadkeep.mcp.session_log import LONGEST_LINE, refusal, too_long
 from threadkeep.service.web_access import is_token, make_token
 
 if TYPE_CHECKING:

@@ -5,8 +5,10 @@ from typing import Annotated, Final
 import msgspec
 
 from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
-from threadkeep.mcp import telling
-from threadkeep.mcp.arguments import (
+from threadkeep.mcp import reply_text
+from threadkeep.mcp.reply_text import told
+from threadkeep.mcp.tools import (
+    NOTICE,
     Age,
     Branch,
     Category,
@@ -14,15 +16,17 @@ from threadkeep.mcp.arguments import (
     Limit,
     Project,
     Source,
+    Tool,
+    ToolContext,
+    ToolReply,
     clamped,
+    cut,
     filter_source,
+    kept,
     other,
     text,
     younger_than,
 )
-from threadkeep.mcp.replies import NOTICE, ToolReply, cut, kept
-from threadkeep.mcp.telling import told
-from threadkeep.mcp.tools import Tool, ToolContext
 from threadkeep.memory.agent_query import AgentAnswer, AgentHit, AgentMode
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago
@@ -122,8 +126,8 @@ def agent_query(room: ToolContext, given: AgentArguments) -> ToolReply:
         truncated=answer.truncated or bool(found.left_out),
     )
     said = [FenceItem("conflicts", data.conflicts.summary)] if data.conflicts.summary else []
-    left_out = telling.left(found.left_out)
-    return ToolReply(telling.lead(found.rows, left_out), [*said, *found.items], data)
+    left_out = reply_text.left(found.left_out)
+    return ToolReply(reply_text.lead(found.rows, left_out), [*said, *found.items], data)
 
 
 def _of_hit(hit: AgentHit, now: int) -> FenceItem:
@@ -152,7 +156,7 @@ def query_memory(room: ToolContext, given: MemoryArguments) -> ToolReply:
     parts, more = room.desk.memory.memories(asked)
     found = kept(parts, _of_part)
     data = MemoryList("current", found.rows, limit, offset, more or bool(found.left_out))
-    return ToolReply(telling.lead(found.rows, _next(data)), found.items, data)
+    return ToolReply(reply_text.lead(found.rows, _next(data)), found.items, data)
 
 
 def _next(data: MemoryList) -> str:
@@ -180,7 +184,9 @@ def query_memory_history(room: ToolContext, given: HistoryArguments) -> ToolRepl
     now = room.now()
     found = kept(revisions, lambda one: _of_revision(one, now))
     data = MemoryHistory("history", found.rows, limit, 0, more or bool(found.left_out))
-    return ToolReply(telling.lead(found.rows, telling.left(found.left_out)), found.items, data)
+    return ToolReply(
+        reply_text.lead(found.rows, reply_text.left(found.left_out)), found.items, data
+    )
 
 
 def _of_revision(one: MemoryRevision, now: int) -> FenceItem:

@@ -21,8 +21,7 @@ from threadkeep.base.clock import now_ms
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Desk
 from threadkeep.mcp import contract_tools, memory_tools, own_tools, session_tools
-from threadkeep.mcp.replies import ToolOutput
-from threadkeep.mcp.tools import Tool, ToolContext, call, input_schema, schema_of
+from threadkeep.mcp.tools import Tool, ToolContext, ToolOutput, call, input_schema, schema_of
 from threadkeep.memory.fence import new_fence_id
 
 NAME: Final = "threadkeep"

@@ -8,9 +8,8 @@ import msgspec
 
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.results import Block, SessionSummary, TurnSum
-from threadkeep.mcp import telling
-from threadkeep.mcp.arguments import clamped
-from threadkeep.mcp.own_answers import (
+from threadkeep.mcp import reply_text
+from threadkeep.mcp.own_tools import (
     MessageList,
     MessageRow,
     MessagesArguments,
@@ -21,11 +20,9 @@ from threadkeep.mcp.own_answers import (
     SessionView,
     TurnRow,
 )
-from threadkeep.mcp.places import go_on, later, left_with, read_place, when
-from threadkeep.mcp.queries import query_of
-from threadkeep.mcp.replies import ToolReply, cut, kept
-from threadkeep.mcp.telling import told
-from threadkeep.mcp.tools import Tool, ToolContext
+from threadkeep.mcp.paging import go_on, later, left_with, query_of, read_place, when
+from threadkeep.mcp.reply_text import told
+from threadkeep.mcp.tools import Tool, ToolContext, ToolReply, clamped, cut, kept
 from threadkeep.memory.fence import FenceItem
 
 _TITLE: Final = 200
@@ -39,14 +36,14 @@ def list_sessions(room: ToolContext, given: SessionsArguments) -> ToolReply:
     query = query_of(room, given, given.query)
     after, limit = given.cursor or None, clamped(given.limit)
     if not limit:
-        return ToolReply(telling.NOTHING, data=SessionList([]))
+        return ToolReply(reply_text.NOTHING, data=SessionList([]))
     page = room.desk.browse.sessions(query, after=after, limit=limit)
     found = kept([_session_row(one) for one in page.items], _of_session)
     if found.left_out:  # the page must end where the answer does, or some would never be seen
         page = room.desk.browse.sessions(query, after=after, limit=len(found.rows))
     data = SessionList(found.rows, page.next, left_out=left_with(found, page.next))
     opens = "get_session and get_messages open one by its ref."
-    return ToolReply(telling.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
+    return ToolReply(reply_text.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
 
 
 def get_session(room: ToolContext, given: SessionArguments) -> ToolReply:
@@ -134,7 +131,7 @@ def _session_row(one: SessionSummary) -> SessionRow:
         cost_microdollars=one.cost,
         live=one.live,
         subagents=one.children,
-        snippet=cut(telling.plain(one.snippet), _TITLE),
+        snippet=cut(reply_text.plain(one.snippet), _TITLE),
         continues=one.continues,
         continued_in=one.continued_in,
     )

@@ -1,18 +1,41 @@
 """The gate: an ASGI layer around the whole application that lets in, counts and adds headers."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import os
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
+from threadkeep.base.local_socket import peer_user
 from threadkeep.base.tokens import SecretFile
 from threadkeep.service.web_access import Logins, is_token, own_name
 from threadkeep.web import guard
 from threadkeep.web.answers import refusal, wants_page
 from threadkeep.web.guard import Bucket, Headers, RequestRefusal, ServerAddress
-from threadkeep.web.visitor import is_our_own
+
+# ------------------------------------------------------------------------------
+# Who is at the other end of a connection, as far as that can be known.
+
+_ROOT: Final = 0  # reads our files in any case; what passes connections on often runs as it
+
+
+def is_our_own(scope: Mapping[str, Any]) -> bool | None:
+    """Tell whether a request comes from a program of the same user; None: nobody can tell."""
+    client, server = scope.get("client"), scope.get("server")
+    if not client or not server or server[1] is None:
+        return None
+    user = peer_user((client[0], client[1]), (server[0], server[1]))
+    return None if user is None else user in {os.getuid(), _ROOT}
+
+
+def finds_own_name(user_agent: str) -> bool:
+    """Tell whether a browser looks for `*.localhost` on its own machine; all but Safari do."""
+    return "Safari/" not in user_agent or any(
+        word in user_agent for word in ("Chrome/", "Chromium/", "CriOS/", "FxiOS/", "EdgiOS/")
+    )
+
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -307,13 +307,7 @@ def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: Usage
 
 
 def _blocks(call: Call, browse: "Browse", query: "Query", view: UsageView, *, live: bool) -> None:
-    from threadkeep.cli.usage.rows import (
-        BLOCK_COLUMNS,
-        SPARE,
-        block_json,
-        block_row,
-        projected_row,
-    )
+    from threadkeep.cli.usage.rows import BLOCK_COLUMNS, SPARE, block_json, block_row, projected_row
 
     def draw() -> None:
         rows = []

@@ -18,13 +18,13 @@ from threadkeep.web.api import (
     mail,
     mail_write,
     memory,
+    openapi,
     state,
     state_messages,
-    streamed,
     streams,
     web,
 )
-from threadkeep.web.api.answering import routes_of
+from threadkeep.web.api.endpoints import routes_of
 from threadkeep.web.api.openapi import document
 from threadkeep.web.api.verb import Json, Verb
 
@@ -53,7 +53,7 @@ def api_routes() -> list[BaseRoute]:
 def description() -> Json:
     """Describe the API; it takes a tenth of a second, and never changes."""
     found = document(DESCRIBED, __version__)
-    return {**found, "paths": found["paths"] | streamed.PATHS}
+    return {**found, "paths": found["paths"] | openapi.PATHS}
 
 
 async def _described(request: Request) -> Response:

@@ -12,7 +12,6 @@ from threadkeep.chat.records import Message, Run, Session
 from threadkeep.chat.usage import Timeline
 from threadkeep.chat.views import View
 from threadkeep.home.stores import Stores
-from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
 from threadkeep.web.api.verb import (
     Cursor,
     DryRun,
@@ -23,6 +22,9 @@ from threadkeep.web.api.verb import (
     ResultPage,
     Strict,
     Verb,
+    changing_chat,
+    has_chat,
+    reading_chat,
     verb,
 )
 

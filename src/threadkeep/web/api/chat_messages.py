@@ -13,8 +13,6 @@ from threadkeep.chat.views import View
 from threadkeep.errors import Conflict
 from threadkeep.home.stores import Stores
 from threadkeep.web.api.chat import OneChat
-from threadkeep.web.api.opening import changing_chat, has_chat, reading_chat
-from threadkeep.web.api.pages import read_cursor, write_cursor
 from threadkeep.web.api.verb import (
     Cursor,
     DryRun,
@@ -30,7 +28,12 @@ from threadkeep.web.api.verb import (
     Strict,
     Verb,
     Words,
+    changing_chat,
+    has_chat,
+    read_cursor,
+    reading_chat,
     verb,
+    write_cursor,
 )
 
 

@@ -11,8 +11,6 @@ from threadkeep.knowledge.records import Outcome
 from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodeRow, NodeView
 from threadkeep.knowledge.views import ci_run, ci_runs, commands as stored_commands, visits
 from threadkeep.knowledge.workflow_runs import RunDetails, RunRow
-from threadkeep.web.api.opening import has_knowledge
-from threadkeep.web.api.pages import page_before, page_of
 from threadkeep.web.api.verb import (
     Cursor,
     Limit,
@@ -23,6 +21,9 @@ from threadkeep.web.api.verb import (
     Strict,
     Verb,
     Words,
+    has_knowledge,
+    page_before,
+    page_of,
     verb,
 )
 

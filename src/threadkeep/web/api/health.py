@@ -10,8 +10,6 @@ from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding, Level
 from threadkeep.service.health import ObservedStatus, observed_status
 from threadkeep.service.watchdog import acknowledge, alarms_of
-from threadkeep.web.api.opening import has_knowledge
-from threadkeep.web.api.pages import page_of
 from threadkeep.web.api.verb import (
     Cursor,
     Empty,
@@ -21,6 +19,8 @@ from threadkeep.web.api.verb import (
     Strict,
     Verb,
     Words,
+    has_knowledge,
+    page_of,
     verb,
 )
 

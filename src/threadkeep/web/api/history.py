@@ -24,8 +24,6 @@ from threadkeep.knowledge.results import (
     UsageReport,
     Window,
 )
-from threadkeep.web.api.opening import has_knowledge, reading_history
-from threadkeep.web.api.pages import page_of
 from threadkeep.web.api.verb import (
     Cursor,
     DryRun,
@@ -39,6 +37,9 @@ from threadkeep.web.api.verb import (
     Strict,
     Verb,
     Words,
+    has_knowledge,
+    page_of,
+    reading_history,
     verb,
 )
 

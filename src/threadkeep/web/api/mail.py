@@ -25,8 +25,19 @@ from threadkeep.mailbox.letters import (
 from threadkeep.mailbox.records import DeadLetter, Destination, Mail
 from threadkeep.mailbox.recurrence import next_times
 from threadkeep.mailbox.verification import Problem as Flaw, verify as verify_folder
-from threadkeep.web.api.pages import page_of, read_cursor, write_cursor
-from threadkeep.web.api.verb import Cursor, Empty, Limit, Name, ResultPage, Strict, Verb, verb
+from threadkeep.web.api.verb import (
+    Cursor,
+    Empty,
+    Limit,
+    Name,
+    ResultPage,
+    Strict,
+    Verb,
+    page_of,
+    read_cursor,
+    verb,
+    write_cursor,
+)
 
 Few = Annotated[int, Meta(ge=1, le=100)]
 

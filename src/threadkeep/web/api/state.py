@@ -11,8 +11,6 @@ from threadkeep import SessionDB
 from threadkeep.home.stores import Stores
 from threadkeep.state.naming import find_state_session, flags_of
 from threadkeep.web.api.chat import DeleteReport
-from threadkeep.web.api.opening import changing_state, has_state, reading_state
-from threadkeep.web.api.pages import read_cursor, write_cursor
 from threadkeep.web.api.verb import (
     Cursor,
     DryRun,
@@ -25,7 +23,12 @@ from threadkeep.web.api.verb import (
     RowId,
     Strict,
     Verb,
+    changing_state,
+    has_state,
+    read_cursor,
+    reading_state,
     verb,
+    write_cursor,
 )
 
 

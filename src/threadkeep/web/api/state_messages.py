@@ -14,8 +14,6 @@ from threadkeep.state.naming import (
     session_lines,
 )
 from threadkeep.web.api.chat_messages import ChangeCount, Verified
-from threadkeep.web.api.opening import changing_state, has_state, joining_state, reading_state
-from threadkeep.web.api.pages import read_cursor, write_cursor
 from threadkeep.web.api.state import OneState, finite
 from threadkeep.web.api.verb import (
     Cursor,
@@ -32,7 +30,13 @@ from threadkeep.web.api.verb import (
     Strict,
     Verb,
     Words,
+    changing_state,
+    has_state,
+    joining_state,
+    read_cursor,
+    reading_state,
     verb,
+    write_cursor,
 )
 
 Seconds = Annotated[float, Meta(ge=0, le=1e11, description="A time in Unix seconds.")]

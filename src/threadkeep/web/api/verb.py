@@ -4,13 +4,18 @@ What a verb takes and gives stands in the signature of its function, and its doc
 does. The server reads requests by it, and the description of the API is made of the same.
 """
 
-from collections.abc import Callable, Iterable
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Final,
     Generic,
     Literal,
+    Protocol,
     TypeVar,
     get_args,
     get_origin,
@@ -20,7 +25,16 @@ from typing import (
 import msgspec
 from msgspec import Meta
 
+from threadkeep import ChatStore, History, SessionDB
+from threadkeep.base import json
+from threadkeep.errors import Invalid, NotFound, ReadOnly, SchemaMismatch
+from threadkeep.home.opening import open_history_to_list
 from threadkeep.home.stores import Stores
+from threadkeep.state.naming import is_adopted
+
+if TYPE_CHECKING:
+    from threadkeep.memory.memory import Memory
+
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -116,3 +130,178 @@ def verb(
     tag = path.split("/")[1]
     name = f"{tag}_{call.__name__}"
     return Verb(method, path, call, name, said, tag, asked, body, answer, status, kept)
+
+
+# ------------------------------------------------------------------------------
+# Pages of lists that are given whole: each goes on behind a key, whatever came or went since.
+
+Key = tuple[int | str, ...]
+
+
+class ListRequest(Protocol):
+    """What says which page is wanted."""
+
+    @property
+    def limit(self) -> int:
+        """How many at most."""
+
+    @property
+    def cursor(self) -> str:
+        """Behind what; empty: from the beginning."""
+
+
+_HINT: Final = "give the `next` of the page before, or leave it out"
+_MOST: Final = 1 << 20
+
+
+def write_cursor(key: Sequence[int | str | float]) -> str:
+    """Write a key so that it can stand in an address."""
+    return urlsafe_b64encode(json.encode(list(key)).encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, *kinds: type) -> list[Any]:
+    """Read a key; what `write_cursor` did not write for such kinds is refused."""
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        key = json.decode(urlsafe_b64decode(padded))
+    except (Invalid, ValueError, binascii.Error):
+        key = None
+    if not isinstance(key, list) or tuple(map(type, key)) != kinds:
+        raise Invalid(f"{cursor[:80]!r} is no cursor of this list", hint=_HINT)
+    return key
+
+
+def page_of(
+    items: Iterable[T],
+    key: Callable[[T], Key],
+    wanted: ListRequest,
+    *,
+    newest_first: bool = False,
+) -> ResultPage[T]:
+    """Give a page of a list in the order of its keys, each of which only one item has."""
+    ordered = sorted(((key(item), item) for item in items), key=_first, reverse=newest_first)
+    if wanted.cursor and ordered:
+        last = tuple(read_cursor(wanted.cursor, *map(type, ordered[0][0])))
+        ordered = [one for one in ordered if (one[0] < last if newest_first else one[0] > last)]
+    return _page(ordered, wanted.limit)
+
+
+def _first(pair: tuple[Key, Any]) -> Key:
+    return pair[0]
+
+
+def _page(ordered: Sequence[tuple[Key, T]], limit: int) -> ResultPage[T]:
+    more = len(ordered) > limit
+    last = write_cursor(ordered[limit - 1][0]) if more else None
+    return ResultPage([item for _, item in ordered[:limit]], last)
+
+
+def page_before(
+    fetch: Callable[[int | None, int], Sequence[T]],
+    key: Callable[[T], tuple[int, int]] | Callable[[T], tuple[int, str]],
+    wanted: ListRequest,
+    kind: type = int,
+) -> ResultPage[T]:
+    """Give a page of what is fetched newest first: `fetch(before, count)`, keys (time, name).
+
+    What happened at the very time of the cursor is fetched again, and more of it where there are
+    many of one time.
+    """
+    limit = wanted.limit
+    last = tuple(read_cursor(wanted.cursor, int, kind)) if wanted.cursor else None
+    before = None if last is None else last[0] + 1
+    count = limit + 1
+    while True:
+        found = fetch(before, count)
+        behind = [(key(one), one) for one in found if last is None or key(one) < last]
+        if len(behind) > limit or len(found) < count or count > _MOST:
+            return _page(behind, limit)
+        count *= 4
+
+
+# ------------------------------------------------------------------------------
+# How verbs open what they read: looking makes no store, and one that cannot be written is read.
+
+
+@contextmanager
+def _opened(
+    kept: Callable[[], T], only_read: Callable[[], AbstractContextManager[T]]
+) -> Iterator[T]:
+    try:
+        found = kept()
+    except (ReadOnly, SchemaMismatch):
+        with only_read() as looked_at:
+            yield looked_at
+    else:
+        yield found
+
+
+def has_chat(stores: Stores) -> bool:
+    """Tell whether there is a chat store."""
+    return stores.home.chat_path().exists()
+
+
+def has_state(stores: Stores) -> bool:
+    """Tell whether there is a state store."""
+    return stores.home.state_path().exists()
+
+
+def has_knowledge(stores: Stores) -> bool:
+    """Tell whether anything was captured."""
+    return stores.home.knowledge_path(stores.db).exists()
+
+
+def need_chat(stores: Stores) -> None:
+    """Raise if there is no chat store."""
+    if not has_chat(stores):
+        raise NotFound("there is no chat store yet", hint="POST /api/chat/sessions begins one")
+
+
+def need_state(stores: Stores) -> None:
+    """Raise if there is no state store."""
+    if not has_state(stores):
+        raise NotFound("there is no state store yet", hint="POST /api/state/sessions begins one")
+
+
+def reading_chat(stores: Stores) -> AbstractContextManager[ChatStore]:
+    """Give the chat store to look at it; NotFound if there is none."""
+    need_chat(stores)
+    return _opened(stores.chat, lambda: stores.home.chat(read_only=True))
+
+
+def reading_state(stores: Stores) -> SessionDB:
+    """Give the state store to look at it, also one that only Hermes wrote; close it after use."""
+    need_state(stores)
+    return stores.home.state(read_only=True)
+
+
+def joining_state(stores: Stores) -> AbstractContextManager[SessionDB]:
+    """Give a state store of ours as one that may bring its index up to date, any other to look."""
+    with reading_state(stores) as looked_at:
+        ours = is_adopted(looked_at)
+    if not ours:
+        return reading_state(stores)
+    return _opened(stores.state, lambda: reading_state(stores))
+
+
+def changing_chat(stores: Stores) -> ChatStore:
+    """Give a chat store that is there, to change what is in it."""
+    need_chat(stores)
+    return stores.chat()
+
+
+def changing_state(stores: Stores) -> SessionDB:
+    """Give a state store that is there, to change what is in it."""
+    need_state(stores)
+    return stores.state()
+
+
+def reading_memory(stores: Stores) -> "AbstractContextManager[Memory]":
+    """Give memory to ask it; NotFound if nothing was captured."""
+    home, db = stores.home, stores.db
+    return _opened(stores.memory, lambda: home.memory(db, read_only=True))
+
+
+def reading_history(stores: Stores) -> History:
+    """Give the captured history to look at it, whoever wrote it; close it after use."""
+    return open_history_to_list(stores.home, stores.db)

@@ -1,36 +1,19 @@
 """The pages of the site."""
 
-from types import ModuleType
 from typing import Final
 
 from starlette.routing import BaseRoute
 
 from threadkeep.web.page import SitePage
-from threadkeep.web.pages import (
-    exports,
-    health,
-    home,
-    logins,
-    mail,
-    memory,
-    recall,
-    session,
-    sessions,
-    timeline,
-    usage,
-)
+from threadkeep.web.pages import health, home, mail, recall, sessions, usage
 
 __all__ = ["PAGES", "PAGE_ROUTES"]
 
-_MODULES: Final[tuple[ModuleType, ...]] = (
-    *(home, recall, timeline, usage, memory, mail, health, logins),
-    *(exports, sessions, session),
-)
-
-PAGES: Final[tuple[SitePage, ...]] = tuple(
-    page for module in _MODULES for page in getattr(module, "PAGES", ())
+PAGES: Final[tuple[SitePage, ...]] = (
+    *(*home.PAGES, *recall.PAGES, *recall.TIMELINE_PAGES, *usage.PAGES, *recall.MEMORY_PAGES),
+    *(*mail.PAGES, *health.PAGES, *health.LOGINS_PAGES, *sessions.PAGES, *sessions.SESSION_PAGES),
 )
 # What is no page: downloads, actions of a page.
-PAGE_ROUTES: Final[tuple[BaseRoute, ...]] = tuple(
-    route for module in _MODULES for route in getattr(module, "ROUTES", ())
+PAGE_ROUTES: Final[tuple[BaseRoute, ...]] = (
+    *(*usage.ROUTES, *mail.ROUTES, *health.ROUTES, *health.LOGINS_ROUTES, *sessions.ROUTES),
 )

@@ -17,9 +17,9 @@ from threadkeep.base import json
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.home.stores import Stores
 from threadkeep.service.health import AlarmView, HomeHealth, ack, health_of
+from threadkeep.service.web_access import Login, Logins, read_token
 from threadkeep.web.answers import json_answer
-from threadkeep.web.lane import PIECE
-from threadkeep.web.page import SitePage, SiteRequest
+from threadkeep.web.page import PIECE, SitePage, SiteRequest
 
 _NOTE: Final = 500  # characters of what is noted with an alarm
 
@@ -151,4 +151,39 @@ PAGES: Final = (
 )
 ROUTES: Final[tuple[BaseRoute, ...]] = (
     Route("/health/alarms/{number:int}/ack", acknowledge, methods=["POST"]),
+)
+
+
+# ------------------------------------------------------------------------------
+# The browsers that were let in: listed, and ended.
+
+
+class LoginsPage(msgspec.Struct, frozen=True):
+    """The browsers that were let in."""
+
+    logins: list[Login]
+
+
+def show_logins(visit: SiteRequest) -> LoginsPage:
+    """List the logins of the home."""
+    home = visit.stores.home
+    return LoginsPage(Logins(home).listed(read_token(home), visit.login))
+
+
+async def revoke(request: Request) -> Response:
+    """End a login; a page that asked shows itself anew."""
+    login = request.path_params["login"]
+    ended = await run_in_threadpool(_revoke, request.app.state.stores, login)
+    if request.headers.get(PIECE) == "true":
+        return RedirectResponse("/logins", 303)
+    return json_answer(request, ended)
+
+
+def _revoke(stores: Stores, login: str) -> Login:
+    return Logins(stores.home).revoke(read_token(stores.home), login)
+
+
+LOGINS_PAGES: Final = (SitePage("/logins", "logins.html", show_logins, "Browsers"),)
+LOGINS_ROUTES: Final[tuple[BaseRoute, ...]] = (
+    Route("/logins/{login}/revoke", revoke, methods=["POST"]),
 )

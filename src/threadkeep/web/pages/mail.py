@@ -12,8 +12,7 @@ from starlette.routing import BaseRoute, Route
 from threadkeep.home.mail import Mailbox, MailboxRow, mailboxes, one_mailbox, try_again
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
-from threadkeep.web.lane import PIECE
-from threadkeep.web.page import SitePage, SiteRequest
+from threadkeep.web.page import PIECE, SitePage, SiteRequest
 
 _LETTERS: Final = 200
 _MOST: Final = 5000

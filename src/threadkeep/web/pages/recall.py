@@ -2,19 +2,26 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date, datetime, timedelta
 from typing import Any, Final, cast, get_args
+from zoneinfo import ZoneInfo
 
 import msgspec
 
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.home.stores import Stores
+from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.query import parse_query
-from threadkeep.knowledge.results import Query
+from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodePage, NodeView, Query
 from threadkeep.memory.ask import Answer
 from threadkeep.memory.fixed import Fix
 from threadkeep.memory.memory import Memory
 from threadkeep.memory.records import Filters, Hit, HitDetail, Kind, RecallResult
-from threadkeep.web.addresses import opening_address, session_address, with_query
+from threadkeep.memory.timeline import Moment
 from threadkeep.web.page import Elsewhere, SitePage, SiteRequest
+from threadkeep.web.words import opening_address, session_address, when, with_query
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _SHOWN: Final = 20
@@ -245,3 +252,266 @@ PAGES: Final = (
     SitePage("/open/{ref}", "opened.html", open_ref, "Recalled"),
     SitePage("/similar/{ref}", "similar.html", similar, "Similar"),
 )
+
+
+# ------------------------------------------------------------------------------
+# The memory pages: nodes, what they mention, how that hangs together, and lessons.
+
+# The contract has these types and no others.
+ENTITY_TYPES: Final = (
+    *("concept", "domain", "env_var", "file", "host", "person"),
+    *("project", "repo", "service", "tool"),
+)
+OUTCOMES: Final = ("success", "partial", "failure", "unknown")
+_NODES: Final = 40
+_ENTITIES: Final = 200
+_GRAPH: Final = 120
+_EVIDENCE: Final = 12
+_QUOTED: Final = 300  # characters of what a node rests on
+_LESSONS: Final = 200
+
+
+class NodesPage(msgspec.Struct, frozen=True):
+    """Some nodes, the latest first."""
+
+    q: str
+    project: str
+    outcome: str
+    projects: tuple[str, ...]
+    nodes: NodePage
+
+
+class NodeShown(msgspec.Struct, frozen=True):
+    """One node, whole."""
+
+    node: NodeView
+    evidence: tuple[HitLink, ...]  # the first things that it rests on, as far as they are there
+
+
+class EntitiesPage(msgspec.Struct, frozen=True):
+    """What knowledge mentions."""
+
+    q: str
+    type: str
+    types: tuple[str, ...]
+    entities: tuple[EntityRow, ...]
+
+
+class EntityShown(msgspec.Struct, frozen=True):
+    """One entity, with what mentions it and what stands beside it."""
+
+    entity: EntityView
+    graph: Graph  # itself and its neighbours
+
+
+class GraphPage(msgspec.Struct, frozen=True):
+    """The entities that are mentioned most, and what ties them."""
+
+    graph: Graph
+
+
+class LessonsPage(msgspec.Struct, frozen=True):
+    """Failures that came back."""
+
+    lessons: tuple[Lesson, ...]
+
+
+def list_nodes(visit: SiteRequest) -> NodesPage:
+    """List nodes by what the address asks for."""
+    browse = visit.stores.browse()
+    q, project, outcome = (
+        visit.query.get(name, "").strip() for name in ("q", "project", "outcome")
+    )
+    found = browse.nodes(
+        text=q,
+        project=project or None,
+        outcome=outcome if outcome in OUTCOMES else None,
+        after=visit.query.get("after") or None,
+        limit=max(1, visit.number("limit", _NODES, 200)),
+    )
+    projects = tuple(name for name, _ in browse.facets(Query()).get("project", ()))
+    return NodesPage(q, project, outcome, projects, found)
+
+
+def show_node(visit: SiteRequest) -> NodeShown:
+    """Show a node by its number or uuid."""
+    node = visit.stores.browse().node(visit.path["uuid"])
+    return NodeShown(node, tuple(_opened(visit.stores, node.evidence[:_EVIDENCE])))
+
+
+def _opened(stores: Stores, refs: Iterable[str]) -> Iterator[HitLink]:
+    for ref in refs:
+        with suppress(NotFound, Invalid):  # it may have been forgotten
+            opened = stores.memory().open(ref, 0)
+            said = " ".join(opened.text.split())[:_QUOTED]
+            yield row_of(msgspec.structs.replace(opened.hit, snippet=said))
+
+
+def list_entities(visit: SiteRequest) -> EntitiesPage:
+    """List what knowledge mentions."""
+    browse = visit.stores.browse()
+    q, kind = visit.query.get("q", "").strip(), visit.query.get("type", "").strip()
+    found = tuple(browse.entities(text=q, type=kind or None, limit=_ENTITIES))
+    return EntitiesPage(q, kind, ENTITY_TYPES, found)
+
+
+def show_entity(visit: SiteRequest) -> EntityShown:
+    """Show an entity with its neighbours."""
+    found: EntityView = visit.stores.browse().entity(int(visit.path["id"]))
+    return EntityShown(found, Graph((found.row, *found.neighbours), found.edges))
+
+
+def show_graph(visit: SiteRequest) -> GraphPage:
+    """Show how entities hang together."""
+    return GraphPage(visit.stores.browse().graph(visit.number("limit", _GRAPH, 300)))
+
+
+def list_lessons(visit: SiteRequest) -> LessonsPage:
+    """List failures that came back, the latest first."""
+    return LessonsPage(tuple(visit.stores.browse().lessons(_LESSONS)))
+
+
+MEMORY_PAGES: Final = (
+    SitePage("/memory", "memory.html", list_nodes, "Memory", kept=True),
+    SitePage("/memory/{uuid}", "node.html", show_node, "Node", kept=True),
+    SitePage("/entities", "entities.html", list_entities, "Entities", kept=True),
+    SitePage("/entities/graph", "graph.html", show_graph, "Graph of entities", kept=True),
+    SitePage("/entities/{id:int}", "entity.html", show_entity, "Entity", kept=True),
+    SitePage("/lessons", "lessons.html", list_lessons, "Lessons", kept=True),
+)
+
+
+# ------------------------------------------------------------------------------
+# The timeline page: one day in the order of time, what each source did in a lane of its own.
+
+_LIMIT: Final = 600
+_AGENTS: Final = "agents"
+_LANES: Final = (_AGENTS, "shell", "browser", "ci")  # from left to right
+# What comes first of what happened in the same moment.
+_FIRST: Final = {"prompt": 0, "answer": 2}
+
+
+class TimelineRow(msgspec.Struct, frozen=True):
+    """Something that happened, in the lane of its source."""
+
+    moment: Moment
+    lane: int
+    href: str
+
+
+class Hour(msgspec.Struct, frozen=True):
+    """What happened in one hour."""
+
+    hour: int
+    rows: tuple[TimelineRow, ...]
+
+
+class TimelinePage(msgspec.Struct, frozen=True):
+    """One day."""
+
+    day: str
+    weekday: str
+    before: str  # addresses of the days around it
+    after: str
+    latest: str  # the last day on which anything happened
+    project: str
+    projects: tuple[str, ...]
+    lanes: tuple[str, ...]
+    hours: tuple[Hour, ...]
+    counts: dict[str, int]  # kind -> how many
+    cut: bool  # there was more than is shown
+
+
+def show(visit: SiteRequest) -> TimelinePage:
+    """Tell what happened on a day; without one, on the last day on which anything did."""
+    project = visit.query.get("project", "").strip()
+    today = datetime.fromtimestamp(visit.now / 1000, visit.zone).date()
+    latest = _latest(visit) or today
+    day = read_day(visit.query.get("day", "")) or latest
+    moments = visit.stores.memory().timeline(
+        project=project or None, day=day, zone=visit.zone, limit=_LIMIT
+    )
+    return page_of(
+        day, moments, visit.zone, latest=latest, project=project, projects=_projects(visit)
+    )
+
+
+def read_day(text: str) -> date | None:
+    """Read a day; None if it is none, or one that has no neighbour."""
+    try:
+        found = date.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return found if date(2, 1, 1) <= found <= date(9998, 12, 30) else None
+
+
+def _latest(visit: SiteRequest) -> date | None:
+    page = visit.stores.browse().sessions(Query(), limit=1)
+    ended = page.items[0].session.ended_at if page.items else None
+    return None if ended is None else read_day(when(ended, visit.zone)[:10])
+
+
+def _projects(visit: SiteRequest) -> tuple[str, ...]:
+    return tuple(name for name, _ in visit.stores.browse().facets(Query()).get("project", ()))
+
+
+# ---------------------------------------------------------------------- pure
+
+
+def page_of(
+    day: date,
+    moments: Sequence[Moment],
+    zone: ZoneInfo,
+    *,
+    latest: date,
+    project: str = "",
+    projects: tuple[str, ...] = (),
+) -> TimelinePage:
+    """Sort a day into hours and lanes."""
+    lanes = lanes_of(moments)
+    counts: dict[str, int] = {}
+    for one in moments:
+        counts[one.kind] = counts.get(one.kind, 0) + one.count
+    return TimelinePage(
+        day=str(day),
+        weekday=day.strftime("%A"),
+        before=_address(day - timedelta(days=1), project),
+        after=_address(day + timedelta(days=1), project),
+        latest=_address(latest, project),
+        project=project,
+        projects=projects,
+        lanes=lanes,
+        hours=hours_of(moments, lanes, zone),
+        counts=counts,
+        cut=len(moments) >= _LIMIT,
+    )
+
+
+def _address(day: date, project: str) -> str:
+    return with_query("/timeline", day=str(day), project=project)
+
+
+def lanes_of(moments: Iterable[Moment]) -> tuple[str, ...]:
+    """Name the lanes that have something."""
+    having = {_lane(moment) for moment in moments}
+    return tuple(lane for lane in _LANES if lane in having)
+
+
+def _lane(moment: Moment) -> str:
+    return moment.source if moment.source in _LANES else _AGENTS
+
+
+def hours_of(moments: Iterable[Moment], lanes: Sequence[str], zone: ZoneInfo) -> tuple[Hour, ...]:
+    """Sort moments into hours, each in the lane of its source."""
+    hours: dict[int, list[TimelineRow]] = {}
+    for one in sorted(moments, key=lambda one: (one.at, _FIRST.get(one.kind, 1))):
+        row = TimelineRow(one, lanes.index(_lane(one)) + 1, opening_address(one.ref))
+        hours.setdefault(_local(one.at, zone).hour, []).append(row)
+    return tuple(Hour(hour, tuple(rows)) for hour, rows in hours.items())
+
+
+def _local(at: int, zone: ZoneInfo) -> datetime:
+    return datetime.fromtimestamp(at / 1000, zone)
+
+
+TIMELINE_PAGES: Final = (SitePage("/timeline", "timeline.html", show, "Timeline"),)

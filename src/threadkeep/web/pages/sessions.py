@@ -4,11 +4,28 @@ import re
 from typing import Final
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
-from threadkeep.errors import NotFound
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.home.hand_off import FORMATS, exported
+from threadkeep.home.stores import Stores
 from threadkeep.knowledge.query import format_query, parse_query
-from threadkeep.knowledge.results import Query, SessionPage
+from threadkeep.knowledge.results import (
+    Block,
+    Query,
+    SessionDetail,
+    SessionPage,
+    SessionSummary,
+    Spot,
+    TurnSum,
+    Window,
+)
+from threadkeep.web.answers import as_json
+from threadkeep.web.markup import anchor
 from threadkeep.web.page import SitePage, SiteRequest
+from threadkeep.web.renderer import all_blocks, offline_page
 
 _ROWS: Final = 50
 _MOST_ROWS: Final = 200
@@ -123,3 +140,195 @@ PAGES: Final = (
     SitePage("/sessions", "sessions.html", load, "Sessions", kept=True),
     SitePage("/sessions/facets", "sessions_facets.html", load_facets, "Narrow down", kept=True),
 )
+
+
+# ------------------------------------------------------------------------------
+# One session: its transcript in windows, what stands around it, and finding in it.
+
+_BLOCKS: Final = 100
+_MOST_BLOCKS: Final = 500
+_SPOTS: Final = 200
+_THE_END: Final = 1 << 60
+
+
+class SessionShown(msgspec.Struct, frozen=True):
+    """What the page of a session shows."""
+
+    title: str
+    ref: str
+    detail: SessionDetail
+    window: Window
+    target: str  # the anchor of the block that was asked for
+    raw: bool
+    words: str = ""
+    spots: tuple[Spot, ...] = ()
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """Some more blocks of a session."""
+
+    ref: str
+    window: Window
+    children: tuple[SessionSummary, ...]
+    raw: bool
+
+
+class SessionTurns(msgspec.Struct, frozen=True):
+    """The turns of a session."""
+
+    ref: str
+    turns: tuple[TurnSum, ...]
+
+
+class OneBlock(msgspec.Struct, frozen=True):
+    """One block, whole."""
+
+    ref: str
+    block: Block
+    raw: bool
+
+
+class SessionSpots(msgspec.Struct, frozen=True):
+    """Where words stand in a session."""
+
+    ref: str
+    words: str
+    spots: tuple[Spot, ...]
+
+
+def session_load(visit: SiteRequest) -> SessionShown:
+    """Read a session, and the window of it that the address asks for."""
+    detail = visit.stores.browse().session(visit.path["ref"])
+    at = visit.query.get("at")
+    words = visit.query.get("words", "")
+    return SessionShown(
+        title=detail.listed.session.name[:120],
+        ref=detail.listed.ref,
+        detail=detail,
+        window=_window(visit, detail.listed.ref),
+        target=anchor(at) if at else "",
+        raw=_raw(visit),
+        words=words,
+        spots=_spots(visit, detail.listed.ref, words),
+    )
+
+
+def load_blocks(visit: SiteRequest) -> Blocks:
+    """Read a further window of a session; who knows that it started others says so."""
+    ref = visit.path["ref"]
+    children = visit.stores.browse().session(ref).children if "kids" in visit.query else ()
+    return Blocks(ref, _window(visit, ref), children, _raw(visit))
+
+
+def load_turns(visit: SiteRequest) -> SessionTurns:
+    """Read the turns of a session."""
+    detail = visit.stores.browse().session(visit.path["ref"])
+    return SessionTurns(detail.listed.ref, detail.turns)
+
+
+def load_block(visit: SiteRequest) -> OneBlock:
+    """Read one block."""
+    ref, at = visit.path["ref"], visit.query.get("at", "")
+    window = visit.stores.browse().window(ref, at=at, limit=1)
+    if not window.blocks:
+        raise NotFound(f"there is no message {at!r} in {ref}", hint="open the session without it")
+    return OneBlock(ref, window.blocks[0], _raw(visit))
+
+
+def load_found(visit: SiteRequest) -> SessionSpots:
+    """Find words in a session."""
+    ref, words = visit.path["ref"], visit.query.get("words", "")
+    return SessionSpots(ref, words, _spots(visit, ref, words))
+
+
+def _spots(visit: SiteRequest, ref: str, words: str) -> tuple[Spot, ...]:
+    return tuple(visit.stores.browse().find(ref, words, _SPOTS)) if words.strip() else ()
+
+
+def _window(visit: SiteRequest, ref: str) -> Window:
+    limit = visit.number("limit", _BLOCKS, _MOST_BLOCKS) or 1
+    browse = visit.stores.browse()
+    at = visit.query.get("at")
+    if at:
+        return browse.window(ref, at=at, limit=limit)
+    if "end" in visit.query:
+        return browse.window(ref, before=_THE_END, limit=limit)
+    if "before" in visit.query:
+        return browse.window(ref, before=visit.number("before", 0, _THE_END), limit=limit)
+    if "after" in visit.query:
+        return browse.window(ref, after=visit.number("after", 0, _THE_END), limit=limit)
+    return browse.window(ref, limit=limit)
+
+
+def _raw(visit: SiteRequest) -> bool:
+    return visit.query.get("raw") == "1"
+
+
+SESSION_PAGES: Final = (
+    SitePage(
+        "/sessions/{ref:path}/blocks", "session_blocks.html", load_blocks, "Messages", kept=True
+    ),
+    SitePage("/sessions/{ref:path}/block", "session_block.html", load_block, "Message", kept=True),
+    SitePage("/sessions/{ref:path}/turns", "session_turns.html", load_turns, "Turns", kept=True),
+    SitePage("/sessions/{ref:path}/find", "session_find.html", load_found, "Find", kept=True),
+    SitePage("/sessions/{ref:path}", "session.html", session_load, "Session", kept=True),
+)
+
+
+# ------------------------------------------------------------------------------
+# A session to take away: as one offline page, or in any form that another program reads.
+
+_ENDINGS: Final = {
+    "html": "html",
+    "markdown": "md",
+    "jsonl": "jsonl",
+    "claude-code": "jsonl",
+    "codex": "jsonl",
+}
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "json": "application/json",
+    "jsonl": "application/x-ndjson",
+}
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def export(request: Request) -> Response:
+    """Give a session as a file."""
+    form = request.query_params.get("format", "html")
+    if form not in (*FORMATS, "json"):
+        known = ", ".join(sorted({*FORMATS, "json"}))
+        raise Invalid(f"there is no format {form!r}", hint=f"there are {known}")
+    stores: Stores = request.app.state.stores
+    detail = stores.browse().session(request.path_params["ref"])
+    ending = _ENDINGS.get(form, "json")
+    name = file_name(detail, form, ending)
+    return Response(
+        _content(request, stores, detail, form),
+        media_type=_TYPES[ending],
+        headers={"content-disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _content(request: Request, stores: Stores, detail: SessionDetail, form: str) -> bytes:
+    listed = detail.listed
+    if form == "html":
+        renderer = request.app.state.renderer
+        return offline_page(stores.browse(), listed.ref, renderer).encode("utf-8", "replace")
+    if form == "json":
+        blocks = list(all_blocks(stores.browse(), listed.ref))
+        return as_json({"session": detail, "blocks": blocks})
+    return exported(stores.archive(), listed.session, form).encode("utf-8", "replace")
+
+
+def file_name(detail: SessionDetail, form: str, ending: str) -> str:
+    """Name a file after a session, with nothing in it that a header or a disk minds."""
+    session = detail.listed.session
+    words = _UNSAFE.sub("-", session.name.lower())[:60].strip("-.")
+    kind = "" if form in {"html", "markdown", "json", "jsonl"} else f".{form}"
+    name = _UNSAFE.sub("-", f"{session.harness}-{words or session.session_id[:40]}").strip("-.")
+    return f"{name or 'session'}{kind}.{ending}"
+
+
+ROUTES: Final[tuple[BaseRoute, ...]] = (Route("/sessions/{ref:path}/export", export),)

@@ -7,7 +7,7 @@ from threadkeep.knowledge.agent_views import AgentEntityView, EventView, Project
 from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.workflow_runs import RunRow
 from threadkeep.mcp.contract_answers import CiJob, HybridHit, Knowledge
-from threadkeep.mcp.replies import cut
+from threadkeep.mcp.tools import cut
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago, day_of
 

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from threadkeep.base.local_socket import LocalSocket, peer_uid
-from threadkeep.mcp.session_log import LONGEST_LINE
+from threadkeep.mcp.relay_state import LONGEST_LINE
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
+
 
 log = logging.getLogger(__name__)
 
