@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from tests.redact.formats import draw
+from tests.capture.redact.formats import draw
 from tests.support.forgetting import masked_history
 from tests.support.hostile_databases import READERS, REFUSED, Reader, make_hostile
 from tests.support.toy_sources import ToyDocuments

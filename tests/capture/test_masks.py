@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.redact.formats import draw, pem
+from tests.capture.redact.formats import draw, pem
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
 from threadkeep.capture.redact.engine import MaskedBlock, Redactor

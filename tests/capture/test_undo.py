@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from tests.redact.formats import draw, pem
+from tests.capture.redact.formats import draw, pem
 from tests.support.forgetting import ran, said, texts, write_claude
 from tests.support.user_homes import assert_sound, open_history
 from threadkeep.capture.capture import History

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.capture.github.server import REPO, SHA, Ci, listening
 from tests.cli.conftest import HOSTILE, Run, Start, document
-from tests.github.server import REPO, SHA, Ci, listening
 
 OTHER = "b" * 40
 RULE = "src/app/main.py:3:1: F401 unused import"

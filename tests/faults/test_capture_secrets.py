@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from tests.capture.redact.planting import IN_CONTEXT, SHAPED
 from tests.conftest import REPO
-from tests.redact.planting import IN_CONTEXT, SHAPED
 from tests.support.user_homes import archived, opencode_database, settle
 from threadkeep.capture.capture import History
 from threadkeep.capture.redact.engine import MaskedBlock

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.collect.recorders import ANSWER_SECONDS
+from tests.capture.observed.recorders import ANSWER_SECONDS
 from tests.faults.collect_world import AT, SESSION, World, begin, end
 from tests.lengths import at_length
 from threadkeep.capture.observed.client import CollectorClient

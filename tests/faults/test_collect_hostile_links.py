@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.collect.recorders import ANSWER_SECONDS, Recorder
+from tests.capture.observed.recorders import ANSWER_SECONDS, Recorder
 from tests.faults.collect_world import AT, SESSION, World
 from threadkeep.base.local_socket import connect
 from threadkeep.capture.observed.backend import StoreBackend

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.capture.github.server import REPO, SHA, Ci, annotation_json, job_json, listening
 from tests.faults.collect_world import (
     AT,
     AWS,
@@ -19,7 +20,6 @@ from tests.faults.collect_world import (
     shell_line,
     visit_line,
 )
-from tests.github.server import REPO, SHA, Ci, annotation_json, job_json, listening
 from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.observed.backend import StoreBackend
 from threadkeep.capture.observed.intake import BatchReport

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.embed.embedders import HashEmbedder
+from tests.memory.vectors.embedders import HashEmbedder
 from tests.support.children import Child
 from tests.support.disks import fill, small_disk
 from tests.support.knowledge import ask, do
@@ -142,7 +142,7 @@ def test_three_workers_at_once_write_every_node_once(tmp_path: Path) -> None:
 EMBEDDING = """
 import sys
 from pathlib import Path
-from tests.embed.embedders import HashEmbedder
+from tests.memory.vectors.embedders import HashEmbedder
 from tests.support.worlds import World
 from threadkeep.memory.vectors import backfill as filling
 from threadkeep.memory.vectors.backfill import archived_texts

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.embed.embedders import HashEmbedder
+from tests.memory.vectors.embedders import HashEmbedder
 from tests.support.forgetting import (
     NOON,
     add_node,

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.embed.embedders import HashEmbedder
+from tests.memory.vectors.embedders import HashEmbedder
 from tests.support.disks import read_only
 from tests.support.forgetting import rows
 from tests.support.knowledge import ask, bring_up, do

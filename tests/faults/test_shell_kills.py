@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collect.terminals import World, make_world
+from tests.capture.observed.terminals import World, make_world
 from tests.lengths import at_length
 from threadkeep import Home
 from threadkeep.base.spool import Spool

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.embed.embedders import HashEmbedder, vector_of
+from tests.memory.vectors.embedders import HashEmbedder, vector_of
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.forget import erase_nodes
 from threadkeep.knowledge.records import EntryRow

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.conftest import REPO, cannot_run
-from tests.embed.embedders import floats, vector_of
+from tests.memory.vectors.embedders import floats, vector_of
 from tests.support.knowledge import NOW, clock
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
