@@ -8,8 +8,7 @@ from benchmarks.measure import in_turn, median_of, used_by
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure
 from threadkeep.knowledge.library import Browse
-from threadkeep.knowledge.query import parse_query
-from threadkeep.knowledge.results import Query
+from threadkeep.knowledge.query import Query, parse_query
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.pi import PiSource
 

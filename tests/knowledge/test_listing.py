@@ -9,8 +9,7 @@ from tests.support.many_sessions import DAY, NOW, Many
 from threadkeep.errors import Invalid
 from threadkeep.knowledge import session_sql
 from threadkeep.knowledge.library import Browse
-from threadkeep.knowledge.query import parse_query
-from threadkeep.knowledge.results import Query
+from threadkeep.knowledge.query import Query, parse_query
 from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.store import KnowledgeStore
 

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from threadkeep.knowledge.query import format_query, parse_query
-from threadkeep.knowledge.results import Bound, Query
+from threadkeep.knowledge.query import Bound, Query, format_query, parse_query
 
 NOW = int(datetime(2026, 2, 10, 15, 30, tzinfo=UTC).timestamp() * 1000)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -24,12 +23,12 @@ BOUNDS = st.builds(
 )
 QUERIES = st.builds(
     Query,
-    words=st.sampled_from(["", "one", 'two "exact words"', "a:b - NOT :x"]),
+    text=st.sampled_from(["", "one", 'two "exact words"', "a:b - NOT :x"]),
     agent=VALUES,
     project=VALUES,
     model=VALUES,
     branch=VALUES,
-    without=st.lists(st.tuples(KEYS, st.text(min_size=1, max_size=5)), max_size=2, unique=True).map(
+    exclude=st.lists(st.tuples(KEYS, st.text(min_size=1, max_size=5)), max_size=2, unique=True).map(
         tuple
     ),
     since=TIMES,
@@ -71,12 +70,12 @@ def test_all_keys_of_the_language() -> None:
         'minutes:<5 is:live is:subagent -agent:cursor "exact words" word'
     )
     assert parse_query(text, NOW) == Query(
-        words='"exact words" word',
+        text='"exact words" word',
         agent=("codex",),
         project=("my web",),
         model=("opus",),
         branch=("main",),
-        without=(("agent", "cursor"),),
+        exclude=(("agent", "cursor"),),
         bounds=(
             Bound("cost", ">", 1.0),
             Bound("tokens", ">=", 10_000.0),
@@ -114,7 +113,7 @@ def test_a_day_is_written_as_a_day() -> None:
     "text", ["cost:much", "is:odd", "since:later", "on:2h", "unknown:x", "-is:live", "-word", "a:"]
 )
 def test_what_is_not_understood_is_words(text: str) -> None:
-    assert parse_query(text, NOW) == Query(words=text)
+    assert parse_query(text, NOW) == Query(text=text)
 
 
 def test_the_same_twice_counts_once() -> None:

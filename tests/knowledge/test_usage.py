@@ -11,8 +11,8 @@ import pytest
 from tests.support.many_sessions import DAY, NOW, Many
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.prices import tokens_of
-from threadkeep.knowledge.query import parse_query
-from threadkeep.knowledge.results import Query, Sum
+from threadkeep.knowledge.query import Query, parse_query
+from threadkeep.knowledge.results import Sum
 
 HOUR = 3_600_000
 MIDNIGHT = NOW - NOW % DAY

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.cli.histories import CLAUDE, HARNESSES
 from tests.web.site import Site
 from tests.web.transcripts import Log
-from threadkeep.knowledge.results import Query
+from threadkeep.knowledge.query import Query
 from threadkeep.web.pages.sessions import toggled, unread
 
 

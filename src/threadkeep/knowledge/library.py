@@ -14,7 +14,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.knowledge import session_detail, session_list, usage, views
 from threadkeep.knowledge.lessons import Lesson, list_lessons
 from threadkeep.knowledge.prices import tokens_of
-from threadkeep.knowledge.query import day_of, start_of
+from threadkeep.knowledge.query import Query, day_of, start_of
 from threadkeep.knowledge.records import CapturedSession, Readers
 from threadkeep.knowledge.results import (
     BillingBlock,
@@ -24,7 +24,6 @@ from threadkeep.knowledge.results import (
     NodePage,
     NodeView,
     ProjectRow,
-    Query,
     SessionDetail,
     SessionPage,
     Spot,
@@ -234,13 +233,13 @@ class Browse:
 
     def _matches(self, around: ListContext, query: Query, *, deep: bool = False) -> Matches | None:
         """Find the words of a query; `deep` goes through more of what has a common word."""
-        if not query.words.strip():
+        if not query.text.strip():
             return None
 
         def make() -> Matches:
-            return session_list.find_matches(around.tx, around.tables, query.words, deep=deep)
+            return session_list.find_matches(around.tx, around.tables, query.text, deep=deep)
 
-        return self._found.latest((query.words, deep), _mark(around.tx), make)
+        return self._found.latest((query.text, deep), _mark(around.tx), make)
 
     # ------------------------------------------------------------------ one session
 

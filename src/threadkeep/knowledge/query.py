@@ -8,9 +8,51 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
-from threadkeep.knowledge.results import Bound, Field, Mark, Op, Query
+import msgspec
+
+Field = Literal["cost", "tokens", "messages", "prompts", "tools", "errors", "minutes"]
+Op = Literal[">", ">=", "<", "<=", "="]
+Mark = Literal["live", "subagent", "hidden", "failed", "all"]
+Kind = Literal["message", "command", "visit", "run", "lesson", "node"]
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A limit for one number of a session; cost is in dollars."""
+
+    field: Field
+    op: Op
+    value: float
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What is asked for: what is set narrows, of several values any will do, nothing set: all.
+
+    Time is that of what is listed: a session overlaps the span, everything else lies in it.
+    """
+
+    text: str = ""  # words; "a phrase", OR, NOT, prefix*
+    session: tuple[str, ...] = ()  # agent:id, an id, or a beginning that only one has
+    kind: tuple[Kind, ...] = ()
+    agent: tuple[str, ...] = ()
+    project: tuple[str, ...] = ()  # a name, owner/name, or a folder with all below it
+    branch: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    role: tuple[str, ...] = ()  # of messages, as are part and tool
+    part: tuple[str, ...] = ()  # prompt, text, reasoning, tool_call, tool_result, ...
+    tool: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()  # of commands, runs, nodes and results of tools
+    entity: str | None = None  # a name or its canonical form
+    parent: str | None = None  # the session whose subagents are meant
+    exclude: tuple[tuple[str, str], ...] = ()  # key and value that it must not have
+    since: int | None = None  # epoch milliseconds
+    until: int | None = None
+    hours: tuple[int, ...] = ()  # hours of the week, from Monday 00:00, that a model answered in
+    bounds: tuple[Bound, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    pattern: str | None = None  # a regular expression: for what is forgotten alone
+
 
 # ------------------------------------------------------------------------------
 # Times as they are typed into a query, and back: days of a zone, spans of time, moments.
@@ -235,8 +277,8 @@ def parse_query(text: str, now: int, zone: tzinfo = UTC) -> Query:
         reading.take(token)
     said: dict[str, Any] = {key: tuple(values) for key, values in reading.named.items()}
     return Query(
-        words=" ".join(reading.words),
-        without=tuple(reading.without),
+        text=" ".join(reading.words),
+        exclude=tuple(reading.without),
         hours=tuple(reading.hours),
         bounds=tuple(reading.bounds),
         marks=tuple(reading.marks),
@@ -247,12 +289,12 @@ def parse_query(text: str, now: int, zone: tzinfo = UTC) -> Query:
 def format_query(query: Query, zone: tzinfo = UTC) -> str:
     """Write a query as text that `parse_query` reads as the same query."""
     pieces = [f"{key}:{_value(one)}" for key in NAMED for one in getattr(query, key)]
-    pieces += [f"-{key}:{_value(one)}" for key, one in query.without]
+    pieces += [f"-{key}:{_value(one)}" for key, one in query.exclude]
     pieces += [f"{one.field}:{_op(one.op)}{_number(one.value)}" for one in query.bounds]
     pieces += _times(query, zone)
     pieces += [f"hour:{hour_name(one)}" for one in query.hours]
     pieces += [f"is:{mark}" for mark in query.marks]
-    return " ".join([*pieces, query.words] if query.words else pieces)
+    return " ".join([*pieces, query.text] if query.text else pieces)
 
 
 def hour_name(hour: int) -> str:

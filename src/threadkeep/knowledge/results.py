@@ -1,38 +1,10 @@
 """What surfaces ask of the captured history, and what they get back."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from threadkeep.knowledge.records import CapturedSession, Image
-
-Field = Literal["cost", "tokens", "messages", "prompts", "tools", "errors", "minutes"]
-Op = Literal[">", ">=", "<", "<=", "="]
-Mark = Literal["live", "subagent", "hidden", "failed"]
-
-
-class Bound(msgspec.Struct, frozen=True):
-    """A limit for one number of a session; cost is in dollars."""
-
-    field: Field
-    op: Op
-    value: float
-
-
-class Query(msgspec.Struct, frozen=True):
-    """Which sessions are meant; of several values of one key any will do."""
-
-    words: str = ""  # must occur in what was said or done, quotes kept
-    agent: tuple[str, ...] = ()  # harness
-    project: tuple[str, ...] = ()
-    model: tuple[str, ...] = ()
-    branch: tuple[str, ...] = ()
-    without: tuple[tuple[str, str], ...] = ()  # key and value that it must not have
-    since: int | None = None  # epoch milliseconds
-    until: int | None = None
-    hours: tuple[int, ...] = ()  # hours of the week, from Monday 00:00, that a model answered in
-    bounds: tuple[Bound, ...] = ()
-    marks: tuple[Mark, ...] = ()
 
 
 class SessionSummary(msgspec.Struct, frozen=True):

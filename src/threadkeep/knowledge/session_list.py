@@ -10,8 +10,9 @@ from threadkeep.base.fts import literal_terms, match_query, snippet
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
+from threadkeep.knowledge.query import Bound, Query
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
-from threadkeep.knowledge.results import Bound, Query, SessionPage, SessionSummary, Sum
+from threadkeep.knowledge.results import SessionPage, SessionSummary, Sum
 from threadkeep.knowledge.session_sql import (
     COLUMNS,
     LIVE_MS,
@@ -112,7 +113,7 @@ def list_page(
     cursor = None if after is None else read_cursor(after)
     chosen = chosen_by(around, query, matches)
     kept, following = _walk(around.tx, query, chosen, cursor, size)
-    snippets = {} if matches is None else _snippets(around, kept, query.words, matches)
+    snippets = {} if matches is None else _snippets(around, kept, query.text, matches)
     if following is None and kept and matches is not None and not matches.whole and after is None:
         following = cursor_of(kept[-1])  # what has the words and is older is found then
     items = listed(around, kept, snippets)

@@ -13,9 +13,8 @@ import msgspec
 
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.query import NAMED, in_hours
+from threadkeep.knowledge.query import NAMED, Bound, Query, in_hours
 from threadkeep.knowledge.records import Readers
-from threadkeep.knowledge.results import Bound, Query
 
 LIVE_MS: Final = 5 * 60_000
 COLUMNS: Final = {
@@ -114,7 +113,7 @@ def where(
         parts.append((PROBE, _NO_PROBE))
     asked = [key for key in NAMED if getattr(query, key)]
     parts += [(key, _named(key, meant_by(tx, query, key), params)) for key in asked]
-    for number, (key, value) in enumerate(query.without):
+    for number, (key, value) in enumerate(query.exclude):
         found = _values(tx, query, key, [value])
         if found:
             params[f"not{number}"] = _json(found)

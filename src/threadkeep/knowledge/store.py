@@ -1,11 +1,12 @@
 """KnowledgeStore: what agents, shells, browsers and CI did, in one file; one line for each verb."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
 from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.database import DEFAULT_BUDGET
+from threadkeep.base.database import DEFAULT_BUDGET, Tx
 from threadkeep.base.sql import load_queries
 from threadkeep.base.verbs import reads
 from threadkeep.knowledge import (
@@ -56,6 +57,16 @@ class KnowledgeStore:
     def access(self) -> Access:
         """What may be done with this file, and why not more."""
         return self.context.access
+
+    def read(self, *, lenient: bool = False) -> AbstractContextManager[Tx]:
+        """Give a snapshot, for functions of this package that take `tx` first."""
+        return self.context.db.read(lenient=lenient)
+
+    def write(
+        self, *, durable: bool = True, budget: float | None = None
+    ) -> AbstractContextManager[Tx]:
+        """Give the one write transaction there is at a time, for the same functions."""
+        return self.context.db.write(durable=durable, budget=budget)
 
     list_sessions = reads(reading_.list_sessions)
     find_session = reads(reading_.find_session)

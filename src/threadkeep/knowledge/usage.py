@@ -24,12 +24,13 @@ from threadkeep.knowledge.query import (
     QUARTERS_OF_DAY,
     QUARTERS_OF_WEEK,
     UNKNOWN,
+    Query,
     by_hour,
     day_text,
     in_hours,
     local_quarter,
 )
-from threadkeep.knowledge.results import BillingBlock, Query, Sum, UsageReport
+from threadkeep.knowledge.results import BillingBlock, Sum, UsageReport
 from threadkeep.knowledge.session_sql import PROBE, ListContext, Matches, resolve, where
 
 # An answer may be written down a little after the last entry of its session.
@@ -125,10 +126,10 @@ def _conditions(
 ) -> tuple[str, dict[str, Any]]:
     """Give the conditions: times are those of the answers, and their models are theirs."""
     found = None if matches is None else sorted(matches.sessions)
-    others = tuple(pair for pair in query.without if pair[0] != "model")
+    others = tuple(pair for pair in query.exclude if pair[0] != "model")
     begin = None if query.since is None else query.since - _SLACK
     sessions = msgspec.structs.replace(
-        query, since=begin, until=None, model=(), without=others, hours=()
+        query, since=begin, until=None, model=(), exclude=others, hours=()
     )
     chosen = where(around.tx, sessions, around.tables, around.now, found, everything=True)
     parts = [chosen.sql(PROBE)]
@@ -148,7 +149,7 @@ def _models_kept(models: set[str], query: Query) -> set[str]:
     """Give those of some models that a query means."""
     wanted = {name for given in query.model for name in resolve(given, models)}
     unwanted = {
-        name for key, given in query.without if key == "model" for name in resolve(given, models)
+        name for key, given in query.exclude if key == "model" for name in resolve(given, models)
     }
     return (wanted if query.model else models) - unwanted
 

@@ -6,8 +6,7 @@ import msgspec
 
 from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.query import parse_query
-from threadkeep.knowledge.results import Query
+from threadkeep.knowledge.query import Query, parse_query
 from threadkeep.mcp.tools import ReplyRows, ToolContext, cut, moment
 
 

@@ -22,7 +22,7 @@ from threadkeep.errors import ThreadkeepError
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.library import Browse
-from threadkeep.knowledge.results import Query
+from threadkeep.knowledge.query import Query
 from threadkeep.service.web_access import (
     LOGIN_SECONDS,
     Logins,

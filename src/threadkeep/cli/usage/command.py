@@ -33,7 +33,8 @@ from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 if TYPE_CHECKING:
     from threadkeep.home.statusline import RecentUsage
     from threadkeep.knowledge.library import Browse
-    from threadkeep.knowledge.results import Query, Sum, UsageReport
+    from threadkeep.knowledge.query import Query
+    from threadkeep.knowledge.results import Sum, UsageReport
 
 
 # ------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ def _check(report: str | None, by: str | None, view: UsageView) -> None:
 def _query(
     *, harness: str | None, project: str | None, since: str | None, until: str | None
 ) -> "Query":
-    from threadkeep.knowledge.results import Query
+    from threadkeep.knowledge.query import Query
 
     first, last = read_times(since, until)
     agents, projects = (harness,) if harness else (), (project,) if project else ()

@@ -12,11 +12,10 @@ from threadkeep.capture.forget import ForgetReport
 from threadkeep.capture.forget_selection import Forget
 from threadkeep.errors import Invalid
 from threadkeep.home.stores import Stores
-from threadkeep.knowledge.query import format_query, parse_query
+from threadkeep.knowledge.query import Query, format_query, parse_query
 from threadkeep.knowledge.results import (
     BillingBlock,
     ProjectRow,
-    Query,
     SessionDetail,
     SessionSummary,
     Spot,

@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.knowledge.results import Query, Sum, Today
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.results import Sum, Today
 from threadkeep.service.health import AlarmView, active_alarms
 from threadkeep.web.page import SitePage, SiteRequest
 

@@ -13,8 +13,8 @@ import msgspec
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.lessons import Lesson
-from threadkeep.knowledge.query import parse_query
-from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodePage, NodeView, Query
+from threadkeep.knowledge.query import Query, parse_query
+from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodePage, NodeView
 from threadkeep.memory.ask import Answer
 from threadkeep.memory.fixed import Fix
 from threadkeep.memory.memory import Memory
@@ -105,7 +105,7 @@ def recall(visit: SiteRequest) -> RecallPage:
     filters = filters_of(query, asked, visit)
     limit = max(1, visit.number("limit", _SHOWN, _MOST))
     compared = max(limit, _COMPARED)
-    found = _found(visit.stores.memory(), query.words, filters, compared)
+    found = _found(visit.stores.memory(), query.text, filters, compared)
     rows = tuple(row_of(hit) for hit in found.hits[:limit])
     more = with_query("/recall", q=q, **asked, limit=limit * 2)
     return RecallPage(
@@ -138,7 +138,7 @@ def ask(visit: SiteRequest) -> AskPage:
     query = parse_query(q, visit.now, visit.zone)
     asked = {name: value for name in _ASKED if (value := visit.query.get(name, ""))}
     filters = filters_of(query, asked, visit)
-    answer = visit.stores.memory().ask(query.words or q, filters=filters, zone=visit.zone)
+    answer = visit.stores.memory().ask(query.text or q, filters=filters, zone=visit.zone)
     return AskPage(q, answer, asked)
 
 

@@ -11,10 +11,9 @@ from starlette.routing import BaseRoute, Route
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.hand_off import FORMATS, exported
 from threadkeep.home.stores import Stores
-from threadkeep.knowledge.query import format_query, parse_query
+from threadkeep.knowledge.query import Query, format_query, parse_query
 from threadkeep.knowledge.results import (
     Block,
-    Query,
     SessionDetail,
     SessionPage,
     SessionSummary,
@@ -79,10 +78,10 @@ def load(visit: SiteRequest) -> SessionsPage:
     except NotFound:
         return SessionsPage(text, SessionPage((), None), missing=True)
     page = browse.sessions(asked, after=after, limit=visit.number("limit", _ROWS, _MOST_ROWS) or 1)
-    words = asked.words.replace('"', " ").strip()
+    words = asked.text.replace('"', " ").strip()
     if after is not None or visit.query.get("only") == "list":
         return SessionsPage(text, page, words=words)
-    return SessionsPage(text, page, browse.count(asked), words, unread=unread(asked.words))
+    return SessionsPage(text, page, browse.count(asked), words, unread=unread(asked.text))
 
 
 def unread(words: str) -> tuple[str, ...]:
