@@ -6,8 +6,9 @@ from typing import Self
 
 from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.database import DEFAULT_BUDGET, Tx
+from threadkeep.base.database import DEFAULT_BUDGET
 from threadkeep.base.sql import load_queries
+from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import reads
 from threadkeep.knowledge import (
     command_list as events_,
