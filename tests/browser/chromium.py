@@ -14,7 +14,7 @@ from tests.browser.cdp import Message, Pipe
 from tests.browser.native import HOST_MANIFEST
 from tests.conftest import REPO, need_tool
 
-EXTENSION = REPO / "src" / "threadkeep" / "collect" / "extension"
+EXTENSION = REPO / "src" / "threadkeep" / "capture" / "observed" / "extension"
 
 FLAGS = (
     *("--headless", "--disable-gpu", "--no-first-run", "--no-default-browser-check"),

@@ -65,7 +65,7 @@ def statements(place: tuple[Path, Path], action: Action, die_at: int = -1) -> li
         return connection
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("threadkeep.base.sqlite.connect.open_writer", watched)
+        patch.setattr("threadkeep.base.sqlite.connections.open_writer", watched)
         with masked_history(*place) as history:
             action(history)
     return ran_

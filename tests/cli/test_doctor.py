@@ -154,7 +154,7 @@ def test_without_a_store_there_are_no_alarms(run: Run, home: Path) -> None:
 
 def test_every_command_that_is_said_to_help_exists() -> None:
     folder = Path(checks.__file__).parent
-    texts = [path.read_text("utf-8") for path in folder.glob("*_checks.py")]
+    texts = [path.read_text("utf-8") for path in folder.glob("*checks.py")]
     said = {word for text in texts for word in re.findall(r"[\"`]threadkeep ([a-z-]+)", text)}
     assert {"doctor", "capture", "alarms"} <= said
     assert said - set(cli.entries()) == set()

@@ -272,7 +272,7 @@ def test_what_is_refused_is_set_aside_once_however_often_the_store_fails(
         raise StorageFull("the disk is full", hint="free some space")
 
     with monkeypatch.context() as patch:
-        patch.setattr("threadkeep.knowledge.commands.write_command", full)
+        patch.setattr("threadkeep.capture.observed.intake.write_command", full)
         for _ in range(3):
             with pytest.raises(StorageFull):
                 world.collect()
@@ -292,7 +292,7 @@ def test_why_nothing_was_collected_is_told_as_soon_as_it_can_be(
             def full(*_: object, **__: object) -> None:
                 raise StorageFull("the disk is full", hint="free some space")
 
-            patch.setattr("threadkeep.knowledge.commands.write_command", full)
+            patch.setattr("threadkeep.capture.observed.intake.write_command", full)
             with pytest.raises(StorageFull):
                 observations.collect()
             assert world.rows(told) == [("the disk is full", 1)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.conftest import REPO
 
-CHILD = REPO / "tests" / "serve" / "serve_child.py"
+CHILD = REPO / "tests" / "service" / "serve_child.py"
 # Only a test that is broken ever waits this long.
 PATIENCE = 60.0
 

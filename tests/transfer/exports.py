@@ -135,7 +135,7 @@ def _flat(role: str, block: Block) -> tuple[Any, ...]:
         case ExportNote():
             return (role, "note", block.text, block.error)
         case ExportText() | Reasoning() | Summary():
-            return (role, type(block).__name__.lower(), block.text)
+            return (role, str(block.__struct_config__.tag), block.text)
 
 
 def held(form: str, told: Conversation) -> Flat:

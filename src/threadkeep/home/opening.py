@@ -16,9 +16,6 @@ from threadkeep.base.paths import environment, expand
 from threadkeep.base.spool import Spool
 from threadkeep.base.tx import Tx
 from threadkeep.capture.capture import History
-from threadkeep.capture.github.ci import Ci
-from threadkeep.capture.github.client import Api
-from threadkeep.capture.github.tokens import find_token
 from threadkeep.capture.intake import CaptureContext, this_machine
 from threadkeep.capture.observed.collector import waiting_in
 from threadkeep.capture.observed.intake import Facts, Rules, Store, report
@@ -56,6 +53,8 @@ from threadkeep.sources.state_store import StateSource
 from threadkeep.transfer.originals import AdoptReport
 
 if TYPE_CHECKING:
+    from threadkeep.capture.github.ci import Ci
+    from threadkeep.capture.github.client import Api
     from threadkeep.home.home import Home
     from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
 
@@ -64,13 +63,17 @@ if TYPE_CHECKING:
 # How a home's view of CI is opened: its store, its settings, and the server that is asked.
 
 
-def make_ci(home: "Home", store: KnowledgeStore, repos: tuple[str, ...] = ()) -> Ci:
+def make_ci(home: "Home", store: KnowledgeStore, repos: tuple[str, ...] = ()) -> "Ci":
     """Put a store and the settings of a home together; `repos` are followed instead of its own."""
+    from threadkeep.capture.github.ci import Ci  # noqa: PLC0415  (loads a client of HTTP)
+    from threadkeep.capture.github.client import Api  # noqa: PLC0415
+    from threadkeep.capture.github.tokens import find_token  # noqa: PLC0415
+
     settings = home.config.github
     if repos:
         settings = msgspec.structs.replace(settings, watched_repos=repos)
 
-    def api(sleep: Callable[[float], None]) -> Api:
+    def api(sleep: Callable[[float], None]) -> "Api":
         token = find_token(settings.token_env, settings.api_url, home.environ)
         return Api(settings.api_url, token, sleep=sleep)
 

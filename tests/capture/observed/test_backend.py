@@ -288,7 +288,7 @@ def test_lost_events_are_counted_for_good_even_if_the_store_is_away(
         def full(*_: object) -> None:
             raise StorageFull("the disk is full", hint="make room")
 
-        patch.setattr("threadkeep.knowledge.health.count_drop", full)
+        patch.setattr("threadkeep.capture.observed.backend.count_drop", full)
         backend.dropped("buffer full", 2)
         assert backend.status().drop_count == 2
     backend.dropped("buffer full", 1)

@@ -105,7 +105,7 @@ def test_a_few_sessions_of_a_source_are_found_behind_many_others(
     asked: list[str] = []
     sound = SessionDB.list_sessions_rich
     monkeypatch.setattr(
-        "threadkeep.state.search.index_fill.newest_first", lambda *_: asked.append("all")
+        "threadkeep.state.session_list.newest_first", lambda *_: asked.append("all")
     )
     assert [s["id"] for s in sound(db, "rare", order_by_last_active=True)] == ["r2", "r1"]
     assert asked == []

@@ -273,7 +273,7 @@ def test_a_history_that_looks_the_same_is_not_read_again(
     typed(world, history, "a", "b", at=world.now - 5 * MINUTE)
     world.look()
     monkeypatch.setattr(
-        "threadkeep.capture.observed.shell_history.read_past", lambda *_: pytest.fail("read")
+        "threadkeep.service.doctor.observations.read_past", lambda *_: pytest.fail("read")
     )
     world.ticks(2)
 
