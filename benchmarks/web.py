@@ -91,7 +91,7 @@ def _ways(now: int) -> dict[str, str]:
         "sessions, a deep page": f"/sessions?after={deep}",
         "recall: docker": "/recall?q=docker",
         "usage": "/usage",
-        "memory": "/memory",
+        "memory": "/nodes",
         "entities": "/entities",
         "graph of entities": "/entities/graph",
         "long session": _LONG,

@@ -62,10 +62,10 @@ def _asked(number: int) -> tuple[str, str]:
         *[("page: session", f"/sessions/{read}")] * 2,
         ("page: home", "/"),
         ("page: usage", "/usage"),
-        ("page: memory", "/memory"),
+        ("page: memory", "/nodes"),
         ("page: recall", f"/recall?q={quote(typed)}"),
-        *[("API: sessions", f"/api/history/sessions?limit=50&q=agent:{agent}")] * 2,
-        ("API: usage", "/api/history/usage"),
+        *[("API: sessions", f"/api/sessions?limit=50&q=agent:{agent}")] * 2,
+        ("API: usage", "/api/usage"),
         ("file", "/static/site.css"),
     )
     return choose.choice(kinds)

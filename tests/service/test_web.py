@@ -147,7 +147,7 @@ def broken_rules(served: Served, shared_data: Path) -> list[str]:
     done = subprocess.run(
         [
             *(sys.executable, str(shared_data / "faults" / "webprobe.py")),
-            *("--read", "/api/history/sessions", "--write", "/api/chat/sessions", "--ui", "/"),
+            *("--read", "/api/sessions", "--write", "/api/chat/sessions", "--ui", "/"),
             *("--port", str(served.port), "--token", served.token, "--file", "/static/{}"),
         ],
         capture_output=True,

@@ -14,6 +14,7 @@ from tests.web.site import Answer, Site
 from threadkeep.errors import ReadOnly
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
+from threadkeep.web import aliases
 from threadkeep.web.api import DESCRIBED
 from threadkeep.web.api.chat import ChatList, DeleteChat, delete_session, sessions
 from threadkeep.web.api.state import StateList, sessions as state_sessions
@@ -53,12 +54,12 @@ def pages(site: Site, path: str) -> list[Any]:
 
 
 def test_an_answer_has_a_tag_and_is_not_sent_twice(site: Site) -> None:
-    first = site.get("/api/history/sessions")
+    first = site.get("/api/sessions")
     tag = first.headers["etag"]
-    again = site.get("/api/history/sessions", if_none_match=tag)
+    again = site.get("/api/sessions", if_none_match=tag)
     assert (again.status, again.body) == (304, b"")
-    assert site.get("/api/history/sessions?limit=1").headers["etag"] != tag
-    head = site.ask("HEAD", "/api/history/sessions")
+    assert site.get("/api/sessions?limit=1").headers["etag"] != tag
+    head = site.ask("HEAD", "/api/sessions")
     assert (head.status, head.headers["etag"], head.body) == (200, tag, b"")
 
 
@@ -69,6 +70,22 @@ def test_a_method_that_is_not_there_is_refused_with_those_that_are(site: Site) -
     told = site.ask("OPTIONS", "/api/chat/sessions")
     assert (told.status, told.headers["allow"]) == (204, refused.headers["allow"])
     assert site.get("/api/nothing").status == 404
+
+
+@pytest.mark.parametrize("old, new", sorted(aliases.API.items()))
+def test_an_old_address_answers_as_the_new_one_does(site: Site, old: str, new: str) -> None:
+    described = site.get("/api/openapi.json").json["paths"]
+    assert (f"/api{old}" in described, f"/api{new}" in described) == (False, True)
+    method = "GET" if "get" in described[f"/api{new}"] else "POST"
+    was, now = (asked(site, method, f"/api{re.sub(r'{[a-z]+}', '1', path)}") for path in (old, new))
+    assert was.status == now.status != 405
+    assert was.headers["content-type"] == now.headers["content-type"]
+
+
+def test_old_addresses_of_the_site_still_answer(site: Site) -> None:
+    assert "/nodes" in site.get("/").text
+    assert site.get("/memory").status == 200
+    assert site.get("/memory.json").json == site.get("/nodes.json").json
 
 
 def test_wrong_requests_are_refused_with_the_field(site: Site) -> None:
@@ -82,7 +99,7 @@ def test_wrong_requests_are_refused_with_the_field(site: Site) -> None:
         "POST", "/api/chat/sessions", b"{}", **{"content-type": "application/x-ndjson"}
     )
     assert lines.status == 415
-    assert site.get("/api/history/sessions?cursor=nonsense").status == 400
+    assert site.get("/api/sessions?cursor=nonsense").status == 400
 
 
 def test_no_answer_has_the_token(site: Site) -> None:
@@ -221,70 +238,71 @@ def test_a_mailbox_is_a_session_and_never_a_folder(site: Site, ref: str) -> None
 
 
 def test_the_captured_history_is_listed_opened_and_found_in(site: Site) -> None:
-    listed = pages(site, "/api/history/sessions?limit=3")
+    listed = pages(site, "/api/sessions?limit=3")
     refs = [one["ref"] for one in listed]
     assert len(refs) == len(set(refs)) > 3
     ref = next(one["ref"] for one in listed if one["session"]["harness"] == "claude-code")
-    detail = done(site.get(f"/api/history/sessions/{ref}"))
+    detail = done(site.get(f"/api/sessions/{ref}"))
     assert detail["listed"]["ref"] == ref
-    window = done(site.get(f"/api/history/sessions/{ref}/window?at=2&limit=3"))
+    window = done(site.get(f"/api/sessions/{ref}/window?at=2&limit=3"))
     assert (len(window["blocks"]), window["total"]) == (3, detail["listed"]["session"]["entries"])
-    assert done(site.get(f"/api/history/sessions/{ref}/find?q=test"))["items"]
-    raw = site.get(f"/api/history/sessions/{ref}/raw")
+    assert done(site.get(f"/api/sessions/{ref}/find?q=test"))["items"]
+    raw = site.get(f"/api/sessions/{ref}/raw")
     assert all(json.loads(line) for line in raw.text.splitlines())
-    only = done(site.get("/api/history/sessions?q=agent:codex"))["items"]
+    only = done(site.get("/api/sessions?q=agent:codex"))["items"]
     assert {one["session"]["harness"] for one in only} == {"codex"}
-    assert done(site.get("/api/history/parse?q=agent:codex%20docker"))["query"]["words"] == "docker"
-    assert done(site.get("/api/history/usage?q=agent:codex"))["by_agent"].keys() == {"codex"}
-    assert done(site.get("/api/history/facets"))["agent"]
-    commands = pages(site, "/api/history/commands?limit=2")
+    parsed = done(site.get("/api/sessions/parse?q=agent:codex%20docker"))
+    assert parsed["query"]["text"] == "docker"
+    assert done(site.get("/api/usage?q=agent:codex"))["by_agent"].keys() == {"codex"}
+    assert done(site.get("/api/sessions/facets"))["agent"]
+    commands = pages(site, "/api/commands?limit=2")
     assert len({one["id"] for one in commands}) == len(commands) > 2
 
 
 def test_memory_recalls_opens_and_answers(site: Site) -> None:
-    found = done(site.get("/api/memory/recall?q=flaky%20test&limit=3&explain=true"))
+    found = done(site.get("/api/recall?q=flaky%20test&limit=3&explain=true"))
     best = found["hits"][0]
     assert best["why"]["total"] > 0
-    assert done(site.get(f"/api/memory/open/{best['ref']}"))["hit"]["ref"] == best["ref"]
-    assert done(site.get(f"/api/memory/similar?q={best['ref']}&limit=3"))["query"] == best["ref"]
-    answer = done(site.post("/api/memory/ask", {"question": "why was the test flaky?"}))
+    assert done(site.get(f"/api/open/{best['ref']}"))["hit"]["ref"] == best["ref"]
+    assert done(site.get(f"/api/similar?q={best['ref']}&limit=3"))["query"] == best["ref"]
+    answer = done(site.post("/api/ask", {"question": "why was the test flaky?"}))
     assert (answer["by_model"], bool(answer["citations"])) == (False, True)
-    assert "threadkeep-memory" in done(site.post("/api/memory/context", {"about": "flaky"}))["text"]
-    moments = pages(site, "/api/memory/timeline?limit=7")
+    assert "threadkeep-memory" in done(site.post("/api/context", {"about": "flaky"}))["text"]
+    moments = pages(site, "/api/timeline?limit=7")
     times = [one["at"] for one in moments]
     assert (times, len({one["ref"] for one in moments})) == (
         sorted(times, reverse=True),
         len(times),
     )
-    (node, *_) = pages(site, "/api/memory/nodes?limit=2")
-    assert done(site.get(f"/api/memory/nodes/{node['id']}"))["row"] == node
-    (entity, *_) = pages(site, "/api/memory/entities?limit=2")
-    assert done(site.get(f"/api/memory/entities/{entity['id']}"))["row"] == entity
-    assert site.get("/api/memory/timeline?day=2026-02-30").status == 400
+    (node, *_) = pages(site, "/api/nodes?limit=2")
+    assert done(site.get(f"/api/nodes/{node['id']}"))["row"] == node
+    (entity, *_) = pages(site, "/api/entities?limit=2")
+    assert done(site.get(f"/api/entities/{entity['id']}"))["row"] == entity
+    assert site.get("/api/timeline?day=2026-02-30").status == 400
 
 
 def test_one_question_is_answered_with_all_that_it_rests_on(site: Site) -> None:
     answer = done(site.post("/api/agent/query", {"query": "flaky test", "limit": 2}))
     assert all(hit["evidence"] and hit["confidence"]["explanation"] for hit in answer["hits"])
     assert site.post("/api/agent/query", {"query": "x", "source": "nobody"}).status == 400
-    assert done(site.post("/api/memory/query", {})) == {"results": [], "truncated": False}
-    assert site.post("/api/memory/history", {}).status == 400
+    assert done(site.post("/api/notes/query", {})) == {"results": [], "truncated": False}
+    assert site.post("/api/notes/history", {}).status == 400
 
 
 def test_forgetting_only_says_what_would_go(site: Site) -> None:
-    before = done(site.get("/api/history/sessions"))
-    would = done(site.post("/api/history/forget", {"project": "harbor"}))
+    before = done(site.get("/api/sessions"))
+    would = done(site.post("/api/forget", {"project": "harbor"}))
     assert (would["dry_run"], would["forgotten"]["sessions"] > 0) == (True, True)
-    assert done(site.get("/api/history/sessions")) == before
+    assert done(site.get("/api/sessions")) == before
     for body in ({}, {"since": 1}, {"project": "a", "pattern": "b"}):
-        assert site.post("/api/history/forget", body).status == 400
+        assert site.post("/api/forget", body).status == 400
 
 
 def test_a_forgotten_session_is_gone(site: Site) -> None:
-    ref = done(site.get("/api/history/sessions?q=agent:pi"))["items"][0]["ref"]
-    gone = done(site.post("/api/history/forget", {"sessions": [ref], "dry_run": False}))
+    ref = done(site.get("/api/sessions?q=agent:pi"))["items"][0]["ref"]
+    gone = done(site.post("/api/forget", {"sessions": [ref], "dry_run": False}))
     assert (gone["dry_run"], gone["forgotten"]["sessions"]) == (False, 1)
-    assert site.get(f"/api/history/sessions/{ref}").status == 404
+    assert site.get(f"/api/sessions/{ref}").status == 404
 
 
 def test_health_tells_of_stores_and_alarms(site: Site) -> None:
@@ -353,6 +371,6 @@ def test_looking_at_stores_that_are_missing_gives_nothing_and_makes_none(bare: S
 def test_changing_what_is_not_there_is_not_found(bare: Site) -> None:
     assert bare.post("/api/chat/prune", {"keep": 1}).status == 404
     assert bare.post("/api/state/prune", {}).status == 404
-    assert bare.post("/api/history/forget", {"project": "x"}).status == 404
+    assert bare.post("/api/forget", {"project": "x"}).status == 404
     assert bare.post("/api/mail/sessions/x/letters", {"text": "x"}).status == 404
     assert {path.name for path in Path(bare.folder).iterdir()} == {"web.token"}

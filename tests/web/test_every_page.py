@@ -28,8 +28,8 @@ PAGES = {
     "ask": "/ask?q=why do users have to log in again",
     "timeline": "/timeline?day=2026-02-02",
     "usage": "/usage",
-    "memory": "/memory",
-    "node": "/memory/{node}",
+    "memory": "/nodes",
+    "node": "/nodes/{node}",
     "entities": "/entities",
     "graph": "/entities/graph",
     "lessons": "/lessons",
@@ -57,7 +57,7 @@ def addresses(site: Site) -> dict[str, str]:
     """Fill in what only the store knows."""
     told = {
         "session": f"claude-code:{CLAUDE}",
-        "node": site.get("/memory.json").json["nodes"]["items"][0]["uuid"],
+        "node": site.get("/nodes.json").json["nodes"]["items"][0]["uuid"],
         "mailbox": site.get("/mail.json").json["boxes"][0]["id"],
     }
     return {name: path.format(**told) for name, path in PAGES.items()}

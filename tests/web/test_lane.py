@@ -138,7 +138,7 @@ def test_a_failure_is_told_to_all_and_the_lane_goes_on() -> None:
 
 
 def test_fifty_at_once_need_few_threads_and_all_get_their_answer(site: Site) -> None:
-    pages = ("/", "/sessions", "/usage", "/memory", "/sessions.json", "/health", "/recall?q=deploy")
+    pages = ("/", "/sessions", "/usage", "/nodes", "/sessions.json", "/health", "/recall?q=deploy")
     with ThreadPoolExecutor(50) as pool:
         found = list(pool.map(lambda number: site.get(pages[number % len(pages)]), range(200)))
     assert {answer.status for answer in found} == {200}
@@ -152,7 +152,7 @@ def test_an_answer_that_is_kept_knows_every_commit(site: Site, tmp_path: Path) -
         log.write()
         assert f"kept-{number}" not in site.get("/sessions").text
         site.run("capture", "--quiet", "--user-home", str(tmp_path))
-        for path in ("/sessions", "/sessions.json", "/api/history/sessions"):
+        for path in ("/sessions", "/sessions.json", "/api/sessions"):
             assert f"kept-{number}" in site.get(path).text
 
 

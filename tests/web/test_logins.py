@@ -22,7 +22,7 @@ from threadkeep.service.web_access import IDLE_SECONDS, Logins, browser_of, own_
 from threadkeep.web import gate
 from threadkeep.web.guard import Bucket
 
-LIST = "/api/history/sessions"
+LIST = "/api/sessions"
 HTML = {"accept": "text/html,*/*", "authorization": None}
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
 SAFARI = (

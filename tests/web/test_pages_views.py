@@ -93,8 +93,8 @@ def test_a_reference_opens_where_it_belongs(site: Site) -> None:
     ref = twin(site, "/recall?q=flaky&kind=message")["hits"][0]["hit"]["ref"]
     answer = site.get(f"/open/{ref}")
     assert (answer.status, answer.headers["location"][:10]) == (303, "/sessions/")
-    node = twin(site, "/memory")["nodes"]["items"][0]
-    assert site.get(f"/open/node:{node['id']}").headers["location"] == f"/memory/{node['uuid']}"
+    node = twin(site, "/nodes")["nodes"]["items"][0]
+    assert site.get(f"/open/node:{node['id']}").headers["location"] == f"/nodes/{node['uuid']}"
     assert twin(site, "/open/lesson:1")["opened"]["facts"]["occurrences"] == 3
     assert site.get("/open/message:999999").status == 404
     assert site.get("/open/nonsense").status == 400
@@ -165,17 +165,17 @@ def test_a_click_on_usage_is_a_filter(site: Site) -> None:
 
 
 def test_nodes_are_listed_filtered_and_opened_with_their_evidence(site: Site) -> None:
-    first = twin(site, "/memory?limit=2")
+    first = twin(site, "/nodes?limit=2")
     assert len(first["nodes"]["items"]) == 2
-    after = twin(site, f"/memory?limit=2&after={quote(first['nodes']['next'])}")
+    after = twin(site, f"/nodes?limit=2&after={quote(first['nodes']['next'])}")
     ids = {one["id"] for one in first["nodes"]["items"]}
     assert not ids & {one["id"] for one in after["nodes"]["items"]}
-    for one in twin(site, "/memory?project=harbor")["nodes"]["items"]:
+    for one in twin(site, "/nodes?project=harbor")["nodes"]["items"]:
         assert one["project"] == "harbor"
-    shown = twin(site, f"/memory/{first['nodes']['items'][0]['uuid']}")
+    shown = twin(site, f"/nodes/{first['nodes']['items'][0]['uuid']}")
     assert shown["node"]["evidence"]
     assert all(row["href"].startswith(("/sessions/", "/open/")) for row in shown["evidence"])
-    assert site.get("/memory/no-such-node").status == 404
+    assert site.get("/nodes/no-such-node").status == 404
 
 
 def test_entities_lead_to_nodes_and_to_each_other(site: Site) -> None:
@@ -239,7 +239,7 @@ def test_health_names_sources_stores_and_what_helps(site: Site) -> None:
 
 def test_every_page_is_drawn_and_nothing_hostile_runs(site: Site, browser: Browser) -> None:
     """At the end an alarm is acknowledged: it is the last test that needs one."""
-    uuid = twin(site, "/memory")["nodes"]["items"][0]["uuid"]
+    uuid = twin(site, "/nodes")["nodes"]["items"][0]["uuid"]
     entity = twin(site, "/entities")["entities"][0]["id"]
     box = twin(site, "/mail")["boxes"][0]["id"]
     ref = twin(site, "/recall?q=quayside&kind=message")["hits"][0]["hit"]["ref"]
@@ -252,8 +252,8 @@ def test_every_page_is_drawn_and_nothing_hostile_runs(site: Site, browser: Brows
             "/fixed?q=quayside",
             "/timeline",
         ),
-        *("/timeline?day=2026-03-01", "/usage", "/usage?by=cost", "/memory?q=quayside"),
-        *("/memory", f"/memory/{uuid}", "/entities", f"/entities/{entity}", "/lessons", "/mail"),
+        *("/timeline?day=2026-03-01", "/usage", "/usage?by=cost", "/nodes?q=quayside"),
+        *("/nodes", f"/nodes/{uuid}", "/entities", f"/entities/{entity}", "/lessons", "/mail"),
         *(f"/mail/{box}", f"/similar/{ref}", f"/open/{command}", "/open/lesson:1"),
     )
     context, watched = let_in(browser, site, viewport={"width": 390, "height": 800})

@@ -24,9 +24,9 @@ from threadkeep.web.app import StoreWatcher
 
 SIDECARS = ("", "-wal", "-shm")
 READS = (
-    "/api/history/sessions",
-    "/api/history/facets",
-    "/api/history/projects",
+    "/api/sessions",
+    "/api/sessions/facets",
+    "/api/projects",
     "/api/chat/sessions",
     "/api/state/sessions",
     "/sessions",
@@ -247,11 +247,11 @@ def test_a_request_that_is_answered_meanwhile_ends_well(
         if not nested and options["limit"] > 1:  # one is what the server warms up with
             monkeypatch.setattr(Browse, "sessions", sessions)
             remove(site.home.store_path("knowledge"))
-            nested.append(read(site, "/api/history/sessions"))  # it notices, and opens anew
+            nested.append(read(site, "/api/sessions"))  # it notices, and opens anew
         return sessions(browse, *args, **options)
 
     monkeypatch.setattr(Browse, "sessions", interrupted)
-    answer = read(site, "/api/history/sessions")
+    answer = read(site, "/api/sessions")
     assert "quagga" in answer.text
     assert "quagga" not in nested[0].text
-    assert "quagga" not in read(site, "/api/history/sessions").text
+    assert "quagga" not in read(site, "/api/sessions").text

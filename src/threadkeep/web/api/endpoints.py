@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from threadkeep.base import json
 from threadkeep.errors import Invalid
+from threadkeep.web import aliases
 from threadkeep.web.answers import JSON_TYPE, problem, tagged
 from threadkeep.web.api.openapi import LINES_TYPE
 from threadkeep.web.api.verb import GivenLines, Lines, Verb
@@ -228,9 +229,10 @@ def _joined(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 def routes_of(verbs: Iterable[Verb]) -> list[Route]:
-    """Give a route for each address; one with a name in it comes behind the plain ones."""
+    """Give a route for each address, old ones too; one with a name in it comes last."""
     by_path: dict[str, list[Verb]] = {}
     for one in verbs:
         by_path.setdefault(one.path, []).append(one)
+    by_path |= {old: by_path[new] for old, new in aliases.API.items() if new in by_path}
     plain_first = sorted(by_path, key=lambda path: path.count("{"))
     return [Route(path, Endpoint(by_path[path])) for path in plain_first]

@@ -1,4 +1,4 @@
-"""What happened beside agents (commands, pages, CI), and what was learned of all of it."""
+"""What happened beside agents (commands, visits, runs of CI), and what was learned of all of it."""
 
 from typing import Literal
 
@@ -9,7 +9,12 @@ from threadkeep.knowledge.command_list import CommandFilter, CommandRow, StoredV
 from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.records import Outcome
 from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodeRow, NodeView
-from threadkeep.knowledge.views import ci_run, ci_runs, commands as stored_commands, visits
+from threadkeep.knowledge.views import (
+    ci_run,
+    ci_runs,
+    commands as stored_commands,
+    visits as stored_visits,
+)
 from threadkeep.knowledge.workflow_runs import RunDetails, RunRow
 from threadkeep.web.api.verb import (
     Cursor,
@@ -44,7 +49,7 @@ class CommandList(Strict, frozen=True):
 
 
 class VisitList(Strict, frozen=True):
-    """Which pages."""
+    """Which web pages."""
 
     text: Words | None = None
     domain: str | None = None
@@ -125,15 +130,15 @@ def commands(stores: Stores, asked: CommandList) -> ResultPage[CommandRow]:
     return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
 
 
-def pages(stores: Stores, asked: VisitList) -> ResultPage[StoredVisit]:
-    """List pages that were visited, the latest first."""
+def visits(stores: Stores, asked: VisitList) -> ResultPage[StoredVisit]:
+    """List web pages that were read, the latest first."""
     if not has_knowledge(stores):
         return ResultPage([])
     store = stores.browse().store
 
     def fetch(until: int | None, count: int) -> list[StoredVisit]:
         narrowed = (asked.since, until, asked.domain, asked.text)
-        return visits(store, *narrowed, count)
+        return stored_visits(store, *narrowed, count)
 
     return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
 
@@ -202,14 +207,14 @@ def lessons(stores: Stores, asked: LessonListRequest) -> ResultPage[Lesson]:
 
 
 VERBS: tuple[Verb, ...] = (
-    verb("GET", "/history/commands", commands),
-    verb("GET", "/history/pages", pages),
-    verb("GET", "/history/ci", runs),
-    verb("GET", "/history/ci/{run}", run),
-    verb("GET", "/memory/nodes", nodes),
-    verb("GET", "/memory/nodes/{node}", node),
-    verb("GET", "/memory/entities", entities),
-    verb("GET", "/memory/entities/{entity}", entity),
-    verb("GET", "/memory/graph", graph),
-    verb("GET", "/memory/lessons", lessons),
+    verb("GET", "/commands", commands),
+    verb("GET", "/visits", visits),
+    verb("GET", "/runs", runs),
+    verb("GET", "/runs/{run}", run),
+    verb("GET", "/nodes", nodes),
+    verb("GET", "/nodes/{node}", node),
+    verb("GET", "/entities", entities),
+    verb("GET", "/entities/{entity}", entity),
+    verb("GET", "/entities/graph", graph),
+    verb("GET", "/lessons", lessons),
 )

@@ -237,20 +237,20 @@ def _collect_first(stores: Stores) -> None:
         observations.collect()
 
 
-_ONE = "/history/sessions/{session}"
+_ONE = "/sessions/{session}"
 VERBS: tuple[Verb, ...] = (
-    verb("GET", "/history/sessions", sessions, kept=True),
-    verb("GET", "/history/facets", facets, kept=True),
-    verb("GET", "/history/parse", parse),
+    verb("GET", "/sessions", sessions, kept=True),
+    verb("GET", "/sessions/facets", facets, kept=True),
+    verb("GET", "/sessions/parse", parse),
     verb("GET", _ONE, session, kept=True),
     verb("GET", f"{_ONE}/window", window, kept=True),
     verb("GET", f"{_ONE}/find", find, kept=True),
     verb("GET", f"{_ONE}/raw", raw),
-    verb("GET", "/history/usage", usage, kept=True),
-    verb("GET", "/history/activity", activity, kept=True),
-    verb("GET", "/history/blocks", blocks, kept=True),
-    verb("GET", "/history/today", today, kept=True),
-    verb("GET", "/history/projects", projects, kept=True),
-    verb("GET", "/history/coverage", coverage),
-    verb("POST", "/history/forget", forget),
+    verb("GET", "/usage", usage, kept=True),
+    verb("GET", "/usage/activity", activity, kept=True),
+    verb("GET", "/usage/blocks", blocks, kept=True),
+    verb("GET", "/usage/today", today, kept=True),
+    verb("GET", "/projects", projects, kept=True),
+    verb("GET", "/coverage", coverage),
+    verb("POST", "/forget", forget),
 )

@@ -137,8 +137,8 @@ def revisions(stores: Stores, _: Empty, body: WantedHistory) -> RevisionList:
 
 NOTE_VERBS: tuple[Verb, ...] = (
     verb("POST", "/agent/query", query),
-    verb("POST", "/memory/query", notes),
-    verb("POST", "/memory/history", revisions),
+    verb("POST", "/notes/query", notes),
+    verb("POST", "/notes/history", revisions),
 )
 
 
@@ -303,12 +303,12 @@ def _span(asked: TimelineRequest, zone: ZoneInfo) -> tuple[int | None, int | Non
 
 
 VERBS: tuple[Verb, ...] = (
-    verb("GET", "/memory/recall", recall),
-    verb("GET", "/memory/open/{ref}", opened),
-    verb("POST", "/memory/ask", ask),
-    verb("POST", "/memory/fixed", fixed),
-    verb("GET", "/memory/similar", similar),
-    verb("POST", "/memory/context", context),
-    verb("GET", "/memory/timeline", timeline),
+    verb("GET", "/recall", recall),
+    verb("GET", "/open/{ref}", opened),
+    verb("POST", "/ask", ask),
+    verb("POST", "/fixed", fixed),
+    verb("GET", "/similar", similar),
+    verb("POST", "/context", context),
+    verb("GET", "/timeline", timeline),
     *NOTE_VERBS,
 )

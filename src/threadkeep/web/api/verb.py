@@ -40,6 +40,8 @@ T = TypeVar("T")
 Json = dict[str, Any]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
+# What an address begins with that is not about the captured history.
+_OTHERS: Final = frozenset({"chat", "state", "mail", "health", "web"})
 LARGEST: Final = 2**53 - 1  # what every JSON reader keeps exactly
 
 Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
@@ -127,7 +129,8 @@ def verb(
     asked, *rest = [kind for kind in hints.values() if kind is not Stores]
     body = rest[0] if rest else None
     said = " ".join((call.__doc__ or "").split())
-    tag = path.split("/")[1]
+    first = path.split("/")[1]
+    tag = first if first in _OTHERS else "knowledge"
     name = f"{tag}_{call.__name__}"
     return Verb(method, path, call, name, said, tag, asked, body, answer, status, kept)
 

@@ -155,7 +155,7 @@ def open_ref(visit: SiteRequest) -> OpenedPage:
     if hit.kind == "message" and hit.harness and hit.session_id:
         raise Elsewhere(session_address(hit.harness, hit.session_id, hit.key))
     if hit.kind == "node" and hit.uuid:
-        raise Elsewhere(f"/memory/{hit.uuid}")
+        raise Elsewhere(f"/nodes/{hit.uuid}")
     before, after = (tuple(map(row_of, beside)) for beside in (opened.before, opened.after))
     return OpenedPage(opened, before, after)
 
@@ -187,7 +187,7 @@ def row_of(hit: Hit) -> HitLink:
     if hit.kind == "message" and hit.harness and hit.session_id:
         return HitLink(hit, session_address(hit.harness, hit.session_id, hit.key))
     if hit.kind == "node" and hit.uuid:
-        return HitLink(hit, f"/memory/{hit.uuid}")
+        return HitLink(hit, f"/nodes/{hit.uuid}")
     return HitLink(hit, opening_address(hit.ref))
 
 
@@ -372,8 +372,8 @@ def list_lessons(visit: SiteRequest) -> LessonsPage:
 
 
 MEMORY_PAGES: Final = (
-    SitePage("/memory", "memory.html", list_nodes, "Memory", kept=True),
-    SitePage("/memory/{uuid}", "node.html", show_node, "Node", kept=True),
+    SitePage("/nodes", "nodes.html", list_nodes, "Memory", kept=True),
+    SitePage("/nodes/{uuid}", "node.html", show_node, "Node", kept=True),
     SitePage("/entities", "entities.html", list_entities, "Entities", kept=True),
     SitePage("/entities/graph", "graph.html", show_graph, "Graph of entities", kept=True),
     SitePage("/entities/{id:int}", "entity.html", show_entity, "Entity", kept=True),
