@@ -241,3 +241,29 @@ def test_what_is_new_is_told_from_a_mark(tmp_path: Path) -> None:
         assert browse.facets()["agent"] == [("codex", 1), ("pi", 1)]
         many.add("three", harness="pi")
         assert browse.facets()["agent"] == [("pi", 2), ("codex", 1)]
+
+
+def test_words_of_one_session_need_not_stand_in_one_message(tmp_path: Path) -> None:
+    many = Many(tmp_path)
+    for name, texts in {
+        "both": ("the quagga ran", "parrots fly"),
+        "one": ("a quagga alone",),
+        "together": ("heron and egret", "nothing else"),
+    }.items():
+        number = many.add(name, title="Zebras" if name == "one" else "")
+        for text in texts:
+            many.say(number, text)
+    with many.browse() as browse:
+
+        def asked(text: str) -> tuple[set[str], tuple[str, ...]]:
+            page = browse.sessions(parse_query(text, NOW))
+            return {one.session.session_id for one in page.items}, page.missing
+
+        assert asked("quagga parrots") == ({"both"}, ())
+        assert asked("zebras quagga") == ({"one"}, ())  # one in the title, one said
+        assert asked("quagga parrots agent:codex")[0] == {"both"}
+        assert asked("quagga unicorn") == ({"both", "one"}, ("unicorn",))
+        assert asked("parrots heron") in [({"both"}, ("heron",)), ({"together"}, ("parrots",))]
+        for never_wider in ('"quagga parrots"', 'quagga "blue unicorn"', "quagga NOT quagga"):
+            assert asked(never_wider) == (set(), ()), never_wider
+        assert asked("quagga OR egret")[0] == {"both", "one", "together"}

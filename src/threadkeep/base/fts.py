@@ -134,7 +134,7 @@ def match_query(text: str, *, split: bool = True) -> str | None:
     prefixes = 0
     for term in parse_query(text, split=split):
         prefixes += term.prefix
-        part = _expression(term, expand=prefixes <= _MAX_EXPANDED)
+        part = expression(term, expand=prefixes <= _MAX_EXPANDED)
         if not part or (part in asked and term.operator == "AND"):
             continue
         if parts:
@@ -246,7 +246,8 @@ def _term(typed: str, operator: Operator, room: int, *, prefix: bool, split: boo
     return Term(tuple(words), prefix, operator, literal.rstrip("*") or literal)
 
 
-def _expression(term: Term, *, expand: bool) -> str:
+def expression(term: Term, *, expand: bool = True) -> str:
+    """Write one term as an FTS5 expression, empty if it has no words."""
     phrase = " ".join(term.words)
     if not (phrase and term.prefix):
         return phrase and f'"{phrase}"'

@@ -237,9 +237,12 @@ class Browse:
             return None
 
         def make() -> Matches:
-            return session_list.find_matches(around.tx, around.tables, query.text, deep=deep)
+            return session_list.find_matches(
+                around.tx, around.tables, query.text, deep=deep, narrow=narrow
+            )
 
-        return self._found.latest((query.text, deep), _mark(around.tx), make)
+        narrow = query != Query(text=query.text)
+        return self._found.latest((query.text, deep, narrow), _mark(around.tx), make)
 
     # ------------------------------------------------------------------ one session
 

@@ -26,6 +26,7 @@ class SessionPage(msgspec.Struct, frozen=True):
 
     items: tuple[SessionSummary, ...]
     next: str | None
+    missing: tuple[str, ...] = ()  # words of the query that none of these has: no session has all
 
 
 class Block(msgspec.Struct, frozen=True):

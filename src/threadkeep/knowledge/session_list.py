@@ -6,7 +6,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.fts import literal_terms, match_query, snippet
+from threadkeep.base.fts import (
+    Term,
+    expression,
+    literal_terms,
+    match_query,
+    parse_query,
+    snippet,
+)
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
@@ -35,6 +42,8 @@ from threadkeep.knowledge.transcript import ArchivedEntries
 _MATCHES: Final = 5_000
 _MOST_MATCHES: Final = 200_000
 _CHUNK: Final = 250
+_PAGE: Final = 50  # sessions: where these have all words in one message, nothing wider is tried
+_FEW_LEFT: Final = 200  # sessions that are asked one by one whether they have a frequent word
 _MOST_LOOKED_AT: Final = 2_000  # sessions in one call, where each must be summed up: 50 ms
 _SNIPPET: Final = 160
 _SUMMED: Final = frozenset(("cost", "tokens"))
@@ -58,9 +67,40 @@ def cursor_of(session: CapturedSession) -> SessionCursor:
 # ---------------------------------------------------------------------- words
 
 
-def find_matches(tx: Tx, tables: set[str], words: str, *, deep: bool) -> Matches:
-    """Find the sessions in which words occur, in what was said or done or in the title."""
+def find_matches(
+    tx: Tx, tables: set[str], words: str, *, deep: bool, narrow: bool = False
+) -> Matches:
+    """Find the sessions in which every word stands somewhere: in the title or in any message.
+
+    Where no session has all of them, those with the rarest together are given, and what they lack
+    is named. Nothing wider than one message is tried when that fills a page of all sessions; of a
+    `narrow` query much may lie outside. What is joined by OR or NOT is looked for as it is.
+    """
     most = _MOST_MATCHES if deep else _MATCHES
+    together = _in_one_message(tx, tables, words, most)
+    terms = parse_query(words)
+    asked = list({expression(term): term for term in terms if term.words}.items())
+    if len(asked) < 2 or any(term.operator != "AND" for term in terms):  # noqa: PLR2004
+        return together
+    if "tk_entry_words" not in tables or (len(together.sessions) >= _PAGE and not (deep or narrow)):
+        return together
+    found = [_with_word(tx, match, term, most) for match, term in asked]
+    apart = _in_one_session(tx, sorted(found, key=lambda one: len(one.sessions)))
+    if apart.missing and (together.sessions or any(_is_phrase(term) for term in terms)):
+        return together
+    return apart._replace(sessions=apart.sessions | together.sessions)
+
+
+class _WordMatches(NamedTuple):
+    """The sessions that have one word, each with the newest entry that does."""
+
+    typed: str
+    match: str
+    sessions: dict[int, int]
+    whole: bool
+
+
+def _in_one_message(tx: Tx, tables: set[str], words: str, most: int) -> Matches:
     titled = _titled(tx, literal_terms(words), most)
     found = dict.fromkeys(titled, 0)
     match = match_query(words)
@@ -69,6 +109,37 @@ def find_matches(tx: Tx, tables: set[str], words: str, *, deep: bool) -> Matches
     rows = tx.all("browse_matches", {"match": match, "limit": most})
     found.update((session, entry) for session, entry, _ in rows)
     return Matches(found, whole=max(len(titled), sum(row[2] for row in rows)) < most)
+
+
+def _with_word(tx: Tx, match: str, term: Term, most: int) -> _WordMatches:
+    titled = _titled(tx, [term.typed], most)
+    rows = tx.all("browse_matches", {"match": match, "limit": most})
+    found = dict.fromkeys(titled, 0) | {session: entry for session, entry, _ in rows}
+    whole = max(len(titled), sum(row[2] for row in rows)) < most
+    return _WordMatches(term.typed, match, found, whole)
+
+
+def _in_one_session(tx: Tx, words: Sequence[_WordMatches]) -> Matches:
+    """Keep the sessions that have all of some words, the rarest given first."""
+    kept: dict[int, int] = {}
+    missing = []
+    for one in words:
+        both = {s: kept[s] or e for s, e in one.sessions.items() if s in kept}
+        rest = [session for session in kept if session not in both][-_FEW_LEFT:]
+        if rest and not one.whole:  # a frequent word, of which only the newest were read
+            values = {"ids": msgspec.json.encode(rest).decode(), "match": one.match}
+            both |= {row[0]: kept[row[0]] for row in tx.all("browse_having", values)}
+        if both:
+            kept = both
+        elif not kept and one.sessions:
+            kept = one.sessions
+        else:
+            missing.append(one.typed)
+    return Matches(kept, all(one.whole for one in words), tuple(missing))
+
+
+def _is_phrase(term: Term) -> bool:
+    return len(term.words) > 1 and any(character.isspace() for character in term.typed)
 
 
 def _titled(tx: Tx, terms: Sequence[str], most: int) -> list[int]:
@@ -117,7 +188,8 @@ def list_page(
     if following is None and kept and matches is not None and not matches.whole and after is None:
         following = cursor_of(kept[-1])  # what has the words and is older is found then
     items = listed(around, kept, snippets)
-    return SessionPage(tuple(items), None if following is None else following.text())
+    missing = () if matches is None else matches.missing
+    return SessionPage(tuple(items), None if following is None else following.text(), missing)
 
 
 def chosen_by(around: ListContext, query: Query, matches: Matches | None) -> Where:

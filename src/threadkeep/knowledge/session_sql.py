@@ -295,3 +295,4 @@ class Matches(NamedTuple):
 
     sessions: dict[int, int]  # with the newest entry that has them; 0: they are in the title
     whole: bool  # False: there is more, and only the newest was gone through
+    missing: tuple[str, ...] = ()  # words that none of them has: no session has all

@@ -36,6 +36,10 @@ SELECT e.session, max(e.id), count(*) FROM (
   SELECT rowid AS id FROM tk_entry_words WHERE tk_entry_words MATCH :match ORDER BY rowid DESC LIMIT :limit
 ) AS f CROSS JOIN tk_entries AS e ON e.id = f.id GROUP BY e.session
 
+-- name: browse_having
+SELECT i.value FROM json_each(:ids) AS i WHERE EXISTS (
+  SELECT 1 FROM tk_entries AS e CROSS JOIN tk_entry_words AS f ON f.rowid = e.id WHERE e.session = i.value AND tk_entry_words MATCH :match)
+
 -- name: browse_ended_badly
 SELECT i.value FROM json_each(:ids) AS i
 WHERE (SELECT e.error FROM tk_entries AS e WHERE e.session = i.value AND e.kind = 'tool_result' ORDER BY e.id DESC LIMIT 1) = 1
