@@ -1,9 +1,10 @@
 """Time as plain numbers: epoch milliseconds, passed in as an argument wherever it matters."""
 
+import os
 import re
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from threadkeep.errors import Invalid
 
@@ -63,3 +64,53 @@ def parse_duration(text: str) -> int:
     if ms > _LONGEST_MS:
         raise Invalid(f"{text[:40]!r} is longer than a century", hint="30d is thirty days")
     return ms
+
+
+# ------------------------------------------------------------------------------
+# Time zones, by their names.
+
+
+def find_zone(name: str) -> tzinfo:
+    """Give a time zone by its name; refuse what is none."""
+    if not isinstance(name, str):
+        msg = f"the time zone must be text, not {type(name).__name__}"
+        raise Invalid(msg, hint="pass the time zone as a string")
+    if name == "UTC":
+        return UTC  # known even where no time zone database is installed
+    from zoneinfo import ZoneInfo  # noqa: PLC0415  (most commands tell no zone's time)
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # not found; not a name; a folder of zones
+        msg = f"the time zone {name[:60]!r} is not known here"
+        hint = "use an IANA name like Europe/Madrid; if it is one, install the package tzdata"
+        raise Invalid(msg, hint=hint) from None
+
+
+def known_zone(name: str | None, otherwise: str) -> str:
+    """Give the name of a zone, or another where it is none: what nobody knows counts as unset."""
+    try:
+        find_zone(name or "")
+    except Invalid:
+        return otherwise
+    return name or otherwise
+
+
+def zone_name(
+    given: str | None,
+    environ: Mapping[str, str],
+    read_link: Callable[[str], str] = os.readlink,
+) -> str:
+    """Give the host's zone: the given one, else TZ, else the system's, else UTC."""
+    if given is not None:
+        find_zone(given)
+        return given
+    return known_zone(environ.get("TZ"), known_zone(_system_zone(read_link), "UTC"))
+
+
+def _system_zone(read_link: Callable[[str], str]) -> str:
+    try:
+        target = read_link("/etc/localtime")
+    except OSError:
+        return ""
+    return target.partition("zoneinfo/")[2]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from threadkeep.base.backup import Progress
+from threadkeep.base.clock import zone_name
 from threadkeep.base.config import Config, load_config, store_path, write_default
 from threadkeep.base.database import DEFAULT_BUDGET
 from threadkeep.base.paths import (
@@ -30,29 +30,24 @@ from threadkeep.base.paths import (
     refuse_special,
     refuse_url,
 )
-from threadkeep.base.sqlite.pragmas import engine
-from threadkeep.base.text import Redact
-from threadkeep.chat.import_formats import read_sessions
-from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, SchemaMismatch
-from threadkeep.home import backups as stored
-from threadkeep.home.backups import Backup, BackupResult, kind_of
-from threadkeep.home.mail import find_mail_session, is_folder
-from threadkeep.home.status import Status, chat_status, knowledge_status, mail_status, state_status
-from threadkeep.mailbox.folder import session_dir
-from threadkeep.mailbox.index import MailIndex
-from threadkeep.mailbox.mailroom import Mailroom
-from threadkeep.mailbox.recurrence import zone_name
-from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
+    from threadkeep.base.backup import Progress
+    from threadkeep.base.text import Redact
     from threadkeep.capture.capture import History
     from threadkeep.capture.github.ci import Ci
     from threadkeep.capture.observed.observed import Observations
     from threadkeep.capture.redact.engine import Redactor
+    from threadkeep.chat.store import ChatStore
+    from threadkeep.home.backups import Backup, BackupResult
     from threadkeep.home.opening import Reporter
+    from threadkeep.home.status import Status
     from threadkeep.knowledge.store import KnowledgeStore
+    from threadkeep.mailbox.index import MailIndex
+    from threadkeep.mailbox.mailroom import Mailroom
     from threadkeep.memory.memory import Memory
+    from threadkeep.state.session_db import SessionDB
     from threadkeep.transfer.originals import AdoptReport
 
 
@@ -122,6 +117,8 @@ class Home:
 
     def store_path(self, store: str, path: str | Path | None = None) -> Path:
         """Give the file of a store by its kind: `chat`, `state`, `mailbox` or `knowledge`."""
+        from threadkeep.home.backups import kind_of
+
         paths = {"chat": self.chat_path, "state": self.state_path, "mailbox": self.mail_path}
         return (paths | {"knowledge": self.knowledge_path})[kind_of(store).name](path)
 
@@ -158,13 +155,15 @@ class Home:
         read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
         *,
         must_exist: bool = False,
-        redact: Redact | None = None,
+        redact: "Redact | None" = None,
         budget: float = DEFAULT_BUDGET,
-    ) -> ChatStore:
+    ) -> "ChatStore":
         """Open the chat store with the settings of the configuration; close it after use.
 
         A store that is not there is begun, unless it must exist or is only read.
         """
+        from threadkeep.chat.store import ChatStore
+
         target = self.chat_path(path)
         if read_only or must_exist:
             need_file(target, "chat")
@@ -183,14 +182,16 @@ class Home:
         read_only: bool = False,  # noqa: FBT001, FBT002  (the one choice a caller makes)
         *,
         must_exist: bool = False,
-        redact: Redact | None = None,
+        redact: "Redact | None" = None,
         budget: float = DEFAULT_BUDGET,
-    ) -> SessionDB:
+    ) -> "SessionDB":
         """Open the state store; close it after use.
 
         A store that is not there is begun, unless it must exist or is only read. A file of Hermes,
         if it is of version 6, gets side tables when it is opened for writing; looking changes none.
         """
+        from threadkeep.state.session_db import SessionDB
+
         target = self.state_path(path)
         if read_only or must_exist:
             need_file(target, "state")
@@ -213,7 +214,7 @@ class Home:
 
         A store that is not there is begun, unless it must exist or is only read.
         """
-        from threadkeep.knowledge.store import KnowledgeStore  # noqa: PLC0415  (loads Zstandard)
+        from threadkeep.knowledge.store import KnowledgeStore
 
         target = self.knowledge_path(path)
         if read_only or must_exist:
@@ -235,7 +236,7 @@ class Home:
         `user_home` is the folder below which other programs' logs are looked for, the user's own
         home if it is not given; `roots` are further folders with projects that may hold some.
         """
-        from threadkeep.home.opening import open_history  # noqa: PLC0415  (loads every source)
+        from threadkeep.home.opening import open_history
 
         store = self.knowledge(path, read_only, must_exist=must_exist)
         return open_history(self, store, self._environ, user_home, roots)
@@ -248,7 +249,7 @@ class Home:
         must_exist: bool = False,
     ) -> "Observations":
         """Open what shells, browsers and CI reported; close it after use."""
-        from threadkeep.home.opening import open_observations  # noqa: PLC0415  (loads services)
+        from threadkeep.home.opening import open_observations
 
         return open_observations(self, self.knowledge(path, read_only, must_exist=must_exist))
 
@@ -261,7 +262,7 @@ class Home:
         must_exist: bool = False,
     ) -> "Ci":
         """Open what CI did; `repos` are followed instead of those of the configuration."""
-        from threadkeep.home.opening import make_ci  # noqa: PLC0415  (loads services)
+        from threadkeep.home.opening import make_ci
 
         return make_ci(self, self.knowledge(path, read_only, must_exist=must_exist), repos)
 
@@ -273,26 +274,26 @@ class Home:
         must_exist: bool = False,
     ) -> "Memory":
         """Open memory, which recalls everything that the knowledge store keeps; close it after."""
-        from threadkeep.home.opening import open_memory  # noqa: PLC0415  (loads services)
+        from threadkeep.home.opening import open_memory
 
         return open_memory(self, self.knowledge(path, read_only, must_exist=must_exist))
 
     def reporter(self) -> "Reporter":
         """Give what leaves reports in the spool of this home, without opening its store."""
-        from threadkeep.home.opening import make_reporter  # noqa: PLC0415  (loads services)
+        from threadkeep.home.opening import make_reporter
 
         return make_reporter(self)
 
     def redactor(self) -> "Redactor":
         """Give what masks secrets before they are stored, with the rules of the configuration."""
-        from threadkeep.home.opening import make_redactor  # noqa: PLC0415  (loads every source)
+        from threadkeep.home.opening import make_redactor
 
         return make_redactor(self.config, self._paths.config, self._environ)
 
     def adopt(self, program: str, path: str | Path | None = None, **options: Any) -> "AdoptReport":
         """Bring in the data of an installed original: hermes, grida, hippo or nanoclaw."""
-        from threadkeep.home.opening import with_fallback  # noqa: PLC0415  (the same)
-        from threadkeep.transfer.adopt import adopt  # noqa: PLC0415  (loads every store)
+        from threadkeep.home.opening import with_fallback
+        from threadkeep.transfer.adopt import adopt
 
         done = adopt(self, program, path, environ=self._environ, **options)
         return with_fallback(self, done) if program == "hippo" else done
@@ -306,24 +307,31 @@ class Home:
         """Give a time zone by its name, this machine's if none is given; refuse an unknown one."""
         return zone_name(name, self._environ)
 
-    def mailroom(self, *, must_exist: bool = False, **options: Any) -> Mailroom:
+    def mailroom(self, *, must_exist: bool = False, **options: Any) -> "Mailroom":
         """Open the mailroom, which has the mailboxes of all sessions; close it after use.
 
         See `Mailroom.open` for the options. A mailroom that is not there is begun, unless it
         must exist.
         """
+        from threadkeep.mailbox.mailroom import Mailroom
+
         if must_exist:
             need_file(self.mail_path(), "mailbox")
         return Mailroom.open(self._paths.data, **{"zone": self.zone, **options})
 
-    def mail_index(self, path: str | Path | None = None) -> MailIndex:
+    def mail_index(self, path: str | Path | None = None) -> "MailIndex":
         """Open the index of mailboxes to read it; close it after use."""
+        from threadkeep.mailbox.index import MailIndex
+
         target = self.mail_path(path)
         need_file(target, "mailbox")
         return MailIndex.open(target, read_only=True)
 
     def mail_folder(self, ref: str) -> Path:
         """Give the folder of a mailbox: a path, the beginning of a session's id, or `last`."""
+        from threadkeep.home.mail import find_mail_session, is_folder
+        from threadkeep.mailbox.folder import session_dir
+
         if is_folder(ref):
             return Path(os.path.abspath(ref))
         with self.mail_index() as index:
@@ -337,6 +345,8 @@ class Home:
 
         So input that is wrong from its beginning leaves no empty store behind.
         """
+        from threadkeep.chat.import_formats import read_sessions
+
         if self.chat_path(path).exists():
             return lines
         rest, seen = iter(lines), list[bytes]()
@@ -354,16 +364,19 @@ class Home:
         state_path: str | Path | None = None,
         mail_path: str | Path | None = None,
         knowledge_path: str | Path | None = None,
-    ) -> Status:
+    ) -> "Status":
         """Look at the home and its stores without changing anything."""
-        return Status(
+        from threadkeep.base.sqlite.pragmas import engine
+        from threadkeep.home import status as looked
+
+        return looked.Status(
             self._paths,
             self._paths.config.exists(),
             engine(),
-            chat_status(self.chat_path(path)),
-            state_status(self.state_path(state_path)),
-            mail_status(self.mail_path(mail_path)),
-            knowledge_status(self.knowledge_path(knowledge_path)),
+            looked.chat_status(self.chat_path(path)),
+            looked.state_status(self.state_path(state_path)),
+            looked.mail_status(self.mail_path(mail_path)),
+            looked.knowledge_status(self.knowledge_path(knowledge_path)),
         )
 
     def backup(
@@ -372,9 +385,11 @@ class Home:
         *,
         path: str | Path | None = None,
         store: str = "chat",
-        progress: Progress | None = None,
+        progress: "Progress | None" = None,
     ) -> Path:
         """Copy a live store to a checked backup; an existing file is never overwritten."""
+        from threadkeep.home import backups as stored
+
         return stored.back_up(self, store, target, path, progress)
 
     def backup_all(
@@ -383,26 +398,36 @@ class Home:
         *,
         path: str | Path | None = None,
         store: str | None = None,
-        progress: Progress | None = None,
-    ) -> list[BackupResult]:
+        progress: "Progress | None" = None,
+    ) -> "list[BackupResult]":
         """Copy every store that there is, the named one, or the one in the file `path`.
 
         `target` is a folder then, if there are several.
         """
+        from threadkeep.home import backups as stored
+
         return stored.back_up_all(self, target, path, store, progress)
 
-    def backups(self, path: str | Path | None = None, *, store: str | None = None) -> list[Backup]:
+    def backups(
+        self, path: str | Path | None = None, *, store: str | None = None
+    ) -> "list[Backup]":
         """List the backups of a store, of the file `path`, or of all stores, newest first."""
+        from threadkeep.home import backups as stored
+
         return stored.list_all(self, path, store)
 
     def find_backup(
         self, name: str, *, path: str | Path | None = None, store: str | None = None
     ) -> Path:
         """Give a backup by its path, by the beginning of its name, or as `last`."""
+        from threadkeep.home import backups as stored
+
         return stored.find_backup(self, name, path, store)
 
     def check_backup(self, backup: str | Path, *, store: str | None = None) -> list[str]:
         """Check a backup row by row without restoring it; give what is wrong with it."""
+        from threadkeep.home import backups as stored
+
         return stored.check_backup(self, Path(backup), store)
 
     def restore_target(
@@ -416,6 +441,8 @@ class Home:
 
         Without a `store` the backup tells which one it is.
         """
+        from threadkeep.home import backups as stored
+
         found = None if backup is None else Path(backup)
         return stored.restore_target(self, path, store, found)
 
@@ -430,6 +457,8 @@ class Home:
 
         Which store that is, the backup tells by itself.
         """
+        from threadkeep.home import backups as stored
+
         return stored.restore(self, Path(backup), path, store)
 
 

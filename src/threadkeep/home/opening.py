@@ -247,12 +247,12 @@ def _meaning(home: "Home", store: KnowledgeStore) -> Meaning | None:
         made_by = vector_model(tx)
     if made_by is None:
         return None  # nothing to compare with: numpy is not even loaded
-    from threadkeep.memory.vectors.choice import choose  # noqa: PLC0415  (loads a client of HTTP)
+    from threadkeep.memory.vectors.choice import choose
 
     embedder = choose(home.config.embeddings, home.paths().cache, home.environ).embedder
     if embedder is None:
         return None
-    from threadkeep.knowledge.vectors import VectorIndex  # noqa: PLC0415  (loads numpy)
+    from threadkeep.knowledge.vectors import VectorIndex
 
     return Meaning(embedder, VectorIndex(embedder.model))
 
@@ -263,7 +263,7 @@ def answering(
     """Give the model that answers from passages, None where none is configured or ready."""
     if not home.config.model.url:
         return None
-    from threadkeep.memory.learn.model import make_answerer  # noqa: PLC0415  (loads a client of HTTP)
+    from threadkeep.memory.learn.model import make_answerer
 
     return make_answerer(home.config.model, memory.store.context, home.environ, tell=tell)
 

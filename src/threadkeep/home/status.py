@@ -223,8 +223,8 @@ def _look_into_mail(path: Path) -> MailStatus:
 
 
 def _look_into_knowledge(path: Path) -> KnowledgeStatus:
-    from threadkeep.knowledge.copies import copies_by_harness  # noqa: PLC0415  (as below)
-    from threadkeep.knowledge.store import KnowledgeStore  # noqa: PLC0415  (loads Zstandard)
+    from threadkeep.knowledge.copies import copies_by_harness
+    from threadkeep.knowledge.store import KnowledgeStore
 
     backups = backups_of(path)
     with KnowledgeStore.open(path, read_only=True) as store, store.context.db.read() as tx:
@@ -248,7 +248,7 @@ def _look_into_knowledge(path: Path) -> KnowledgeStatus:
 
 
 def _learned(tx: Tx, now: int) -> LearningStatus:
-    from threadkeep.knowledge.queues import depths  # noqa: PLC0415  (every command loads this file)
+    from threadkeep.knowledge.queues import depths
 
     tables = knowledge_layout.names(tx, "table")
     vectors = tx.all("count_vectors") if "tk_vectors" in tables else []

@@ -194,7 +194,7 @@ class Stores:
 
     def replies(self) -> "Replies":
         """Give what follows the replies that are recorded in the chat store."""
-        from threadkeep.chat.replies import Replies  # noqa: PLC0415  (who asks has the store)
+        from threadkeep.chat.replies import Replies
 
         chat = self.chat()
         return self._once("replies", lambda: Replies(chat), lambda _: chat.context.db)

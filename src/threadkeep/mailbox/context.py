@@ -6,9 +6,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.base.clock import Clock, iso
+from threadkeep.base.clock import Clock, find_zone, iso
 from threadkeep.mailbox.folder import Folder
-from threadkeep.mailbox.rows import find_zone, sqlite_form
+from threadkeep.mailbox.rows import sqlite_form
 
 # Gives a whole number from 0 up to, but not including, its argument.
 Below = Callable[[int], int]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple, get_args
 
-from threadkeep.base.clock import Clock, iso
+from threadkeep.base.clock import Clock, find_zone, iso
 from threadkeep.base.database import Database
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Conflict, Invalid, NotFound
@@ -21,7 +21,6 @@ from threadkeep.mailbox.index_records import (
     read_version,
 )
 from threadkeep.mailbox.records import Destination
-from threadkeep.mailbox.rows import find_zone
 
 NAMELESS: Final = "unnamed"
 

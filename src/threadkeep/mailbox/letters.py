@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from threadkeep.base import json, nofollow
-from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.clock import Clock, known_zone, now_ms
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 from threadkeep.mailbox import inbound
@@ -32,7 +32,6 @@ from threadkeep.mailbox.rows import (
     CAP,
     delivery_of,
     keep_in_hash,
-    known_zone,
     mail_of,
     out_of,
     read_moment,

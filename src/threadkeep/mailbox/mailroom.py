@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.clock import Clock, find_zone, known_zone, now_ms
 from threadkeep.errors import NotFound
 from threadkeep.mailbox import agent_mail, inbound
 from threadkeep.mailbox.adapters import Adapter
@@ -30,7 +30,6 @@ from threadkeep.mailbox.host.sweep import SweepReport, sweep_session
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup, SessionMode
 from threadkeep.mailbox.records import Place
-from threadkeep.mailbox.rows import find_zone, known_zone
 from threadkeep.mailbox.runner import Runner
 
 # ------------------------------------------------------------------------------

@@ -7,19 +7,19 @@ without a number (the library refuses it when it comes to it), and `#` with more
 """
 
 import calendar
-import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
+from threadkeep.base.clock import find_zone
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.arguments import need_str
-from threadkeep.mailbox.rows import find_zone, parse_moment
+from threadkeep.mailbox.rows import parse_moment
 
 NICKNAMES = {
     "@secondly": "* * * * * *",
@@ -369,35 +369,6 @@ def missed_times(
     while len(missed) < limit and (last := _first_after(expr, schedule, last, where)) <= until:
         missed.append(_moment(last))
     return missed
-
-
-def zone_name(
-    given: str | None,
-    environ: Mapping[str, str],
-    read_link: Callable[[str], str] = os.readlink,
-) -> str:
-    """Give the host's zone: the given one, else TZ, else the system's, else UTC."""
-    if given is not None:
-        find_zone(given)
-        return given
-    named = (environ.get("TZ", ""), _system_zone(read_link))
-    return next((name for name in named if name and _is_zone(name)), "UTC")
-
-
-def _system_zone(read_link: Callable[[str], str]) -> str:
-    try:
-        target = read_link("/etc/localtime")
-    except OSError:
-        return ""
-    return target.partition("zoneinfo/")[2]
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        find_zone(name)
-    except Invalid:
-        return False
-    return True
 
 
 def _moment(instant: int) -> datetime:

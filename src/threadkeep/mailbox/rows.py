@@ -6,16 +6,14 @@ sort together: of one day all of SQLite's form come first.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
-from threadkeep.base.clock import iso
+from threadkeep.base.clock import find_zone, iso
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.text import from_sql, to_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
-from threadkeep.mailbox.arguments import need_str
 from threadkeep.mailbox.records import Delivery, Destination, Mail, OutMail, Place
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,27 +71,6 @@ def _given_ms(given: datetime | str, zone: str) -> int | None:
     except ValueError:
         return None
     return _to_ms(moment if moment.tzinfo is not None else moment.replace(tzinfo=find_zone(zone)))
-
-
-def find_zone(name: str) -> tzinfo:
-    """Give a time zone by its name; refuse what is none."""
-    if need_str(name, "time zone") == "UTC":
-        return UTC  # known even where no time zone database is installed
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # not found; not a name; a folder of zones
-        msg = f"the time zone {name[:60]!r} is not known here"
-        hint = "use an IANA name like Europe/Madrid; if it is one, install the package tzdata"
-        raise Invalid(msg, hint=hint) from None
-
-
-def known_zone(name: str | None, otherwise: str) -> str:
-    """Give the name of a zone, or another where it is none: what nobody knows counts as unset."""
-    try:
-        find_zone(name or "")
-    except Invalid:
-        return otherwise
-    return name or otherwise
 
 
 def normal_moment(given: datetime | str | int | None, zone: str = "UTC") -> str | None:

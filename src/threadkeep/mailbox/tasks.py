@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from threadkeep.base import nofollow
-from threadkeep.base.clock import is_due, iso
+from threadkeep.base.clock import is_due, iso, zone_name
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound, ReadOnly
 from threadkeep.mailbox import content as shapes, inbound, versions
@@ -21,7 +21,7 @@ from threadkeep.mailbox.context import MailContext, backoff_seconds, run_pause_m
 from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.notices import called, tell
 from threadkeep.mailbox.records import Json, Mail, Place
-from threadkeep.mailbox.recurrence import check_recurrence, missed_times, next_due, zone_name
+from threadkeep.mailbox.recurrence import check_recurrence, missed_times, next_due
 from threadkeep.mailbox.rows import (
     keep_in_hash,
     mail_of,

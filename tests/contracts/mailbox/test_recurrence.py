@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import assume, example, given, strategies as st
 
+from threadkeep.base.clock import zone_name
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.recurrence import (
     NICKNAMES,
@@ -14,7 +15,6 @@ from threadkeep.mailbox.recurrence import (
     next_due,
     next_times,
     parse_cron,
-    zone_name,
 )
 
 ZONES = ["UTC", "America/New_York", "Europe/Madrid", "Asia/Kolkata", "Australia/Lord_Howe"]

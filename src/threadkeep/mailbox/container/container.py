@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.clock import Clock, now_ms, zone_name
 from threadkeep.base.presence import ExclusiveLock
 from threadkeep.mailbox.arguments import need_text
 from threadkeep.mailbox.container import agent_loop, inbox, outbound, requests
@@ -16,7 +16,6 @@ from threadkeep.mailbox.context import DEFAULT, MailContext, Policy
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
 from threadkeep.mailbox.host.sweep import PrunedMail, prune
 from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
-from threadkeep.mailbox.recurrence import zone_name
 
 Moment = datetime | str | int
 Which = str | Mail

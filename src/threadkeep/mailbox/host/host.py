@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.clock import Clock, find_zone, known_zone, now_ms
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox import content as shapes, inbound, letters, tasks
 from threadkeep.mailbox.adapters import Adapter
@@ -37,7 +37,7 @@ from threadkeep.mailbox.records import (
     OutMail,
     Place,
 )
-from threadkeep.mailbox.rows import CAP, destination_of, find_zone, known_zone, mail_of, out_of
+from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
 from threadkeep.mailbox.verification import Problem, verify
 
 Moment = datetime | str | int
