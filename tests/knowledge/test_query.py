@@ -1,19 +1,21 @@
 """The language of the filter bar: what it means, and that text and query say the same."""
 
 from datetime import UTC, datetime
+from typing import get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from threadkeep.knowledge.query import Bound, Query, format_query, parse_query
+from threadkeep.knowledge.query import Bound, Kind, Query, format_query, parse_query
 
 NOW = int(datetime(2026, 2, 10, 15, 30, tzinfo=UTC).timestamp() * 1000)
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = st.sampled_from([UTC, BERLIN, ZoneInfo("Asia/Kathmandu"), ZoneInfo("America/Sao_Paulo")])
 TIMES = st.none() | st.integers(0, 4_000_000_000_000)
 VALUES = st.lists(st.text(min_size=1, max_size=8), max_size=2, unique=True).map(tuple)
+ONE = st.none() | st.text(min_size=1, max_size=8)
 KEYS = st.sampled_from(["agent", "project", "model", "branch"])
 BOUNDS = st.builds(
     Bound,
@@ -28,6 +30,14 @@ QUERIES = st.builds(
     project=VALUES,
     model=VALUES,
     branch=VALUES,
+    session=VALUES,
+    kind=st.lists(st.sampled_from(get_args(Kind)), max_size=2, unique=True).map(tuple),
+    role=VALUES,
+    part=VALUES,
+    tool=VALUES,
+    outcome=VALUES,
+    entity=ONE,
+    parent=ONE,
     exclude=st.lists(st.tuples(KEYS, st.text(min_size=1, max_size=5)), max_size=2, unique=True).map(
         tuple
     ),
@@ -36,7 +46,7 @@ QUERIES = st.builds(
     hours=st.lists(st.integers(0, 167), max_size=3, unique=True).map(tuple),
     bounds=st.lists(BOUNDS, max_size=2, unique=True).map(tuple),
     marks=st.lists(
-        st.sampled_from(["live", "subagent", "hidden", "failed"]), max_size=3, unique=True
+        st.sampled_from(["live", "subagent", "hidden", "failed", "all"]), max_size=3, unique=True
     ).map(tuple),
 )
 
@@ -67,7 +77,8 @@ def test_any_text_is_a_query_and_stays_the_same_one(text: str, zone: ZoneInfo) -
 def test_all_keys_of_the_language() -> None:
     text = (
         'agent:codex project:"my web" model:opus branch:main cost:>1 tokens:>=10k errors:>0 '
-        'minutes:<5 is:live is:subagent -agent:cursor "exact words" word'
+        'minutes:<5 is:live is:all -agent:cursor "exact words" word session:codex:01ab '
+        "kind:command role:user part:tool_call tool:Bash outcome:failure entity:sqlite parent:01"
     )
     assert parse_query(text, NOW) == Query(
         text='"exact words" word',
@@ -75,6 +86,14 @@ def test_all_keys_of_the_language() -> None:
         project=("my web",),
         model=("opus",),
         branch=("main",),
+        session=("codex:01ab",),
+        kind=("command",),
+        role=("user",),
+        part=("tool_call",),
+        tool=("Bash",),
+        outcome=("failure",),
+        entity="sqlite",
+        parent="01",
         exclude=(("agent", "cursor"),),
         bounds=(
             Bound("cost", ">", 1.0),
@@ -82,8 +101,13 @@ def test_all_keys_of_the_language() -> None:
             Bound("errors", ">", 0.0),
             Bound("minutes", "<", 5.0),
         ),
-        marks=("live", "subagent"),
+        marks=("live", "all"),
     )
+
+
+@pytest.mark.parametrize("key", ["harness", "source"])
+def test_older_words_for_an_agent_are_understood(key: str) -> None:
+    assert parse_query(f"{key}:pi -{key}:codex", NOW) == parse_query("agent:pi -agent:codex", NOW)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +134,18 @@ def test_a_day_is_written_as_a_day() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["cost:much", "is:odd", "since:later", "on:2h", "unknown:x", "-is:live", "-word", "a:"]
+    "text",
+    [
+        "cost:much",
+        "is:odd",
+        "kind:thing",
+        "since:later",
+        "on:2h",
+        "unknown:x",
+        "-is:live",
+        "-word",
+        "a:",
+    ],
 )
 def test_what_is_not_understood_is_words(text: str) -> None:
     assert parse_query(text, NOW) == Query(text=text)

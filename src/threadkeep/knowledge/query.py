@@ -1,7 +1,8 @@
 """The language of the filter bar: what is typed becomes a query, and a query becomes text again.
 
 agent:codex project:web model:opus branch:main cost:>1 tokens:>=10k errors:>0 minutes:<5 since:7d
-until:2026-01-31 on:2026-01-30 hour:mon-14 is:live is:subagent -agent:cursor "exact words" word
+until:2026-01-31 on:2026-01-30 hour:mon-14 is:live is:all -agent:cursor "exact words" word
+session:codex:01ab kind:command role:user part:tool_call tool:Bash outcome:failure entity:sqlite
 """
 
 import re
@@ -193,7 +194,10 @@ _SCALES: Final = {"": 1, "k": 1_000, "m": 1_000_000}
 _DAY_WIDTH: Final = len("2026-01-31")
 _MARKS: Final = frozenset(get_args(Mark))
 _FIELDS: Final = frozenset(get_args(Field))
+_KINDS: Final = frozenset(get_args(Kind))
 NAMED: Final = ("agent", "project", "model", "branch")
+_LISTS: Final = (*NAMED, "session", "kind", "role", "part", "tool", "outcome")
+_SINGLE: Final = ("entity", "parent")
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOUR: Final = re.compile(rf"({'|'.join(DAYS)})-([01]?\d|2[0-3])", re.IGNORECASE | re.ASCII)
 _ALIASES: Final = {"harness": "agent", "source": "agent"}
@@ -214,7 +218,8 @@ class _Reading:
     def __init__(self, now: int, zone: tzinfo) -> None:
         self.now, self.zone = now, zone
         self.words: list[str] = []
-        self.named: dict[str, list[str]] = {key: [] for key in NAMED}
+        self.lists: dict[str, list[str]] = {key: [] for key in _LISTS}
+        self.single: dict[str, str] = {}
         self.without: list[tuple[str, str]] = []
         self.times: dict[str, int] = {}
         self.hours: list[int] = []
@@ -229,19 +234,25 @@ class _Reading:
     def _understood(self, key: str, value: str) -> bool:
         if not value:
             return False
-        if key in self.named:
-            _add(self.named[key], value)
-        elif key.startswith("-") and key[1:] in self.named:
+        if key in self.lists:
+            if key == "kind" and value not in _KINDS:
+                return False
+            _add(self.lists[key], value)
+        elif key in _SINGLE:
+            self.single[key] = value
+        elif key.startswith("-") and key[1:] in NAMED:
             _add(self.without, (key[1:], value))
-        elif key in _FIELDS:
-            return self._bounded(cast("Field", key), value)
-        elif key == "hour":
-            return self._in_hour(value)
         elif key == "is" and value.lower() in _MARKS:
             _add(self.marks, cast("Mark", value.lower()))
         else:
-            return self._timed(key, value)
+            return self._measured(key, value)
         return True
+
+    def _measured(self, key: str, value: str) -> bool:
+        """Read a number or a time."""
+        if key in _FIELDS:
+            return self._bounded(cast("Field", key), value)
+        return self._in_hour(value) if key == "hour" else self._timed(key, value)
 
     def _bounded(self, field: Field, value: str) -> bool:
         found = _BOUND.fullmatch(value)
@@ -275,20 +286,22 @@ def parse_query(text: str, now: int, zone: tzinfo = UTC) -> Query:
     reading = _Reading(now, zone)
     for token in _tokens(text):
         reading.take(token)
-    said: dict[str, Any] = {key: tuple(values) for key, values in reading.named.items()}
+    said: dict[str, Any] = {key: tuple(values) for key, values in reading.lists.items()}
     return Query(
         text=" ".join(reading.words),
         exclude=tuple(reading.without),
         hours=tuple(reading.hours),
         bounds=tuple(reading.bounds),
         marks=tuple(reading.marks),
-        **said | reading.times,
+        **said | reading.single | reading.times,
     )
 
 
 def format_query(query: Query, zone: tzinfo = UTC) -> str:
-    """Write a query as text that `parse_query` reads as the same query."""
-    pieces = [f"{key}:{_value(one)}" for key in NAMED for one in getattr(query, key)]
+    """Write a query as text that `parse_query` reads as the same query; a pattern has no text."""
+    pieces = [f"{key}:{_value(one)}" for key in _LISTS for one in getattr(query, key)]
+    single = ((key, getattr(query, key)) for key in _SINGLE)
+    pieces += [f"{key}:{_value(one)}" for key, one in single if one]
     pieces += [f"-{key}:{_value(one)}" for key, one in query.exclude]
     pieces += [f"{one.field}:{_op(one.op)}{_number(one.value)}" for one in query.bounds]
     pieces += _times(query, zone)
