@@ -10,7 +10,6 @@ from threadkeep.errors import Invalid
 from threadkeep.knowledge import session_sql
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.query import Query, parse_query
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.store import KnowledgeStore
 
 SEVERAL = 23
@@ -210,7 +209,7 @@ def test_a_word_that_very_many_have_is_searched_on_with_the_next_page(
 )
 def test_a_page_is_read_from_an_index_in_its_order(many: Many, text: str, index: str) -> None:
     with KnowledgeStore.open(many.path, read_only=True) as store, store.context.db.read() as tx:
-        chosen = session_sql.where(tx, parse_query(text, NOW), names(tx, "table"), NOW)
+        chosen = session_sql.where(tx, parse_query(text, NOW), NOW)
         for after in (None, session_sql.SessionCursor(NOW, 5), session_sql.SessionCursor(None, 5)):
             for sql, values in session_sql.page_sql(chosen, after):
                 rows = tx.execute(f"EXPLAIN QUERY PLAN {sql}", {**values, "limit": 50})

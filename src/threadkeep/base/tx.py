@@ -5,7 +5,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from threadkeep.base.lock import LockClaim, WriterLock
 from threadkeep.base.sqlite_errors import FileClosed
@@ -19,6 +19,21 @@ log = logging.getLogger(__name__)
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any] | Sequence[Any]
+
+
+class KeepingConnection(sqlite3.Connection):
+    """A connection with what was made of one state of its database (see `Tx.kept`)."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.kept: dict[object, Any] = {}
+        self._version: object = None
+
+    def keep_for(self, version: object) -> None:
+        """Drop what was kept of another state."""
+        if version != self._version:
+            self._version = version
+            self.kept = {}
 
 
 class _Ended:
@@ -36,6 +51,7 @@ class _Ended:
 
 
 _ENDED = _Ended()
+T = TypeVar("T")
 
 
 class Tx:
@@ -88,6 +104,19 @@ class Tx:
         """Give the first column of the first row, None if there is no row."""
         row = self.one(name, params)
         return None if row is None else row[0]
+
+    def kept(self, name: object, make: Callable[[], T]) -> T:
+        """Give what was made under a name on this connection, or make it: until anybody commits."""
+        connection = self._connection
+        if not isinstance(connection, KeepingConnection):
+            return make()
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        # Its own commits do not change the version.
+        connection.keep_for((version, connection.total_changes))
+        if name not in connection.kept:
+            connection.kept[name] = make()
+        found: T = connection.kept[name]
+        return found
 
     def copy_to(
         self,

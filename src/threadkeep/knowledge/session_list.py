@@ -29,11 +29,11 @@ from threadkeep.knowledge.session_sql import (
     QueryValues,
     SessionCursor,
     Where,
-    groups_sql,
+    groups,
     like,
     meant_by,
+    page,
     read_cursor,
-    read_page,
     where,
 )
 from threadkeep.knowledge.transcript import ArchivedEntries
@@ -195,7 +195,7 @@ def list_page(
 def chosen_by(around: ListContext, query: Query, matches: Matches | None) -> Where:
     """Give the conditions that a query means."""
     found = None if matches is None else sorted(matches.sessions)
-    return where(around.tx, query, around.tables, around.now, found, zone=around.zone)
+    return where(around.tx, query, around.now, found, zone=around.zone)
 
 
 def _walk(
@@ -207,7 +207,7 @@ def _walk(
     kept: list[CapturedSession] = []
     looked = 0
     while True:
-        sessions = [to_session(row) for row in read_page(tx, chosen, cursor, chunk)]
+        sessions = [to_session(row) for row in page(tx, chosen, cursor, chunk)]
         kept += _fitting(tx, query, sessions) if slow else sessions
         looked += len(sessions)
         if len(kept) > size:
@@ -277,7 +277,7 @@ def _children(tx: Tx, sessions: Sequence[CapturedSession]) -> dict[tuple[str, st
 # ------------------------------------------------------------------------------
 # How many sessions a query means, and how many there are of each agent, project, model, branch.
 
-_PLACES: Final = {"agent": 0, "project": 1, "model": 3, "branch": 4}  # in a row of `groups_sql`
+_PLACES: Final = {"agent": 0, "project": 1, "model": 3, "branch": 4}  # in a row of `groups`
 _FOLDER: Final = 2
 _MOST_VALUES: Final = 20
 
@@ -298,7 +298,7 @@ def count(around: ListContext, query: Query, matches: Matches | None) -> Session
     of cost and tokens.
     """
     chosen = chosen_by(around, query, matches)
-    rows = around.tx.execute(groups_sql(chosen), chosen.params)
+    rows = groups(around.tx, chosen)
     asked = [key for key in COLUMNS if getattr(query, key)]
     tests = {key: test_of(key, meant_by(around.tx, query, key)) for key in asked}
     counted = fold(rows, tests)

@@ -4,6 +4,7 @@ The text of a statement depends on what is asked for: a condition that is always
 would keep SQLite from using the index of the filter.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
@@ -40,6 +41,17 @@ _NO_PROBE: Final = (
     " AND p.harness = s.harness AND p.probe_tag IS NOT NULL)"
 )
 _ANSWERED: Final = "EXISTS (SELECT 1 FROM tk_usage AS h WHERE h.session = s.id AND {})"
+_SAID: Final = "EXISTS (SELECT 1 FROM tk_entries AS e WHERE e.session = s.id AND {})"
+_MENTIONED: Final = (
+    "s.id IN (SELECT x.id FROM entities AS n"
+    " JOIN knowledge_node_entities AS k ON k.entity_id = n.id"
+    " JOIN knowledge_node_agentic_sessions AS l ON l.knowledge_node_id = k.knowledge_node_id"
+    " JOIN agentic_sessions AS a ON a.id = l.agentic_session_id"
+    " JOIN tk_sessions AS x ON x.harness = a.harness AND x.session_id = a.session_id"
+    " WHERE lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity))"
+)
+_ENDED: Final = ("success", "failure")
+_NAMED_AT_MOST: Final = 10  # projects in a hint
 _NUMBERS: Final = {
     "messages": "s.entries",
     "prompts": "s.prompts",
@@ -85,60 +97,112 @@ def read_cursor(text: str) -> SessionCursor:
     return SessionCursor(int(found[1]) if found[1] else None, int(found[2]))
 
 
-def resolve(given: str, known: Iterable[str]) -> list[str]:
-    """Give the known values that are meant: the same but for case, else those that contain it."""
+def resolve(given: str, known: Iterable[str], *, exact: bool = False) -> list[str]:
+    """Give the known values that are meant: the same but for case, else those that contain it.
+
+    Whoever deletes means `exact` ones: where only parts fit, that is refused and they are named.
+    """
     wanted = given.casefold()
-    values = list(known)
+    values = [one for one in known if one]
     same = [one for one in values if one.casefold() == wanted]
-    return same or [one for one in values if one and wanted in one.casefold()]
+    parts = [] if same else [one for one in values if wanted in one.casefold()]
+    if exact and parts:
+        told = ", ".join(sorted(parts)[:_NAMED_AT_MOST])
+        raise Invalid(f"nothing is called {given!r}", hint=f"give the whole name: {told}")
+    return same or parts
 
 
 def where(
     tx: Tx,
     query: Query,
-    tables: set[str],
     now: int,
-    sessions: Sequence[int] | None = None,
+    found: Sequence[int] | None = None,
     *,
     everything: bool = False,
+    exact: bool = False,
     zone: tzinfo = UTC,
 ) -> Where:
-    """Turn a query into conditions; `sessions` are those in which its words were found.
+    """Turn a query into conditions; `found` are the sessions that have its words.
 
-    With `everything` subagents and hidden threads need no mark.
+    With `everything` sessions without entries, subagents and hidden threads are meant, too.
+    `exact` is for what deletes: names must be whole.
     """
     params: dict[str, Any] = {}
     parts = [("", _shown(query, everything=everything))]
-    if "agentic_sessions" in tables:
+    if not (exact or "all" in query.marks):
         parts.append((PROBE, _NO_PROBE))
     asked = [key for key in NAMED if getattr(query, key)]
-    parts += [(key, _named(key, meant_by(tx, query, key), params)) for key in asked]
+    parts += [(key, _named(key, meant_by(tx, query, key, exact=exact), params)) for key in asked]
     for number, (key, value) in enumerate(query.exclude):
-        found = _values(tx, query, key, [value])
-        if found:
-            params[f"not{number}"] = _json(found)
+        values = _values(tx, query, key, [value])
+        if values:
+            params[f"not{number}"] = _json(values)
             parts.append(("", f"NOT {_one_of(f's.{COLUMNS[key]}', f'not{number}')}"))
-    parts += [("", text) for text in _times(query, now, params)]
-    parts += [("", text) for text in _bounds(query.bounds, params)]
+    texts = [*_ones(tx, query, params), *_said(query, params)]
+    texts += [*_times(query, now, params), *_bounds(query.bounds, params)]
+    parts += [("", text) for text in texts]
     if query.hours:
         parts.append(("", _ANSWERED.format(in_hours("h.at", query.hours, zone))))
-    if sessions is not None:
-        params["sessions"] = _json(sessions)
+    if found is not None:
+        params["sessions"] = _json(found)
         # The plus keeps the index of the order: of many sessions found, most pages are soon full.
-        column = "s.id" if len(sessions) <= _FEW else "+s.id"
+        column = "s.id" if len(found) <= _FEW else "+s.id"
         parts.append(("words", _one_of(column, "sessions")))
     return Where(tuple(parts), params)
 
 
 def _shown(query: Query, *, everything: bool) -> str:
-    """Say which kinds of sessions are meant: those of a mark alone, or those of a person."""
+    """Say which sorts of sessions are meant: those of a mark alone, those named, or a person's."""
     marked = [f"s.{_MARKED[mark]} = 1" for mark in query.marks if mark in _MARKED]
     if marked:
         return f"({' OR '.join(marked)}) AND s.entries > 0"
-    return "1" if everything else SHOWN
+    if everything:
+        return "1"
+    return "s.entries > 0" if _in_all(query) else SHOWN
+
+
+def _in_all(query: Query) -> bool:
+    """Tell whether sessions that are not listed by themselves may be meant."""
+    marked = any(mark in _MARKED or mark == "all" for mark in query.marks)
+    return marked or bool(query.session) or query.parent is not None
 
 
 _MARKED: Final = {"subagent": "is_subagent", "hidden": "hidden"}
+
+
+def _ones(tx: Tx, query: Query, params: dict[str, Any]) -> list[str]:
+    """Say what is asked of single sessions: their names, who started them, what they mention."""
+    texts, named = [], []
+    for number, name in enumerate(query.session):
+        agent, colon, rest = name.partition(":")
+        whose = ""
+        if colon and agent in values_of(tx, "agent", everything=True):
+            whose, params[f"of{number}"] = f" AND s.harness = :of{number}", agent
+        begins = rest if whose else name
+        params[f"low{number}"], params[f"high{number}"] = begins, f"{begins}\U0010ffff"
+        named.append(f"(s.session_id >= :low{number} AND s.session_id < :high{number}{whose})")
+    if named:
+        texts.append(f"({' OR '.join(named)})")
+    if query.parent is not None:
+        params["parent"] = query.parent.rpartition(":")[2]
+        texts.append("s.parent_session_id = :parent")
+    if query.entity is not None:
+        params["entity"] = query.entity
+        texts.append(_MENTIONED)
+    return texts
+
+
+def _said(query: Query, params: dict[str, Any]) -> list[str]:
+    """Say what some message of the session must be."""
+    texts = []
+    for field, column in (("role", "e.role"), ("part", "e.kind"), ("tool", "e.tool")):
+        if wanted := getattr(query, field):
+            params[field] = _json(wanted)
+            texts.append(_one_of(column, field))
+    if query.outcome:
+        params["ended"] = _json(int(one == "failure") for one in query.outcome if one in _ENDED)
+        texts.append(f"e.kind = 'tool_result' AND {_one_of('e.error', 'ended')}")
+    return [_SAID.format(" AND ".join(texts))] if texts else []
 
 
 class QueryValues(NamedTuple):
@@ -148,15 +212,22 @@ class QueryValues(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-def meant_by(tx: Tx, query: Query, key: str) -> QueryValues:
+def meant_by(tx: Tx, query: Query, key: str, *, exact: bool = False) -> QueryValues:
     """Find the values that are meant by what a query says of a key."""
     wanted: Sequence[str] = getattr(query, key)
-    if key != "project":
-        return QueryValues(tuple(_values(tx, query, key, wanted)))
-    folders = [one.rstrip("/") or "/" for one in wanted if one.startswith("/")]
-    # of `owner/name` the name
-    named = [one.rstrip("/").rpartition("/")[2] for one in wanted if not one.startswith("/")]
-    return QueryValues(tuple(_values(tx, query, key, named)), tuple(folders))
+    names, folders = split_projects(wanted) if key == "project" else (wanted, ())
+    return QueryValues(tuple(_values(tx, query, key, names, exact=exact)), tuple(folders))
+
+
+def split_projects(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tell names from folders: a path is a folder with all below it, `owner/name` is the name."""
+    names, folders = [], []
+    for one in wanted:
+        if one.startswith(("/", "~/", "./", "../")) or one in {"~", ".", ".."}:
+            folders.append(os.path.abspath(os.path.expanduser(one)))  # noqa: PTH111
+        else:
+            names.append(one.rstrip("/").rpartition("/")[2])
+    return names, folders
 
 
 def _named(key: str, meant: QueryValues, params: dict[str, Any]) -> str:
@@ -171,7 +242,12 @@ def _named(key: str, meant: QueryValues, params: dict[str, Any]) -> str:
     for number, place in enumerate(meant.folders):
         params[f"in{number}"] = place
         params[f"below{number}"] = f"{like(place.rstrip('/'))}/%"
-        choices.append(f"(s.cwd = :in{number} OR s.cwd LIKE :below{number} ESCAPE '\\')")
+        # Copies of a repository that stand beside it.
+        params[f"copies{number}"] = f"{like(place.rstrip('/'))}.worktrees/%"
+        choices.append(
+            f"(s.cwd = :in{number} OR s.cwd LIKE :below{number} ESCAPE '\\'"
+            f" OR s.cwd LIKE :copies{number} ESCAPE '\\')"
+        )
     return f"({' OR '.join(choices)})" if choices else "0"
 
 
@@ -185,26 +261,30 @@ def like(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _values(tx: Tx, query: Query, key: str, wanted: Sequence[str]) -> list[str]:
+def _values(
+    tx: Tx, query: Query, key: str, wanted: Sequence[str], *, exact: bool = False
+) -> list[str]:
     if not wanted:
         return []
-    known = values_of(tx, key, everything=any(mark in _MARKED for mark in query.marks))
-    return list(dict.fromkeys(value for one in wanted for value in resolve(one, known)))
+    known = values_of(tx, key, everything=exact or _in_all(query))
+    meant = (value for one in wanted for value in resolve(one, known, exact=exact))
+    return list(dict.fromkeys(meant))
 
 
 def values_of(tx: Tx, key: str, *, everything: bool = False) -> list[str]:
-    """Give the values of a key that occur; the index is asked for the next one each time."""
+    """Give the values of a key that occur; of `everything` no index has them, so they are kept."""
     column = COLUMNS[key]
     if everything:
         sql = f"SELECT DISTINCT s.{column} FROM tk_sessions AS s"  # noqa: S608  (our own names)
-        return [row[0] for row in tx.execute(sql)]
-    sql = (
-        "WITH RECURSIVE v (x) AS ("  # noqa: S608  (our own names)
-        f" SELECT (SELECT min(s.{column}) FROM tk_sessions AS s WHERE {SHOWN}) UNION ALL"
-        f" SELECT (SELECT min(s.{column}) FROM tk_sessions AS s WHERE {SHOWN} AND s.{column} > x)"
-        " FROM v WHERE x IS NOT NULL) SELECT x FROM v WHERE x IS NOT NULL"
-    )
-    return [row[0] for row in tx.execute(sql)]
+    else:  # the index is asked for the next one each time
+        sql = (
+            "WITH RECURSIVE v (x) AS ("  # noqa: S608  (our own names)
+            f" SELECT (SELECT min(s.{column}) FROM tk_sessions AS s WHERE {SHOWN}) UNION ALL"
+            f" SELECT (SELECT min(s.{column}) FROM tk_sessions AS s"
+            f" WHERE {SHOWN} AND s.{column} > x)"
+            " FROM v WHERE x IS NOT NULL) SELECT x FROM v WHERE x IS NOT NULL"
+        )
+    return tx.kept(sql, lambda: [row[0] for row in tx.execute(sql)])
 
 
 def _times(query: Query, now: int, params: dict[str, Any]) -> list[str]:
@@ -258,7 +338,7 @@ def page_sql(where_: Where, after: SessionCursor | None) -> list[tuple[str, dict
     return [(dated, {**values, **place}), (f"{undated} {_ORDER} LIMIT :limit", values)]
 
 
-def read_page(tx: Tx, where_: Where, after: SessionCursor | None, limit: int) -> list[Row]:
+def page(tx: Tx, where_: Where, after: SessionCursor | None, limit: int) -> list[Row]:
     """Read the rows of the sessions behind a cursor, at most so many."""
     rows: list[Row] = []
     for sql, values in page_sql(where_, after):
@@ -267,14 +347,21 @@ def read_page(tx: Tx, where_: Where, after: SessionCursor | None, limit: int) ->
     return rows
 
 
-def groups_sql(where_: Where) -> str:
-    """Give the statement that counts by all keys at once, whatever the query says of them."""
+def ids(tx: Tx, where_: Where) -> list[int]:
+    """Give the numbers of all sessions that are meant, in the order in which they came."""
+    sql = f"SELECT s.id FROM tk_sessions AS s WHERE {where_.sql()} ORDER BY s.id"  # noqa: S608
+    return [row[0] for row in tx.execute(sql, where_.params)]
+
+
+def groups(tx: Tx, where_: Where) -> Iterable[Row]:
+    """Count by all keys at once, whatever the query says of them."""
     columns = "s.harness, s.project, s.cwd, s.model, s.git_branch"
     conditions = where_.sql(PROBE, *COLUMNS)
-    return (
+    sql = (
         f"SELECT {columns}, count(*) FROM tk_sessions AS s WHERE {conditions}"  # noqa: S608
         f" GROUP BY {columns}"
     )
+    return tx.execute(sql, where_.params)
 
 
 MOST_ON_A_PAGE: Final = 500

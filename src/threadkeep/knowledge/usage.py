@@ -131,7 +131,7 @@ def _conditions(
     sessions = msgspec.structs.replace(
         query, since=begin, until=None, model=(), exclude=others, hours=()
     )
-    chosen = where(around.tx, sessions, around.tables, around.now, found, everything=True)
+    chosen = where(around.tx, sessions, around.now, found, everything=True)
     parts = [chosen.sql(PROBE)]
     values = dict(chosen.params)
     if query.since is not None:

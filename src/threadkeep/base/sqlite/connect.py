@@ -17,6 +17,7 @@ from threadkeep.base.lock import all_locks, forget_locks
 from threadkeep.base.processes import describe_process, lock_holders, may_write
 from threadkeep.base.sqlite import pragmas
 from threadkeep.base.sqlite_errors import is_busy
+from threadkeep.base.tx import KeepingConnection
 from threadkeep.errors import Conflict
 
 # ------------------------------------------------------------------------------
@@ -267,6 +268,7 @@ def _open(file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
+        factory=KeepingConnection,
     )
     try:
         pragmas.apply(connection, *groups)
