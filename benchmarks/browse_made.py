@@ -84,7 +84,7 @@ def make_store(folder: Path, path: Path, now: int, sessions: int) -> None:
     _write_logs(folder, now)
     with KnowledgeStore.open(path, clock=lambda: now) as store:
         around = CaptureContext(
-            db=store.context.db,
+            store=store,
             user=UserHome(folder),
             mask=lambda lines, _before, _after: MaskedBlock(lines),
             clock=lambda: now,

@@ -37,7 +37,7 @@ def unmasked(store: str, user_home: str) -> dict[str, Any]:
     """Capture with every line left as it is; users have no such switch."""
     with Home(store, environ={}).knowledge() as knowledge:
         around = CaptureContext(
-            db=knowledge.context.db,
+            store=knowledge,
             user=UserHome(Path(user_home)),
             mask=lambda lines, _before, _after: MaskedBlock(lines),
             clock=now_ms,

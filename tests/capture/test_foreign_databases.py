@@ -374,10 +374,10 @@ def test_others_can_write_while_a_document_is_made_anew(tmp_path: Path, step: st
     looking = Looking(tmp_path / "k.db")
     unmasked = as_it_is if step == "rescan" else None
     with masked_history(looking.database, tmp_path, unmasked) as opened:
-        History(opened.store, opened.around, {"toy-docs": looking}).capture()
+        History(opened.around, {"toy-docs": looking}).capture()
     looking.wrote.clear()
     with masked_history(looking.database, tmp_path) as opened:
-        STEPS[step](History(opened.store, opened.around, {"toy-docs": looking}))
+        STEPS[step](History(opened.around, {"toy-docs": looking}))
     assert looking.wrote
     assert looking.waited == []
     assert_sound(looking.database)

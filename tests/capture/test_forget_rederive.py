@@ -168,7 +168,7 @@ def test_a_source_that_is_switched_off_is_named(tmp_path: Path) -> None:
         history.capture()
         around = history.around
         with (
-            around.db.write() as tx,
+            around.store.write() as tx,
             pytest.raises(Conflict, match="'claude-code' is switched off"),
         ):
             nobody = Places(around, {})

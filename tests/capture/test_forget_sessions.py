@@ -343,8 +343,8 @@ def test_a_dry_run_needs_no_right_to_write_and_leaves_no_trace(
         masked_history(tmp_path / "other.db", user) as other,
         KnowledgeStore.open(file, read_only=True) as store,
     ):
-        around = msgspec.structs.replace(other.around, db=store.context.db)
-        history = History(store, around, other.sources)
+        around = msgspec.structs.replace(other.around, store=store)
+        history = History(around, other.sources)
         for what in (
             Forget(sessions=(CLAUDE,)),
             Forget(pattern="basket"),

@@ -100,7 +100,7 @@ def test_our_own_writing_wakes_nobody(tmp_path: Path) -> None:
     world.write(said(0))
     with world.history() as history:
         around, sources = history.around, history.sources
-        own = {str(around.db.file), f"{around.db.file}-wal"}
+        own = {str(around.store.file), f"{around.store.file}-wal"}
         assert watch._touched(around, sources, own) == {}
 
 

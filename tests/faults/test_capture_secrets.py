@@ -329,7 +329,7 @@ def test_without_masking_these_very_tests_find_them(
 
 def _unmasked(history: History) -> History:
     around = msgspec.structs.replace(history.around, mask=_as_it_is)
-    return History(history.store, around, history.sources)
+    return History(around, history.sources)
 
 
 def _as_it_is(data: bytes, _before: bytes, _after: bytes) -> MaskedBlock:

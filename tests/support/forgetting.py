@@ -80,7 +80,7 @@ def masked_history(file: Path, user: Path, mask: Mask | None = None) -> Iterator
     store = KnowledgeStore.open(file)
     redactor = Redactor.default()
     around = CaptureContext(
-        db=store.context.db,
+        store=store,
         user=UserHome(user),
         mask=mask or redactor.piece,
         clock=now_ms,
@@ -88,7 +88,7 @@ def masked_history(file: Path, user: Path, mask: Mask | None = None) -> Iterator
         exclusion=Exclusion(),
         redactor=redactor,
     )
-    with History(store, around, foreign_sources()) as history:
+    with History(around, foreign_sources()) as history:
         yield history
 
 

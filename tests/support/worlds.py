@@ -96,11 +96,11 @@ class World:
     @contextmanager
     def history(self) -> Iterator[History]:
         with KnowledgeStore.open(self._prepared(), clock=lambda: self.now) as store:
-            yield History(store, self.around(store), self.sources)
+            yield History(self.around(store), self.sources)
 
     def around(self, store: KnowledgeStore) -> CaptureContext:
         return CaptureContext(
-            db=store.context.db,
+            store=store,
             user=UserHome(self.home),
             mask=self.mask,
             clock=lambda: self.now,

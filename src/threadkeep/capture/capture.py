@@ -26,7 +26,6 @@ from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.search_index import NOTED, noted_so_far
 from threadkeep.knowledge.sessions import CapturedSessionFilter
 from threadkeep.knowledge.spending import TokenTotals, UsageTotals
-from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import (
     EntryHit,
     TranscriptEntry,
@@ -56,7 +55,7 @@ _COLUMNS: Final = (
 
 def note_sessions(around: CaptureContext, *, everything: bool = False) -> int:
     """Bring in the sessions of slices that are new, or of all; give how many sessions those are."""
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         seen = noted_so_far(tx)
         last = int(tx.value("last_slice") or 0)
         found = tx.all("noted_sessions", {"after": 0 if everything else seen, "reader": READER})
@@ -68,16 +67,16 @@ def note_sessions(around: CaptureContext, *, everything: bool = False) -> int:
         while some := list(islice(waiting, _TOGETHER)):
             _bring_in(around, harness, some)
     if last > seen and (found or last - seen >= _MARK_EVERY):
-        with around.db.write() as tx:
+        with around.store.write() as tx:
             tx.run("indexed_on", {"kind": NOTED, "upto": last, "rows": 0, "words": 0})
     return len(found)
 
 
 def _bring_in(around: CaptureContext, harness: str, names: Sequence[str]) -> None:
-    with around.db.read(lenient=True) as tx:
+    with around.store.read(lenient=True) as tx:
         source = HippoNotes(harness, _slices(tx, harness, names))
     log = Log(f"{READER}:{harness}", Stamp(0, 0, 0, 0))  # a file of ours may be moved
-    with Batches(around.db) as batches:
+    with Batches(around.store) as batches:
         backlog = Backlog(batches)
         DocumentCapture(around, READER, source, log, HarnessReport()).run(backlog)
         backlog.settle()
@@ -99,10 +98,8 @@ ALL = CaptureFilter()
 class History:
     """The captured history of one store, and the sources it comes from."""
 
-    def __init__(
-        self, store: KnowledgeStore, around: CaptureContext, sources: Mapping[str, Source]
-    ) -> None:
-        self.store = store
+    def __init__(self, around: CaptureContext, sources: Mapping[str, Source]) -> None:
+        self.store = around.store
         self.around = around
         self._sources = sources
 
@@ -161,28 +158,25 @@ class History:
 
     def transcript(self, session: CapturedSession) -> Iterator[TranscriptEntry]:
         """Yield everything said and done in a session."""
-        context = self.store.context
-        with context.db.read() as tx:
-            yield from transcript(context, tx, self._sources, session)
+        with self.store.read() as tx:
+            yield from transcript(tx, self._sources, session)
 
     def raw(self, session: CapturedSession) -> Iterator[bytes]:
         """Yield the lines of a session as its program wrote them, but for masked secrets."""
-        context = self.store.context
-        with context.db.read() as tx:
-            yield from raw_lines(context, tx, session)
+        with self.store.read() as tx:
+            yield from raw_lines(tx, session)
 
     def ends_open(self, session: CapturedSession) -> bool:
         """Tell whether the last raw line of a session has no line feed in its log."""
-        with self.store.context.db.read() as tx:
+        with self.store.read() as tx:
             return ends_open(tx, session)
 
     def search(
         self, text: str, among: CapturedSessionFilter = ANY, **options: Any
     ) -> list[EntryHit]:
         """Find what was said and done by words (see `transcripts.search`)."""
-        context = self.store.context
-        with context.db.read() as tx:
-            return search(context, tx, self._sources, text, among, **options)
+        with self.store.read() as tx:
+            return search(tx, self._sources, text, among, **options)
 
     def usage(self, among: CapturedSessionFilter = ANY, *, zone: tzinfo = UTC) -> UsageTotals:
         """Sum up tokens by program, model, project and day."""
@@ -194,8 +188,7 @@ class History:
         """Take out what was captured, for good; with `dry_run` only count what would go."""
         if not dry_run:
             refuse_write(self.store.access)
-        context = self.store.context
-        return forget(context, self.around, self._sources, what, dry_run=dry_run, show=show)
+        return forget(self.around, self._sources, what, dry_run=dry_run, show=show)
 
     def rescan(self, *, dry_run: bool = False, show: Watcher = silent) -> RescanReport:
         """Mask what the rules of today find in what was stored before."""
@@ -209,8 +202,7 @@ class History:
         """Put back what a rule masked, or what is masked in a session, where its log still is."""
         if not dry_run:
             refuse_write(self.store.access)
-        context = self.store.context
-        return undo(context, self.around, self._sources, name, dry_run=dry_run, show=show)
+        return undo(self.around, self._sources, name, dry_run=dry_run, show=show)
 
     def reindex(self, show: Watcher = silent) -> int:
         """Make the index of all words anew, and give free space back; tell how many entries."""
@@ -241,7 +233,7 @@ _SPENT = (
 
 def need_captured(history: History) -> None:
     """Raise if a file is open to look at into which nothing was ever captured."""
-    with history.store.context.db.read() as tx:
+    with history.store.read() as tx:
         known = "tk_sessions" in names(tx, "table")
     if not known:
         access = history.store.access
@@ -255,7 +247,7 @@ def need_captured(history: History) -> None:
 def spent_in(history: History, session: CapturedSession) -> TokenTotals:
     """Sum up the tokens of one session, without those of the sessions it started."""
     spent = TokenTotals()
-    with history.store.context.db.read() as tx:
+    with history.store.read() as tx:
         for *counts, final in tx.execute(_SPENT, (session.id,)):
             spent.add(tuple(counts), final=bool(final))
     return spent

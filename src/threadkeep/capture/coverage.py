@@ -73,7 +73,7 @@ _SHOWN_BEHIND = 5
 
 def cover(around: CaptureContext, sources: Mapping[str, Source]) -> Coverage:
     """Look at every log on the disk, without opening one, and compare it with the store."""
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         parts, sums = [], keeps_sums(tx)
         for name, source in sources.items():
             known = all_looks(tx, name, sums=sums)

@@ -168,7 +168,7 @@ def absent_from(
         return path not in found and is_below(path, roots) and not sight.hides(path)
 
     keep = retention_of(source)
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         missing = absent_memories(tx, is_missing, now=around.clock(), keep=keep)
     return [(one, keep) for one in missing]
 
@@ -210,7 +210,7 @@ def capture(
     for reader, source in sources.items():
         if not wanted.covers(source.harness):
             continue
-        with around.db.read() as tx:
+        with around.store.read() as tx:
             known = all_looks(tx, reader)
         try:
             found, missing, sight = _look(around, (reader, source), known, wanted, report)
@@ -358,7 +358,7 @@ def _read(
         progress.logs_done += 1
         progress.errors = report.errors
 
-    with Batches(around.db) as batches:
+    with Batches(around.store) as batches:
         for number in gone:
             batches.tx().run("log_is_gone", {"id": number, "now": around.clock()})
         for one in (one for one in work if one.source.kind == "lines"):
@@ -380,10 +380,10 @@ def _read(
 
 def _make_room(around: CaptureContext, harnesses: set[str]) -> None:
     """Let a file that knows the contract's four harnesses take others too."""
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         narrow = not all(harness_is_allowed(tx, harness) for harness in harnesses)
     if narrow:
-        with around.db.write(foreign_keys=False) as tx:
+        with around.store.write(foreign_keys=False) as tx:
             widen_harness(tx)
 
 

@@ -63,9 +63,7 @@ from threadkeep.knowledge.forget import (
     vectors_are,
     want_cleaning,
 )
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.records import CapturedSession, to_session
-from threadkeep.knowledge.vectors import unlock
 from threadkeep.sources.claude.entries import session_uuid
 from threadkeep.sources.copy_marks import origins_in
 from threadkeep.sources.records import Source
@@ -125,11 +123,11 @@ def advance(progress: Progress, path: str, show: Watcher) -> None:
 
 
 def make_plan(
-    context: KnowledgeContext, tx: Tx, places: Places, chosen: Chosen, show: Watcher
+    around: CaptureContext, tx: Tx, places: Places, chosen: Chosen, show: Watcher
 ) -> ForgetPlan:
     """Choose and count what is to be forgotten, without changing anything."""
     what, searches = chosen
-    meant = meant_sessions(context, tx, what)
+    meant = meant_sessions(tx, what)
     whole = whole_sessions(what, meant)
     gone = {one.id for one in whole}
     plan = ForgetPlan(ForgetReport(sessions=len(whole)), whole, {one.id for one in meant} - gone)
@@ -151,7 +149,7 @@ def make_plan(
     if what.pattern is not None and not (what.in_sessions or what.in_time):
         _count_rows(matching_rows(tx, searches), plan)
     _count_all(tx, plan)
-    plan.done.backups = [str(path) for path in list_backups(context.db.path)]
+    plan.done.backups = [str(path) for path in list_backups(around.store.path)]
     return plan
 
 
@@ -334,7 +332,6 @@ _CURSORS: Final = {"codex": "codex", "cursor": "cursor-agent"}
 
 
 def forget(
-    context: KnowledgeContext,
     around: CaptureContext,
     sources: Mapping[str, Source],
     what: Forget,
@@ -345,9 +342,9 @@ def forget(
     """Forget sessions, a span of time, or all that a pattern is found in; or only count it."""
     searches = check(what)
     places = Places(around, sources)
-    with around.db.read() as tx:
-        plan = make_plan(context, tx, places, (what, searches), show)
-    if plan.done.vectors_left and unlock(context.db):
+    with around.store.read() as tx:
+        plan = make_plan(around, tx, places, (what, searches), show)
+    if plan.done.vectors_left and around.store.unlock_vectors():
         plan.done.vectors_left = 0
     if not dry_run:
         _name_forgotten(around, plan.whole)
@@ -356,7 +353,7 @@ def forget(
         _forget_lines(around, places, plan, (what, searches), show)
         _forget_matches(around, what, searches)
         clean(around, sources, show)
-        with around.db.read() as tx:
+        with around.store.read() as tx:
             plan.done.unfinished = tx.one("cleaning") is not None
     return plan.done
 
@@ -367,7 +364,7 @@ def forget(
 def _name_forgotten(around: CaptureContext, sessions: list[CapturedSession]) -> None:
     """Leave word of what is forgotten; from here on it is not captured again."""
     if sessions:
-        with around.db.write() as tx:
+        with around.store.write() as tx:
             for session in sessions:
                 tx.run("put_forgotten", {**named(session), "now": around.clock()})
 
@@ -379,7 +376,7 @@ def purge(
     show: Watcher = silent,
 ) -> None:
     """Take out the sessions that are forgotten and still there, one in each transaction."""
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         waiting = [to_session(row) for row in tx.all("forgotten_but_there")]
     if not waiting:
         return
@@ -512,7 +509,7 @@ def _forget_legacy(tx: Tx, done: RebuildReport) -> None:
 
 
 def _forget_work(around: CaptureContext, what: Forget, searches: Searches) -> None:
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         found = rows_of_work(tx, what, searches)
         for kind, ids in found.items():
             erase(tx, kind, ids)
@@ -524,7 +521,7 @@ def _forget_work(around: CaptureContext, what: Forget, searches: Searches) -> No
 def _forget_matches(around: CaptureContext, what: Forget, searches: Searches) -> None:
     if what.pattern is None or what.in_sessions or what.in_time:
         return
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         if _erase_matches(tx, searches):
             want_cleaning(tx)
 

@@ -15,7 +15,6 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.archive import LogRow, load_log_by_id
 from threadkeep.knowledge.forget import TEXTS, Kind, Texts, is_there, text_rows
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.records import CapturedSession, to_session
 from threadkeep.knowledge.sessions import CapturedSessionFilter, children_of, find_session
 from threadkeep.knowledge.transcript import entries_in
@@ -86,10 +85,10 @@ def check(what: Forget) -> Searches:
 # ---------------------------------------------------------------------- sessions
 
 
-def meant_sessions(context: KnowledgeContext, tx: Tx, what: Forget) -> list[CapturedSession]:
+def meant_sessions(tx: Tx, what: Forget) -> list[CapturedSession]:
     """Give the sessions that are meant, those that others started before them."""
     if what.sessions:
-        named = [_named(context, tx, name, what.harness) for name in what.sessions]
+        named = [_named(tx, name, what.harness) for name in what.sessions]
         roots = [session for session in named if session is not None]
         allowed = {row[0] for row in tx.all("sessions_to_forget", _ever(what))}
         roots = [session for session in roots if session.id in allowed]
@@ -97,7 +96,7 @@ def meant_sessions(context: KnowledgeContext, tx: Tx, what: Forget) -> list[Capt
         roots = [to_session(row) for row in tx.all("sessions_to_forget", _ever(what))]
     found: dict[int, CapturedSession] = {}
     for root in roots:
-        for session in _with_children(context, tx, root, set()):
+        for session in _with_children(tx, root, set()):
             found.setdefault(session.id, session)
     return list(found.values())
 
@@ -106,11 +105,9 @@ def _ever(what: Forget) -> dict[str, Any]:
     return {**what.among, "since": None, "until": None}
 
 
-def _named(
-    context: KnowledgeContext, tx: Tx, name: str, harness: str | None
-) -> CapturedSession | None:
+def _named(tx: Tx, name: str, harness: str | None) -> CapturedSession | None:
     try:
-        return find_session(context, tx, name, harness)
+        return find_session(tx, name, harness)
     except NotFound:
         gone = {"session_id": name.rpartition(":")[2], "harness": harness}
         if tx.value("any_forgotten_named", gone) is None:
@@ -118,14 +115,12 @@ def _named(
         return None  # forgotten before: there is nothing left to do
 
 
-def _with_children(
-    context: KnowledgeContext, tx: Tx, session: CapturedSession, seen: set[int]
-) -> Iterator[CapturedSession]:
+def _with_children(tx: Tx, session: CapturedSession, seen: set[int]) -> Iterator[CapturedSession]:
     if session.id in seen:  # a log may say anything, even that two sessions started each other
         return
     seen.add(session.id)
-    for child in children_of(context, tx, session):
-        yield from _with_children(context, tx, child, seen)
+    for child in children_of(tx, session):
+        yield from _with_children(tx, child, seen)
     yield session
 
 

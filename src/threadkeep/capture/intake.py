@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from threadkeep.base.database import Database
 from threadkeep.base.json import decode_line
 from threadkeep.base.tx import Tx
 from threadkeep.capture.records import Exclusion, HarnessReport
@@ -37,6 +36,7 @@ from threadkeep.knowledge.health import health_name, note_success
 from threadkeep.knowledge.records import Entry
 from threadkeep.knowledge.segments import write_segment
 from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.copy_marks import marks_in, may_be_marked, unmarked
 from threadkeep.sources.hippo_notes import READER as NOTES
 from threadkeep.sources.records import Harvest, Parser, UserHome
@@ -52,8 +52,8 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 class Batches:
     """Gives the transaction to write into, and ends it whenever enough was written."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: KnowledgeStore) -> None:
+        self._store = store
         self._open: Tx | None = None
         self._spent = 0
         self._words_before = 0
@@ -62,7 +62,7 @@ class Batches:
     def tx(self) -> Tx:
         """Give the open transaction, or begin one."""
         if self._open is None:
-            self._block = self._database.write()
+            self._block = self._store.write()
             self._open = self._block.__enter__()
             self._open.execute("SAVEPOINT log")
             self._spent = 0
@@ -369,7 +369,7 @@ Mask = Callable[[bytes, bytes, bytes], MaskedBlock]
 class CaptureContext(msgspec.Struct, frozen=True):
     """The store, whose logs they are, and what is done to every line before it is stored."""
 
-    db: Database
+    store: KnowledgeStore
     user: UserHome
     mask: Mask
     clock: Callable[[], int]  # epoch milliseconds

@@ -387,7 +387,7 @@ class DocumentCapture:
 
     def run(self, backlog: Backlog) -> None:
         """Read every session whose fingerprint is new; what goes wrong with one is kept."""
-        with self._around.db.read() as tx:
+        with self._around.store.read() as tx:
             known = fingerprints(tx, self._reader, self._log.path)
         for item in self._source.items(self._log):
             mark = known.get(item.item)
@@ -419,7 +419,7 @@ class DocumentCapture:
         self.failure = tell(f"{self._log.path} ({item.item})", error, self._report)
 
     def _is_unwanted(self, item: DocumentItem, first: Records) -> bool:
-        with self._around.db.read() as tx:
+        with self._around.store.read() as tx:
             row = load_log(tx, self._reader, self._log.path, item.item)
         if row is not None and row.lines >= ENOUGH_LINES and not self._around.exclusion.patterns:
             return False
@@ -428,7 +428,7 @@ class DocumentCapture:
 
     def _mask(self, item: DocumentItem) -> Mask:
         session_id = item.item or self._log.session_id
-        with self._around.db.read() as tx:
+        with self._around.store.read() as tx:
             return mask_of(tx, self._around, self._source.harness, session_id)
 
     def _pieces(self, records: Iterator[tuple[str, bytes]], mask: Mask) -> Iterator[_Piece]:

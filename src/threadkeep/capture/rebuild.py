@@ -78,7 +78,7 @@ class Places:
         self._orders.clear()  # logs grow
         while True:
             try:
-                with self._around.db.write() as tx:
+                with self._around.store.write() as tx:
                     return step(tx)
             except Unread as unread:
                 unread.look()

@@ -57,7 +57,6 @@ from threadkeep.knowledge.forget import (
     text_rows,
     want_cleaning,
 )
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.search_index import clear_things, index_things
 from threadkeep.knowledge.sessions import find_session
 from threadkeep.knowledge.transcript import entries_in
@@ -76,7 +75,7 @@ log = logging.getLogger(__name__)
 
 def reindex(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
     """Make the index of all entries anew from the archive; give how many were indexed."""
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         tx.run("want_cleaning")
     return clean(around, sources, show)
 
@@ -87,7 +86,7 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
     The words are indexed anew, in several transactions: others may write meanwhile. Then the
     file is written anew, since free pages and the index's own pages may hold old text.
     """
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         wanted = tx.one("cleaning")
         if wanted is None:
             return 0
@@ -97,7 +96,7 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
     while _index_things(around):
         show(progress)
     show(progress)
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         tx.run("merge_words")
         tx.run("merge_thing_words")
         tx.run("rebuild_index")
@@ -105,19 +104,19 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
         tidy(tx, around.clock())  # a vector tells something of its text
         if tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
             tx.execute("ANALYZE")  # with statistics come samples of what was there
-    around.db.vacuum()
-    if not around.db.truncate_log():
-        log.warning("%s: a reader is in the way; it is cleaned at the next run", around.db.path)
+    around.store.vacuum()
+    if not around.store.truncate_log():
+        log.warning("%s: a reader is in the way; it is cleaned at the next run", around.store.path)
         return progress.entries
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         tx.run("cleaned")
-    around.db.truncate_log()
+    around.store.truncate_log()
     return progress.entries
 
 
 def _index_some(around: CaptureContext, sources: Mapping[str, Source], progress: Progress) -> bool:
     """Index some logs in one transaction; tell whether there are more."""
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         next_log, last = tx.one("cleaning") or (None, None)
         if next_log is None:
             tx.run("clear_words")
@@ -144,7 +143,7 @@ def _index_some(around: CaptureContext, sources: Mapping[str, Source], progress:
 
 def _index_things(around: CaptureContext) -> int:
     """Index some of what is no message; give how many rows were looked at."""
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         return index_things(tx)
 
 
@@ -198,7 +197,7 @@ def rescan(
     redactor = redactor_of(around)
     found: Counter[str] = Counter()
     done = RescanReport()
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         logs = [log for log in all_logs(tx) if log.lines]
         progress = Progress(logs_total=len(logs))
         changed = []
@@ -218,7 +217,7 @@ def rescan(
     for log in changed:
         places.write(partial(_mask_log, around, places, log))
         _advance(progress, log, show)
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         _mask_tables(tx, rules, rows)
         tx.run_bulk("delete_unknown_kind", kinds)
         want_cleaning(tx)
@@ -320,10 +319,10 @@ def _mask_late(around: CaptureContext, rules: RulesFor) -> None:
 
     There it ends: since then nobody holds a ticket for what they read before.
     """
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         late = {texts: _changed_rows(tx, rules(texts), texts, Counter()) for texts in _LEARNED}
     if any(late.values()):
-        with around.db.write() as tx:
+        with around.store.write() as tx:
             _mask_tables(tx, rules, late)
 
 
@@ -377,7 +376,6 @@ class _Back(NamedTuple):
 
 
 def undo(
-    context: KnowledgeContext,
     around: CaptureContext,
     sources: Mapping[str, Source],
     name: str,
@@ -386,12 +384,12 @@ def undo(
     show: Watcher = silent,
 ) -> UnmaskReport:
     """Undo the masks of a rule, or all of a session; what was marked as private stays so."""
-    with around.db.read() as tx:
+    with around.store.read() as tx:
         rule = _rule(tx, around, name)
         if rule is not None:
             logs = [log for log in all_logs(tx) if log.lines]
         else:
-            session = find_session(context, tx, name)
+            session = find_session(tx, name)
             logs = logs_of_session(tx, session.harness, session.session_id)
     done = UnmaskReport()
     counted: Counter[str] = Counter()
@@ -435,7 +433,7 @@ class _Undoing:
 
     def look(self, row: LogRow) -> dict[int, _Back]:
         """Give the lines of a log that can be put back, by their number."""
-        with self._around.db.read() as tx:
+        with self._around.store.read() as tx:
             wanted = self._wanted(tx, row)
             if not wanted:
                 return {}

@@ -100,7 +100,7 @@ def _watch(
 def _beat(around: CaptureContext, sources: Mapping[str, Source]) -> None:
     """Say that somebody is watching, and give tickets to segments that came to rest unseen."""
     now = around.clock()
-    with around.db.write() as tx:
+    with around.store.write() as tx:
         heartbeat(tx, "claude-session-watcher", now)
         if any(source.kind == "memory" for source in sources.values()):
             heartbeat(tx, WATCHER, now)
@@ -110,7 +110,7 @@ def _beat(around: CaptureContext, sources: Mapping[str, Source]) -> None:
 def _touched(
     around: CaptureContext, sources: Mapping[str, Source], changed: set[str]
 ) -> dict[str, Source]:
-    own = str(around.db.file)
+    own = str(around.store.file)
     paths = [path for path in changed if not path.startswith(own)]
     return {
         name: source

@@ -18,7 +18,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.capture.capture import History
 from threadkeep.capture.intake import CaptureContext, this_machine
 from threadkeep.capture.observed.collector import waiting_in
-from threadkeep.capture.observed.intake import Facts, Rules, Store, report
+from threadkeep.capture.observed.intake import Facts, ObservedContext, Rules, report
 from threadkeep.capture.observed.observed import Observations
 from threadkeep.capture.observed.visits import VisitRules, rules_of
 from threadkeep.capture.records import Exclusion
@@ -119,7 +119,7 @@ def open_history(
         sources[MEMORIES] = _memories(config.auto_memory, environ)
         redactor = home.redactor()
         around = CaptureContext(
-            db=store.context.db,
+            store=store,
             user=_user(home, store, environ, user_home, roots),
             mask=redactor.piece,
             clock=now_ms,
@@ -130,7 +130,7 @@ def open_history(
         enabled = _enabled(sources, config.capture.disable)
         if not config.auto_memory.enabled or not _holds_memories(store):
             enabled.pop(MEMORIES, None)
-        return History(store, around, enabled)
+        return History(around, enabled)
     except BaseException:
         store.close()
         raise
@@ -306,16 +306,16 @@ def make_rules(home: "Home") -> Rules:
 def open_observations(home: "Home", store: KnowledgeStore) -> Observations:
     """Put a store, the spool and the rules together; if that fails, the store is closed."""
     try:
-        around = Store(
-            db=store.context.db,
+        around = ObservedContext(
+            store=store,
             rules=make_rules(home),
             clock=now_ms,
             facts=_fresh_facts,
             user=this_machine().username,
         )
         spool = Spool(spool_folder(home))
-        fallbacks = fallback_folders(home, store.context.db.file)
-        return Observations(store, around, spool, rules_of(home.config.browser), fallbacks)
+        fallbacks = fallback_folders(home, store.file)
+        return Observations(around, spool, rules_of(home.config.browser), fallbacks)
     except BaseException:
         store.close()
         raise

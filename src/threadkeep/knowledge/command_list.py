@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.opening import KnowledgeContext
 
 _MANY = 1_000_000
 
@@ -101,9 +100,7 @@ class TodayCounts(msgspec.Struct, frozen=True):
 ANY = CommandFilter()
 
 
-def list_events(
-    _: KnowledgeContext, tx: Tx, wanted: CommandFilter = ANY, *, limit: int = 50
-) -> list[CommandRow]:
+def list_events(tx: Tx, wanted: CommandFilter = ANY, *, limit: int = 50) -> list[CommandRow]:
     """List commands, the latest first."""
     values = msgspec.structs.asdict(wanted) | {
         "terminal": None if wanted.terminal is None else _like(wanted.terminal) + "%",
@@ -116,16 +113,13 @@ def list_events(
     return [CommandRow(**_as_event(row)) for row in rows]
 
 
-def list_shell_sessions(
-    _: KnowledgeContext, tx: Tx, *, since: int | None = None, limit: int = 50
-) -> list[ShellSession]:
+def list_shell_sessions(tx: Tx, *, since: int | None = None, limit: int = 50) -> list[ShellSession]:
     """List sessions of shells, the latest first."""
     rows = tx.all("list_shell_sessions", {"since": since, "limit": limit})
     return [ShellSession(*row) for row in rows]
 
 
 def list_visits(
-    _: KnowledgeContext,
     tx: Tx,
     *,
     since: int | None = None,
@@ -139,14 +133,12 @@ def list_visits(
     return [StoredVisit(*row) for row in tx.all("list_visits", values | {"limit": limit})]
 
 
-def list_entities(
-    _: KnowledgeContext, tx: Tx, *, kind: str | None = None, limit: int = _MANY
-) -> list[Entity]:
+def list_entities(tx: Tx, *, kind: str | None = None, limit: int = _MANY) -> list[Entity]:
     """List entities, those seen last first."""
     return [Entity(*row) for row in tx.all("list_entities", {"type": kind, "limit": limit})]
 
 
-def count_today(_: KnowledgeContext, tx: Tx, midnight: int) -> TodayCounts:
+def count_today(tx: Tx, midnight: int) -> TodayCounts:
     """Count what came since a moment, and what waits to be enriched."""
     row = tx.one("today", {"midnight": midnight})
     return TodayCounts(*(row or (0, 0, 0, 0, 0)))

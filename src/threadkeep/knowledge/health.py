@@ -89,12 +89,12 @@ def recount(tx: Tx, now: int) -> None:
     tx.run("recount_visits", {"now": now})
 
 
-def all_health(_: KnowledgeContext, tx: Tx) -> list[Health]:
+def all_health(tx: Tx) -> list[Health]:
     """Give the health of every source."""
     return [Health(*row) for row in tx.all("all_health")]
 
 
-def all_drops(_: KnowledgeContext, tx: Tx) -> list[Drop]:
+def all_drops(tx: Tx) -> list[Drop]:
     """Give what was dropped, by source and reason."""
     return [Drop(*row) for row in tx.all("drops")]
 

@@ -252,7 +252,7 @@ class Browse:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)
             outline = self._outline(around, found)
             prompts = self._prompts_of(around, found, outline)
-            return session_detail.read_detail(self.store.context, around, found, outline, prompts)
+            return session_detail.read_detail(around, found, outline, prompts)
 
     def window(
         self,

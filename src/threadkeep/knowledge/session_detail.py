@@ -62,11 +62,10 @@ def find(context: KnowledgeContext, tx: Tx, tables: set[str], ref: str) -> Captu
         row = tx.one("browse_session", values)
         if row is not None:
             return to_session(row)
-    return find_session(context, tx, ref)
+    return find_session(tx, ref)
 
 
 def read_detail(
-    context: KnowledgeContext,
     around: ListContext,
     session: CapturedSession,
     outline: Outline,
@@ -74,7 +73,7 @@ def read_detail(
 ) -> SessionDetail:
     """Put together what is known around a session."""
     tx = around.tx
-    children = children_of(context, tx, session)
+    children = children_of(tx, session)
     parent = _parent(tx, session)
     shown = listed(around, [session, *children, *([parent] if parent else [])])
     usage = tx.all("browse_usage_of_session", {"session": session.id})

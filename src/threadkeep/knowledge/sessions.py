@@ -9,7 +9,6 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import copies
 from threadkeep.knowledge.copies import Links, note_origin
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.records import (
     _ENTRY_WIDTH,
     CapturedSession,
@@ -44,7 +43,6 @@ def _escaped(text: str) -> str:
 
 
 def list_sessions(
-    _: KnowledgeContext,
     tx: Tx,
     among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
     *,
@@ -66,14 +64,12 @@ def list_sessions(
     return [to_session(row) for row in rows]
 
 
-def find_session(
-    _: KnowledgeContext, tx: Tx, name: str, harness: str | None = None
-) -> CapturedSession:
+def find_session(tx: Tx, name: str, harness: str | None = None) -> CapturedSession:
     """Find a session by its id, or by a beginning of it that only one has."""
     if harness is None and ":" in name:
         given, _colon, rest = name.partition(":")
         if tx.one("session_totals_of", {"harness": given}) is not None:
-            return find_session(_, tx, rest, given)
+            return find_session(tx, rest, given)
     values = {"low": name, "high": name + "\U0010ffff", "harness": harness}
     rows = tx.all("sessions_by_id", {**values, "limit": _AMBIGUOUS_SHOWN + 1})
     found = [to_session(row) for row in rows]
@@ -86,24 +82,23 @@ def find_session(
     raise Conflict(f"several sessions begin with {name!r}: {ids}", hint="give more of the id")
 
 
-def children_of(_: KnowledgeContext, tx: Tx, session: CapturedSession) -> list[CapturedSession]:
+def children_of(tx: Tx, session: CapturedSession) -> list[CapturedSession]:
     """Give the sessions that a session started, in order."""
     values = {"session_id": session.session_id, "harness": session.harness}
     return [to_session(row) for row in tx.all("children_of", values)]
 
 
-def links_of(_: KnowledgeContext, tx: Tx, sessions: list[CapturedSession]) -> dict[int, Links]:
+def links_of(tx: Tx, sessions: list[CapturedSession]) -> dict[int, Links]:
     """Give what sessions continue and are continued in, by their number, where there is any."""
     return copies.links_of(tx, [one.id for one in sessions])
 
 
-def entries_of(_: KnowledgeContext, tx: Tx, session: CapturedSession) -> list[EntryRow]:
+def entries_of(tx: Tx, session: CapturedSession) -> list[EntryRow]:
     """Give the entries of a session, in the order of the archive."""
     return [to_entry(row) for row in tx.all("entries_of", {"session": session.id})]
 
 
 def search_rows(
-    _: KnowledgeContext,
     tx: Tx,
     text: str,
     among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)

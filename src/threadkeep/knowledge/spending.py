@@ -6,7 +6,6 @@ from datetime import UTC, datetime, tzinfo
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.sessions import CapturedSessionFilter
 
 
@@ -50,7 +49,6 @@ class UsageTotals(msgspec.Struct):
 
 
 def spending(
-    _: KnowledgeContext,
     tx: Tx,
     among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
     *,

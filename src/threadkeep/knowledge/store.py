@@ -1,15 +1,17 @@
 """KnowledgeStore: what agents, shells, browsers and CI did, in one file; one line for each verb."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import wraps
 from pathlib import Path
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET
 from threadkeep.base.sql import load_queries
 from threadkeep.base.tx import Tx
-from threadkeep.base.verbs import reads
+from threadkeep.base.verbs import show_as_method
 from threadkeep.knowledge import (
     command_list as events_,
     health as health_,
@@ -30,6 +32,22 @@ QUERIES = load_queries(
     "tail.sql",
     "memory.sql",
 )
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def reads(function: Callable[Concatenate[Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb of a function that takes `tx` first: it runs in one snapshot."""
+
+    @wraps(function)
+    def verb(store: "KnowledgeStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with store.read() as tx:
+            return function(tx, *args, **kwargs)
+
+    show_as_method(verb, function, given=1)
+    return verb
 
 
 class KnowledgeStore:
@@ -59,15 +77,30 @@ class KnowledgeStore:
         """What may be done with this file, and why not more."""
         return self.context.access
 
+    @property
+    def clock(self) -> Clock:
+        """What tells the time, in epoch milliseconds."""
+        return self.context.clock
+
+    @property
+    def path(self) -> Path:
+        """The file, by the name it was opened by."""
+        return self.context.db.path
+
+    @property
+    def file(self) -> Path:
+        """The file itself, behind whatever links lead to it."""
+        return self.context.db.file
+
     def read(self, *, lenient: bool = False) -> AbstractContextManager[Tx]:
         """Give a snapshot, for functions of this package that take `tx` first."""
         return self.context.db.read(lenient=lenient)
 
     def write(
-        self, *, durable: bool = True, budget: float | None = None
+        self, *, durable: bool = True, budget: float | None = None, foreign_keys: bool = True
     ) -> AbstractContextManager[Tx]:
         """Give the one write transaction there is at a time, for the same functions."""
-        return self.context.db.write(durable=durable, budget=budget)
+        return self.context.db.write(durable=durable, budget=budget, foreign_keys=foreign_keys)
 
     list_sessions = reads(reading_.list_sessions)
     find_session = reads(reading_.find_session)
@@ -94,6 +127,20 @@ class KnowledgeStore:
     ) -> Path:
         """Copy the store to a new file while others go on working, and check the copy."""
         return make_backup(self.context.db, target, reason=reason, progress=progress, keep=keep)
+
+    def vacuum(self) -> None:
+        """Write the file anew, without free pages and what they held."""
+        self.context.db.vacuum()
+
+    def truncate_log(self) -> bool:
+        """Empty the write-ahead log into the file; False if a reader is in the way."""
+        return self.context.db.truncate_log()
+
+    def unlock_vectors(self) -> bool:
+        """Make the contract's vectors writable, where a file has some; tell whether they are."""
+        from threadkeep.knowledge.vectors import unlock  # noqa: PLC0415  (few need vectors)
+
+        return unlock(self.context.db)
 
     def close(self) -> None:
         """Close the file."""

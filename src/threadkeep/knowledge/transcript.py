@@ -24,7 +24,6 @@ from threadkeep.knowledge.archive import (
     read_lines,
 )
 from threadkeep.knowledge.copies import COPY
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
 from threadkeep.knowledge.results import Block, Spot, Window
 from threadkeep.knowledge.sessions import CapturedSessionFilter, entries_of, search_rows
@@ -49,11 +48,9 @@ class EntryHit(msgspec.Struct, frozen=True):
     rank: float
 
 
-def transcript(
-    context: KnowledgeContext, tx: Tx, sources: Readers, session: CapturedSession
-) -> Iterator[TranscriptEntry]:
+def transcript(tx: Tx, sources: Readers, session: CapturedSession) -> Iterator[TranscriptEntry]:
     """Yield everything said and done in a session, in its order."""
-    rows = entries_of(context, tx, session)
+    rows = entries_of(tx, session)
     for log_id, group in groupby(rows, attrgetter("log_id")):
         log = load_log_by_id(tx, log_id)
         if log is not None:
@@ -122,7 +119,6 @@ def entry_at(tx: Tx, sources: Readers, row: EntryRow) -> Entry | None:
 
 
 def search(
-    context: KnowledgeContext,
     tx: Tx,
     sources: Readers,
     text: str,
@@ -137,7 +133,6 @@ def search(
 ) -> list[EntryHit]:
     """Find what was said and done by words, and show where they stand."""
     found = search_rows(
-        context,
         tx,
         text,
         among,
@@ -159,12 +154,12 @@ def search(
     return hits
 
 
-def raw_lines(context: KnowledgeContext, tx: Tx, session: CapturedSession) -> Iterator[bytes]:
+def raw_lines(tx: Tx, session: CapturedSession) -> Iterator[bytes]:
     """Yield the archived lines of a session as they were, but for masked secrets.
 
     Of a log that holds several sessions only the lines that belong to this one.
     """
-    rows = entries_of(context, tx, session)
+    rows = entries_of(tx, session)
     for log in logs_of_session(tx, session.harness, session.session_id):
         lines = read_lines(tx, log.id)
         if log.session_id == session.session_id:

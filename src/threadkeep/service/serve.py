@@ -327,4 +327,4 @@ def _observations(home: "Home", hippo_dir: Path | None, history: "History") -> O
     folders = fallback_folders(home, history.store.context.db.file)
     all_folders = tuple(dict.fromkeys((*folders, hippo_dir / FALLBACK)))
     rules = rules_of(home.config.browser)
-    return Observations(found.store, found.around, found.spool, rules, all_folders)
+    return Observations(found.around, found.spool, rules, all_folders)

@@ -112,7 +112,7 @@ def place_of(home: "Home", history: History) -> DoctorScope:
         sources=history.sources,
         hooks=data / "hooks",
         spool=spool_folder(home),
-        fallbacks=fallback_folders(home, around.db.file),
+        fallbacks=fallback_folders(home, around.store.file),
         excluded_commands=config.shell.exclude,
         browser=config.browser.enabled,
         model=config.model.url is not None,

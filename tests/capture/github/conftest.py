@@ -60,8 +60,8 @@ class Poller:
         return Api(self.url, TOKEN, **(given | options))
 
     def poll(self) -> PollReport:
-        context = self.store.context
-        return poll(self.api, context, self.settings, self.clean, self.clock, self.shown.append)
+        store = self.store
+        return poll(self.api, store, self.settings, self.clean, self.clock, self.shown.append)
 
     def poll_well(self) -> PollReport:
         report = self.poll()
@@ -70,7 +70,7 @@ class Poller:
 
     def follow(self, stop: Callable[[], bool], wait: Callable[[float], None]) -> list[PollReport]:
         reports: list[PollReport] = []
-        world = (self.store.context, self.settings, self.clean, self.clock, self.shown.append)
+        world = (self.store, self.settings, self.clean, self.clock, self.shown.append)
         follow(self.api, *world, stop=stop, wait=wait, tell=reports.append)
         return reports
 

@@ -358,7 +358,7 @@ def test_a_crash_between_runs_loses_and_doubles_nothing(ci: Ci, poller: Poller, 
             raise Crash
 
     with pytest.raises(Crash):
-        poll(poller.api, poller.store.context, poller.settings, poller.clean, poller.clock, crash)
+        poll(poller.api, poller.store, poller.settings, poller.clean, poller.clock, crash)
     assert poller.poll_well().detailed == 5 - at
     assert poller.rows("SELECT occurrences FROM lessons") == [(5,)]
     assert [run.id for run in poller.shown] == [1, 2, 3, 4, 5]
@@ -375,9 +375,9 @@ def test_a_crash_on_the_way_back_to_what_is_known_loses_nothing(ci: Ci, poller: 
         if next(left, None) is None:
             raise Crash
 
-    context, settings = poller.store.context, poller.settings
+    store, settings = poller.store, poller.settings
     with pytest.raises(Crash):
-        poll(poller.api, context, settings, poller.clean, poller.clock, crash)
+        poll(poller.api, store, settings, poller.clean, poller.clock, crash)
     poller.poll_well()
     assert poller.rows("SELECT count(*) FROM workflow_runs WHERE id < 60") == [(59,)]
 
@@ -419,7 +419,7 @@ def test_two_pollers_at_once_count_a_failure_once(ci: Ci, poller: Poller) -> Non
 
     def look() -> None:
         with KnowledgeStore.open(poller.path, clock=poller.clock) as store:
-            world = (store.context, poller.settings, poller.clean, poller.clock)
+            world = (store, poller.settings, poller.clean, poller.clock)
             report = poll(poller.new_api(), *world)
             assert report.errors == []
             detailed.append(report.detailed)
@@ -440,5 +440,5 @@ def test_a_store_that_may_not_be_written_is_not_polled_into(ci: Ci, poller: Poll
         KnowledgeStore.open(poller.path, read_only=True) as store,
         pytest.raises(ReadOnly, match="read-only"),
     ):
-        poll(poller.api, store.context, poller.settings, poller.clean, poller.clock)
+        poll(poller.api, store, poller.settings, poller.clean, poller.clock)
     assert ci.asked == []

@@ -15,8 +15,8 @@ from threadkeep.capture.observed.collector import collect, copy_fallback, replay
 from threadkeep.capture.observed.envelopes import write_envelope
 from threadkeep.capture.observed.intake import (
     BatchReport,
+    ObservedContext,
     Rules,
-    Store,
     report,
     report_all,
     store_all,
@@ -59,8 +59,8 @@ class World:
         self.spool = Spool(folder / "spool")
         self.spool.folder.mkdir(parents=True)
         self.knowledge = KnowledgeStore.open(folder / "knowledge.db", clock=lambda: NOW)
-        self.store = Store(
-            db=self.knowledge.context.db,
+        self.store = ObservedContext(
+            store=self.knowledge,
             rules=rules,
             clock=lambda: NOW,
             facts=lambda: lambda cwd, _at: GitState("o/r", "main") if cwd == "/u/app" else None,

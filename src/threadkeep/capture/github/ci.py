@@ -58,14 +58,14 @@ class Ci:
     def poll(self, show: Show = _quiet) -> PollReport:
         """Look once at all watched repositories and commits."""
         self._need_repos()
-        context = self.store.context
-        return poll(self._api(time.sleep), context, self.settings, self._clean, context.clock, show)
+        store = self.store
+        return poll(self._api(time.sleep), store, self.settings, self._clean, store.clock, show)
 
     def follow(self, stop: threading.Event, tell: Callable[[PollReport], None] = _quiet) -> None:
         """Look at CI until `stop` is set: closely while a commit is waited for."""
-        context, wait = self.store.context, partial(_wait, stop)
+        wait = partial(_wait, stop)
         follow(
-            *(self._api(wait), context, self.settings, self._clean, context.clock),
+            *(self._api(wait), self.store, self.settings, self._clean, self.store.clock),
             stop=stop.is_set,
             wait=wait,
             tell=tell,
@@ -74,10 +74,10 @@ class Ci:
     def watch(self, sha: str, repo: str, ttl_secs: int | None = None) -> WatchedCommit:
         """Wait for the CI runs of a commit."""
         refuse_write(self.store.access)
-        now = self.store.context.clock()
+        now = self.store.clock()
         ttl = self.settings.watchlist_ttl_secs if ttl_secs is None else ttl_secs
         watch = watch_of(RegisterWatchSha(sha, repo, ttl), now)
-        with self.store.context.db.write() as tx:
+        with self.store.write() as tx:
             register(tx, watch)
         return WatchedCommit(watch.sha, watch.repo, now, now + watch.ttl_secs * 1000)
 
@@ -89,9 +89,9 @@ class Ci:
         Gives `success`, `failure` or `cancelled`; None if the time was over before, or `stop` set.
         A server that knows no such repository, or does not want us, is not asked again: Refused.
         """
-        context, api = self.store.context, self._api(partial(_wait, stop))
+        store, api = self.store, self._api(partial(_wait, stop))
         while not stop.is_set():
-            report = poll(api, context, self.settings, self._clean, context.clock)
+            report = poll(api, store, self.settings, self._clean, store.clock)
             tell(report)
             for trouble in report.errors:
                 if trouble.final and trouble.repo.lower() == one.repo.lower():
@@ -99,7 +99,7 @@ class Ci:
             left = self._find(one)
             if left is None:
                 return "success"
-            now = context.clock()
+            now = store.clock()
             if left.terminal_status and not left.is_open:
                 return left.terminal_status
             if left.expires_at <= now:
@@ -108,35 +108,35 @@ class Ci:
         return None
 
     def _find(self, one: WatchedCommit) -> WatchedCommit | None:
-        with self.store.context.db.read() as tx:
+        with self.store.read() as tx:
             found = watched(tx, 0)
         return next((w for w in found if (w.sha, w.repo) == (one.sha, one.repo)), None)
 
     def watched(self) -> list[WatchedCommit]:
         """Give the commits that are watched, the newest first."""
-        with self.store.context.db.read() as tx:
-            return watched(tx, self.store.context.clock())
+        with self.store.read() as tx:
+            return watched(tx, self.store.clock())
 
     def pending(self, repo: str | None = None, *, acknowledge: bool = False) -> list[CommitFailure]:
         """Give the failures of watched commits that nobody was told yet; `acknowledge` tells."""
-        now = self.store.context.clock()
+        now = self.store.clock()
         if not acknowledge:
-            with self.store.context.db.read() as tx:
+            with self.store.read() as tx:
                 return pending(tx, repo, now)
         refuse_write(self.store.access)
-        with self.store.context.db.write() as tx:
+        with self.store.write() as tx:
             found = pending(tx, repo, now)
             ack(tx, found)
         return found
 
     def runs(self, repo: str | None = None, *, limit: int = 20) -> list[RunRow]:
         """List runs, the latest first."""
-        with self.store.context.db.read() as tx:
+        with self.store.read() as tx:
             return list_runs(tx, repo, limit)
 
     def run(self, run_id: int) -> RunDetails | None:
         """Give a run with its jobs, annotations and ends of logs."""
-        with self.store.context.db.read() as tx:
+        with self.store.read() as tx:
             return run_details(tx, run_id)
 
     def lessons(
@@ -148,7 +148,7 @@ class Ci:
         limit: int = 10,
     ) -> list[Lesson]:
         """List what went wrong more than once."""
-        with self.store.context.db.read() as tx:
+        with self.store.read() as tx:
             return list_lessons(tx, repo, path, tool, limit)
 
     def _need_repos(self) -> None:

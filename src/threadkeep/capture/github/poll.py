@@ -13,7 +13,6 @@ import msgspec
 
 from threadkeep.base.clock import Clock
 from threadkeep.base.config import GithubSettings
-from threadkeep.base.database import Database
 from threadkeep.base.tx import Tx
 from threadkeep.capture.github.client import Api, GithubReply
 from threadkeep.capture.github.http import GithubRefusal
@@ -30,7 +29,8 @@ from threadkeep.capture.github.runs import (
 from threadkeep.errors import Busy, NotFound, ThreadkeepError
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.lessons import LessonKey, LessonRules
-from threadkeep.knowledge.opening import KnowledgeContext, refuse_write
+from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflow_runs import (
     COMPLETED,
     Annotation,
@@ -84,7 +84,7 @@ class _Pass(msgspec.Struct):
     """What one look works with."""
 
     api: Api
-    db: Database
+    store: KnowledgeStore
     settings: GithubSettings
     clean: Clean
     clock: Clock
@@ -97,7 +97,7 @@ class _Pass(msgspec.Struct):
 
 def poll(
     api: Api,
-    context: KnowledgeContext,
+    store: KnowledgeStore,
     settings: GithubSettings,
     clean: Clean,
     clock: Clock,
@@ -107,10 +107,10 @@ def poll(
 
     An error of one repository is reported and does not stop the others.
     """
-    refuse_write(context.access)
-    work = _Pass(api, context.db, settings, clean, clock, show, PollReport(), set(), set(), [])
+    refuse_write(store.access)
+    work = _Pass(api, store, settings, clean, clock, show, PollReport(), set(), set(), [])
     before = api.requests
-    with work.db.read() as tx:
+    with work.store.read() as tx:
         waiting = watched(tx, clock())
     looks = plan_looks(settings.watched_repos, waiting)
     for look in looks:
@@ -145,7 +145,7 @@ def _note(work: _Pass, repo: str, error: ThreadkeepError, *, final: bool = False
 
 def _finish(work: _Pass) -> None:
     report, now = work.report, work.clock()
-    with work.db.write() as tx:
+    with work.store.write() as tx:
         touch_runs(tx, work.unchanged, now)
         clean_up(tx, now)
         drop_old_answers(tx, now)
@@ -160,11 +160,11 @@ def _finish(work: _Pass) -> None:
 
 
 def _look_at(work: _Pass, look: Look) -> None:
-    with work.db.read() as tx:
+    with work.store.read() as tx:
         is_new = not knows_repo(tx, look.repo)
     reply = _ask(work, look.path)
     if reply is None:
-        with work.db.write() as tx:
+        with work.store.write() as tx:
             _settle(tx, look)
         return
 
@@ -176,20 +176,20 @@ def _look_at(work: _Pass, look: Look) -> None:
     for run in reversed({run.id: run for page in pages for run in page}.values()):
         _keep(work, run)
     _answered(work, look.path, reply, pages[0])  # the tag is that of the first page alone
-    with work.db.write() as tx:
+    with work.store.write() as tx:
         _settle(tx, look)
 
 
 def _ask(work: _Pass, path: str) -> GithubReply | None:
     """Ask for runs; None if they are as they were."""
     url = work.api.url + path
-    with work.db.read() as tx:
+    with work.store.read() as tx:
         answer = last_answer(tx, url)
     reply = work.api.get(path, answer and answer.etag)
     if answer is None or not reply.is_same:
         return reply
     work.same.update(answer.runs)
-    with work.db.write() as tx:
+    with work.store.write() as tx:
         same_answer(tx, url, answer, work.clock())
     return None
 
@@ -198,7 +198,7 @@ def _answered(work: _Pass, path: str, reply: GithubReply, runs: Sequence[Workflo
     """Remember an answer, now that its runs are stored."""
     if reply.etag:
         ids = [run.id for run in runs]
-        with work.db.write() as tx:
+        with work.store.write() as tx:
             keep_answer(tx, work.api.url + path, reply.etag, ids, work.clock())
 
 
@@ -208,13 +208,13 @@ def _settle(tx: Tx, look: Look) -> None:
 
 
 def _any_known(work: _Pass, runs: Sequence[WorkflowRun]) -> bool:
-    with work.db.read() as tx:
+    with work.store.read() as tx:
         return any(known_run(tx, run.id) is not None for run in runs)
 
 
 def _look_at_open(work: _Pass, repo: str) -> None:
     """Ask for runs that are not completely known and on no list, or of which a part is missing."""
-    with work.db.read() as tx:
+    with work.store.read() as tx:
         waiting = open_runs(tx, repo, work.clock())
     for run_id, status in waiting.items():
         going_on = status != COMPLETED
@@ -228,7 +228,7 @@ def _look_at_run(work: _Pass, repo: str, run_id: int, *, going_on: bool) -> None
     try:
         reply = _ask(work, path) if going_on else work.api.get(path)
     except NotFound:
-        with work.db.write() as tx:
+        with work.store.write() as tx:
             note_gone(tx, run_id, work.clock())
         return
     run = None if reply is None else read_run(reply.value, repo, work.clean)
@@ -242,7 +242,7 @@ def _look_at_run(work: _Pass, repo: str, run_id: int, *, going_on: bool) -> None
 
 def _keep(work: _Pass, run: WorkflowRun) -> None:
     """Fetch what is not known of a run, and store it."""
-    with work.db.read() as tx:
+    with work.store.read() as tx:
         known = known_run(tx, run.id)
     work.seen.add(run.id)
     if is_outdated(known, run):
@@ -263,7 +263,7 @@ def _store(work: _Pass, run: WorkflowRun, fetched: FetchResult | None) -> None:
     def key_of(annotation: Annotation) -> LessonKey:
         return lesson_key(run.repo, annotation, settings.lesson_path_segments)
 
-    with work.db.write() as tx:
+    with work.store.write() as tx:
         kept = keep_run(tx, run, details, key_of, rules, work.clock())
         if kept.again:
             reopen(tx, run.head_sha, run.repo)
@@ -295,7 +295,7 @@ def next_wait(settings: GithubSettings, waiting: Sequence[WatchedCommit], now: i
 
 def follow(
     api: Api,
-    context: KnowledgeContext,
+    store: KnowledgeStore,
     settings: GithubSettings,
     clean: Clean,
     clock: Clock,
@@ -312,31 +312,31 @@ def follow(
     """
     last: int | None = None
     while not stop():
-        left = 0 if last is None else _pause(context, settings, clock()) - (clock() - last)
+        left = 0 if last is None else _pause(store, settings, clock()) - (clock() - last)
         if (
             last is not None and left > 0 and clock() >= last
         ):  # a clock that was set back is no rest
             wait(min(left / 1000, _LOOK_SECONDS))
         else:
             last = clock()
-            tell(_looked(api, context, settings, clean, clock, show))
+            tell(_looked(api, store, settings, clean, clock, show))
 
 
-def _pause(context: KnowledgeContext, settings: GithubSettings, now: int) -> int:
-    with context.db.read() as tx:
+def _pause(store: KnowledgeStore, settings: GithubSettings, now: int) -> int:
+    with store.read() as tx:
         waiting = watched(tx, now)
     return int(next_wait(settings, waiting, now) * 1000)
 
 
 def _looked(
     api: Api,
-    context: KnowledgeContext,
+    store: KnowledgeStore,
     settings: GithubSettings,
     clean: Clean,
     clock: Clock,
     show: Show,
 ) -> PollReport:
     try:
-        return poll(api, context, settings, clean, clock, show)
+        return poll(api, store, settings, clean, clock, show)
     except Busy as error:  # somebody writes for long; the next look finds the same
         return PollReport(errors=[RepositoryProblem("", str(error))])

@@ -173,7 +173,7 @@ class StoreBackend:
             return
         around = self._observations.around
         try:
-            with around.db.write() as tx:
+            with around.store.write() as tx:
                 for reason, count in lost.items():
                     count_drop(tx, "socket", reason, count, around.clock())
         except ThreadkeepError:
@@ -186,7 +186,7 @@ class StoreBackend:
         observations = self._observations
         now = observations.around.clock()
         today = observations.store.count_today(now - now % _DAY_MS)
-        file = observations.store.context.db.file
+        file = observations.store.file
         return CollectorStatus(
             version=self._version,
             uptime_secs=max(0, now - self._began) // 1000,

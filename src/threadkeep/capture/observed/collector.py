@@ -14,7 +14,7 @@ import msgspec
 from threadkeep.base.spool import APPENDED, WHOLE, Spool, SpoolFile, Unreadable
 from threadkeep.base.tx import Tx
 from threadkeep.capture.observed.envelopes import UnknownEnvelope, read_line
-from threadkeep.capture.observed.intake import COLLECTED, Batch, BatchReport, Shell, Store
+from threadkeep.capture.observed.intake import COLLECTED, Batch, BatchReport, ObservedContext, Shell
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.commands import give_up_unended, has_unended
 from threadkeep.knowledge.health import count_drop, note_failure
@@ -283,35 +283,35 @@ class _Moved(Exception):
     """Another collector has read on in the same file."""
 
 
-def collect(store: Store, spool: Spool) -> BatchReport:
+def collect(around: ObservedContext, spool: Spool) -> BatchReport:
     """Store what lies in the spool, and tell what came of it."""
     total = BatchReport()
     for taken in spool.take():
-        total.add(_bring_in(store, spool, taken, "socket"))
-    _tidy(store, spool)
+        total.add(_bring_in(around, spool, taken, "socket"))
+    _tidy(around, spool)
     return total
 
 
-def replay_fallback(store: Store, folder: Path) -> BatchReport:
+def replay_fallback(around: ObservedContext, folder: Path) -> BatchReport:
     """Store what Hippo's programs left in their fallback folder; files get its endings."""
     total = BatchReport()
     spool = Spool(folder)
     for taken in spool.take():
-        total.add(_bring_in(store, spool, taken, _FALLBACK))
+        total.add(_bring_in(around, spool, taken, _FALLBACK))
     return total
 
 
-def copy_fallback(store: Store, folder: Path) -> BatchReport:
+def copy_fallback(around: ObservedContext, folder: Path) -> BatchReport:
     """Store what lies in another program's fallback folder, and leave its files as they are."""
     total = BatchReport()
     spool = Spool(folder)
     for path in spool.waiting():
         place = _START
         while True:
-            batch, after = _next_batch(store, spool, SpoolFile(path, WHOLE), place, _FALLBACK)
+            batch, after = _next_batch(around, spool, SpoolFile(path, WHOLE), place, _FALLBACK)
             if after == place:
                 break
-            with store.db.write() as tx:
+            with around.store.write() as tx:
                 batch.write(tx)
             total.add(batch.stored)
             place = after
@@ -323,33 +323,33 @@ def waiting_in(folder: Path) -> int:
     return len(Spool(folder).waiting())
 
 
-def _bring_in(store: Store, spool: Spool, taken: SpoolFile, origin: str) -> BatchReport:
+def _bring_in(around: ObservedContext, spool: Spool, taken: SpoolFile, origin: str) -> BatchReport:
     """Store what is in a file; one that cannot be read must not keep the others waiting."""
     try:
-        came = _drain(store, spool, taken, origin)
+        came = _drain(around, spool, taken, origin)
     except Unreadable as error:
         spool.refuse(taken)
-        with store.db.write() as tx:
-            count_drop(tx, _SOURCE, "unreadable", 1, store.clock())
-            note_failure(tx, COLLECTED, error.message, store.clock())
+        with around.store.write() as tx:
+            count_drop(tx, _SOURCE, "unreadable", 1, around.clock())
+            note_failure(tx, COLLECTED, error.message, around.clock())
         return BatchReport(refused=1)
     hippos = ".partial" if came.refused else ".done"
-    _finish(store, spool, taken, hippos if origin == _FALLBACK else "")
+    _finish(around, spool, taken, hippos if origin == _FALLBACK else "")
     return came
 
 
-def _drain(store: Store, spool: Spool, taken: SpoolFile, origin: str) -> BatchReport:
+def _drain(around: ObservedContext, spool: Spool, taken: SpoolFile, origin: str) -> BatchReport:
     """Read a file on from where it was read to, block by block."""
     total = BatchReport()
     while True:
-        with store.db.read() as tx:
+        with around.store.read() as tx:
             place = _place_of(tx, taken)
-        batch, after = _next_batch(store, spool, taken, place, origin)
+        batch, after = _next_batch(around, spool, taken, place, origin)
         if after == place:
             return total
         try:
-            with store.db.write() as tx:
-                _move(tx, taken, place, after, store.clock())
+            with around.store.write() as tx:
+                _move(tx, taken, place, after, around.clock())
                 batch.write(tx)
         except _Moved:
             continue
@@ -357,10 +357,10 @@ def _drain(store: Store, spool: Spool, taken: SpoolFile, origin: str) -> BatchRe
 
 
 def _next_batch(
-    store: Store, spool: Spool, taken: SpoolFile, place: _Place, origin: str
+    around: ObservedContext, spool: Spool, taken: SpoolFile, place: _Place, origin: str
 ) -> tuple[Batch, _Place]:
     """Prepare the next block of a file; give where the one after it begins."""
-    batch = Batch(store)
+    batch = Batch(around)
     limit = _BLOCK if taken.kind == APPENDED else _LONGEST_LINE
     data = spool.read(taken, place.offset, limit)
     ends = len(data) < limit and spool.is_settled(taken)
@@ -430,20 +430,20 @@ def _move(tx: Tx, taken: SpoolFile, before: _Place, after: _Place, now: int) -> 
     tx.run("move_spool_cursor", values | {"now": now})
 
 
-def _finish(store: Store, spool: Spool, taken: SpoolFile, ending: str) -> None:
+def _finish(around: ObservedContext, spool: Spool, taken: SpoolFile, ending: str) -> None:
     """Remove a file that is stored to its end; its cursor is not needed any more then."""
-    with store.db.read() as tx:
+    with around.store.read() as tx:
         place = _place_of(tx, taken)
     if spool.done(taken, place.offset, ending):
-        with store.db.write() as tx:
+        with around.store.write() as tx:
             tx.run("drop_spool_cursor", {"name": taken.name})
 
 
-def _tidy(store: Store, spool: Spool) -> None:
+def _tidy(around: ObservedContext, spool: Spool) -> None:
     """Forget files that are gone and shells that ended; commands without an end get a ticket."""
     spool.sweep()
-    now = store.clock()
-    with store.db.read() as tx:
+    now = around.clock()
+    with around.store.read() as tx:
         old = [name for (name,) in tx.all("spool_names", {"before": now - _OLD_CURSOR_MS})]
         waits = has_unended(tx, now)
     # Only after the look into the store: others take files and note how far they are meanwhile.
@@ -451,7 +451,7 @@ def _tidy(store: Store, spool: Spool) -> None:
     gone = [name for name in old if name not in there]
     if not gone and not waits:
         return
-    with store.db.write() as tx:
+    with around.store.write() as tx:
         for name in gone:
             tx.run("drop_spool_cursor", {"name": name})
         give_up_unended(tx, now)

@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.database import Database
 from threadkeep.base.spool import Spool
 from threadkeep.base.tx import Tx
 from threadkeep.capture.observed.envelopes import write_line
@@ -34,6 +33,7 @@ from threadkeep.knowledge.records import (
     Visit,
     Watch,
 )
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflow_runs import register
 
 # ------------------------------------------------------------------------------
@@ -206,10 +206,10 @@ class BatchReport(msgspec.Struct):
             setattr(self, field, getattr(self, field) + getattr(other, field))
 
 
-class Store(msgspec.Struct, frozen=True):
+class ObservedContext(msgspec.Struct, frozen=True):
     """Where reports go, and by which rules."""
 
-    db: Database
+    store: KnowledgeStore
     rules: Rules
     clock: Callable[[], int]  # epoch milliseconds
     facts: Callable[[], Facts] = lambda: lambda _cwd, _at: None  # one for each batch
@@ -230,9 +230,9 @@ class _Environment(msgspec.Struct, frozen=True):
 class Batch:
     """Reports on their way into the store: prepared outside of a transaction, written inside."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._facts = store.facts()
+    def __init__(self, around: ObservedContext) -> None:
+        self._around = around
+        self._facts = around.facts()
         self._ready: list[tuple[Observed | _Environment, Shell | None]] = []
         self._last: dict[str, int | None] = {}
         self._fresh: Counter[str] = Counter()
@@ -246,8 +246,8 @@ class Batch:
         A watch for what is no commit, or no repository, raises Invalid.
         """
         if isinstance(thing, Watch):
-            thing = _checked(thing, self._store.clock())
-        ready = prepare(self._completed(thing), self._store.rules)
+            thing = _checked(thing, self._around.clock())
+        ready = prepare(self._completed(thing), self._around.rules)
         if ready is None:
             self._excluded[source_of(thing)] += 1
             self.stored.excluded += 1
@@ -256,7 +256,7 @@ class Batch:
 
     def add_environment(self, shell: Shell, variables: dict[str, str]) -> None:
         """Prepare the environment in which a shell's next commands run."""
-        masked = masked_variables(variables, self._store.rules)
+        masked = masked_variables(variables, self._around.rules)
         self._ready.append((_Environment(masked), shell))
 
     def refuse(self, source: str, reason: str, count: int = 1) -> None:
@@ -266,7 +266,7 @@ class Batch:
 
     def write(self, tx: Tx) -> None:
         """Write what was prepared."""
-        now = self._store.clock()
+        now = self._around.clock()
         notice_others(tx)
         for thing, shell in self._ready:
             self._count(thing, _write(tx, thing, shell, now))
@@ -286,7 +286,7 @@ class Batch:
         git = thing.git
         if git is None and thing.probe_tag is None:
             git = self._facts(thing.cwd, thing.at - thing.duration_ms)
-        user = thing.username or self._store.user
+        user = thing.username or self._around.user
         return msgspec.structs.replace(thing, git=git, username=user)
 
     def _count(self, thing: Observed | _Environment, written: WriteResult | None) -> None:
@@ -324,20 +324,20 @@ def source_of(thing: Observed) -> str:
             return "github-actions"
 
 
-def store_all(store: Store, things: Sequence[Observed]) -> BatchReport:
+def store_all(around: ObservedContext, things: Sequence[Observed]) -> BatchReport:
     """Store reports in one transaction; none of them if that fails."""
-    batch = Batch(store)
+    batch = Batch(around)
     for thing in things:
         batch.add(thing)
-    with store.db.write() as tx:
+    with around.store.write() as tx:
         batch.write(tx)
     return batch.stored
 
 
-def note_trouble(store: Store, message: str) -> None:
+def note_trouble(around: ObservedContext, message: str) -> None:
     """Write down that reports could not be stored."""
-    with store.db.write() as tx:
-        note_failure(tx, COLLECTED, message, store.clock())
+    with around.store.write() as tx:
+        note_failure(tx, COLLECTED, message, around.clock())
 
 
 def _write(

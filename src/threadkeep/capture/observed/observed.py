@@ -18,7 +18,7 @@ from threadkeep.capture.observed.collector import (
     replay_fallback,
     waiting_in,
 )
-from threadkeep.capture.observed.intake import BatchReport, Store, note_trouble, report
+from threadkeep.capture.observed.intake import BatchReport, ObservedContext, note_trouble, report
 from threadkeep.capture.observed.shell_history import (
     HistoryFile,
     Imported,
@@ -39,7 +39,6 @@ from threadkeep.knowledge.command_list import (
 from threadkeep.knowledge.health import Drop, Health, note_probe, recount
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.records import Command, Observed
-from threadkeep.knowledge.store import KnowledgeStore
 
 # ------------------------------------------------------------------------------
 # Probes: synthetic events that go the whole way, so that a broken part of it shows.
@@ -59,28 +58,28 @@ class ProbeResult(msgspec.Struct, frozen=True):
     lag_ms: int | None
 
 
-def probe(store: Store, spool: Spool, source: str, rules: VisitRules) -> ProbeResult:
+def probe(around: ObservedContext, spool: Spool, source: str, rules: VisitRules) -> ProbeResult:
     """Send a synthetic event of a source the whole way into the store, and note how it went."""
     senders: dict[str, Callable[[str, int], None]] = {
-        "shell": lambda tag, at: _send_command(store, spool, "shell", tag, at),
-        "claude-tool": lambda tag, at: _send_command(store, spool, "claude-tool", tag, at),
-        "browser": lambda tag, at: _send_visit(store, spool, rules, tag, at),
+        "shell": lambda tag, at: _send_command(around, spool, "shell", tag, at),
+        "claude-tool": lambda tag, at: _send_command(around, spool, "claude-tool", tag, at),
+        "browser": lambda tag, at: _send_visit(around, spool, rules, tag, at),
     }
     if source not in senders:
         raise NotFound(f"there is no probe of {source!r}", hint=f"known: {', '.join(senders)}")
-    tag, began = str(uuid4()), store.clock()
+    tag, began = str(uuid4()), around.clock()
     senders[source](tag, began)
-    collect(store, spool)
-    with store.db.write() as tx:
+    collect(around, spool)
+    with around.store.write() as tx:
         arrived = tx.value("probe_arrived", {"tag": tag})
         lag = None if arrived is None else max(0, int(arrived) - began)
-        note_probe(tx, source, lag_ms=lag, now=store.clock())
+        note_probe(tx, source, lag_ms=lag, now=around.clock())
         for old in ("old_probes", "old_visit_probes"):
             tx.run(old, {"before": began - _KEPT_MS})
     return ProbeResult(source, lag)
 
 
-def _send_command(store: Store, spool: Spool, source: str, tag: str, at: int) -> None:
+def _send_command(around: ObservedContext, spool: Spool, source: str, tag: str, at: int) -> None:
     command = Command(  # noqa: S604  (the name of a shell, not a way to start one)
         envelope_id=str(uuid4()),
         session=_SESSION,
@@ -92,10 +91,12 @@ def _send_command(store: Store, spool: Spool, source: str, tag: str, at: int) ->
         tool_name="Bash" if source == "claude-tool" else None,
         probe_tag=tag,
     )
-    report(spool, store.rules, command)
+    report(spool, around.rules, command)
 
 
-def _send_visit(store: Store, spool: Spool, rules: VisitRules, tag: str, at: int) -> None:
+def _send_visit(
+    around: ObservedContext, spool: Spool, rules: VisitRules, tag: str, at: int
+) -> None:
     """Say it to the native-messaging host as a browser would."""
     message = {
         "url": f"https://{PROBE_DOMAIN}/synthetic",
@@ -107,7 +108,7 @@ def _send_visit(store: Store, spool: Spool, rules: VisitRules, tag: str, at: int
         "probe_tag": tag,
     }
     stdin = BytesIO(encode_frame(encode(message).encode(), order="native"))
-    serve(stdin, BytesIO(), rules, lambda thing: report(spool, store.rules, thing), store.clock)
+    serve(stdin, BytesIO(), rules, lambda thing: report(spool, around.rules, thing), around.clock)
 
 
 class Observations:
@@ -115,13 +116,12 @@ class Observations:
 
     def __init__(
         self,
-        store: KnowledgeStore,
-        around: Store,
+        around: ObservedContext,
         spool: Spool,
         visits: VisitRules,
         fallbacks: tuple[Path, ...] = (),
     ) -> None:
-        self.store = store
+        self.store = around.store
         self.around = around
         self.spool = spool
         self._visits = visits
@@ -179,8 +179,8 @@ class Observations:
 
     def recount(self) -> None:
         """Count the events of the last hour and day anew."""
-        with self.store.context.db.write() as tx:
-            recount(tx, self.store.context.clock())
+        with self.store.write() as tx:
+            recount(tx, self.store.clock())
 
     def events(self, wanted: CommandFilter = ANY, **page: Any) -> list[CommandRow]:
         """List commands, the latest first."""

@@ -20,7 +20,7 @@ import msgspec
 
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.sqlite_errors import translate_os
-from threadkeep.capture.observed.intake import Batch, BatchReport, Store
+from threadkeep.capture.observed.intake import Batch, BatchReport, ObservedContext
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.commands import HISTORY, is_known
 from threadkeep.knowledge.records import Command
@@ -346,7 +346,7 @@ def no_progress(_: ImportedFile) -> None:
 
 
 def import_past(
-    store: Store,
+    around: ObservedContext,
     files: Iterable[HistoryFile],
     *,
     dry_run: bool = False,
@@ -357,12 +357,12 @@ def import_past(
     for file in files:
         came = ImportedFile(file.kind, str(file.path))
         done.files.append(came)
-        _import(store, file, came, show, dry_run=dry_run)
+        _import(around, file, came, show, dry_run=dry_run)
     return done
 
 
 def _import(
-    store: Store, file: HistoryFile, came: ImportedFile, show: Progress, *, dry_run: bool
+    around: ObservedContext, file: HistoryFile, came: ImportedFile, show: Progress, *, dry_run: bool
 ) -> None:
     tally = Tally()
     entries = _once(read_past(file, tally))
@@ -370,7 +370,7 @@ def _import(
     while some := list(islice(entries, _ROWS)):
         came.commands += len(some)
         if not dry_run:
-            came.stored.add(_store(store, file, some, changed))
+            came.stored.add(_store(around, file, some, changed))
         show(came)
     came.damaged = tally.damaged
     show(came)
@@ -395,15 +395,15 @@ def _once(entries: Iterator[HistoryCommand]) -> Iterator[HistoryCommand]:
 
 
 def _store(
-    store: Store, file: HistoryFile, entries: list[HistoryCommand], changed: int
+    around: ObservedContext, file: HistoryFile, entries: list[HistoryCommand], changed: int
 ) -> BatchReport:
-    clean = store.rules.clean
-    with store.db.read() as tx:
+    clean = around.rules.clean
+    with around.store.read() as tx:
         wanted = [e for e in entries if e.at_ms is not None or not is_known(tx, clean(e.command))]
-    batch = Batch(store)
+    batch = Batch(around)
     for entry in wanted:
         batch.add(command_of(entry, file, changed))
-    with store.db.write() as tx:
+    with around.store.write() as tx:
         batch.write(tx)
     batch.stored.known += len(entries) - len(wanted)
     return batch.stored
