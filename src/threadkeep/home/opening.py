@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 
 def make_ci(home: "Home", store: KnowledgeStore, repos: tuple[str, ...] = ()) -> "Ci":
     """Put a store and the settings of a home together; `repos` are followed instead of its own."""
-    from threadkeep.capture.github.ci import Ci  # noqa: PLC0415  (loads a client of HTTP)
-    from threadkeep.capture.github.client import Api  # noqa: PLC0415
-    from threadkeep.capture.github.tokens import find_token  # noqa: PLC0415
+    from threadkeep.capture.github.ci import Ci
+    from threadkeep.capture.github.client import Api
+    from threadkeep.capture.github.tokens import find_token
 
     settings = home.config.github
     if repos:
