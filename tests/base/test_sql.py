@@ -1,6 +1,8 @@
 """Named queries and scripts: found by name, cut at the right semicolons."""
 
 import sqlite3
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -42,8 +44,21 @@ def test_packaged_queries_are_complete_statements() -> None:
     assert [name for name, sql in queries.items() if len(split_statements(sql)) != 1] == []
 
 
-def test_later_files_override_earlier_ones() -> None:
+def test_one_name_in_two_files_is_refused_when_a_query_is_asked_for() -> None:
+    with pytest.raises(ValueError, match="is defined twice"):
+        load_queries("threadkeep.chat", "queries.sql", "queries.sql")["no_such_query"]
+
+
+def test_queries_without_files_are_those_of_the_usual_one() -> None:
     assert load_queries("threadkeep.chat") == load_queries("threadkeep.chat", "queries.sql")
+
+
+@pytest.mark.parametrize("store", ["chat", "knowledge", "mailbox", "state"])
+def test_every_query_of_every_store_can_be_had_and_no_name_is_there_twice(store: str) -> None:
+    folder = Path(import_module(f"threadkeep.{store}").__path__[0], "sql")
+    files = sorted(file.name for file in folder.glob("*.sql") if "-- name:" in file.read_text())
+    for file in files:
+        assert all(load_queries(f"threadkeep.{store}", file).values()), file
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ would drop SQLite's locks on it.
 import logging
 import os
 import re
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -173,7 +172,7 @@ def _next_name(database: Path, reason: str, now: int) -> Path:
 
 def _new_partial(final: Path) -> Path:
     """Create the private file a copy grows in, under a name of its own."""
-    partial = final.with_name(f"{final.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    partial = final.with_name(f"{final.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
     except OSError as error:

@@ -1,7 +1,6 @@
 """The configuration file: TOML, typed, with every setting shown in a commented default."""
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -462,6 +461,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_config(text: str, file: str) -> Config:
     """Read the text of a configuration file; an error names the key and the file."""
+    import tomllib  # noqa: PLC0415  (most homes have no configuration file)
+
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

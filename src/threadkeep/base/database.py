@@ -2,7 +2,6 @@
 
 import logging
 import os
-import secrets
 import sqlite3
 import threading
 import time
@@ -192,7 +191,7 @@ class Database:
         if self.file.exists():
             return self.file.stat().st_size == 0
         # SQLite would delete a log that it finds beside an empty file.
-        orphan = set_aside(self.file, f"orphan-{secrets.token_hex(4)}")
+        orphan = set_aside(self.file, f"orphan-{os.urandom(4).hex()}")
         if orphan is not None:
             log.warning("a log without its database was kept as %s", orphan)
         try:

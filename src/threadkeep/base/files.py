@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import os
 import re
-import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -90,7 +89,7 @@ def create_private_file(path: Path, shape: Callable[[Path], None]) -> bool:
     The file gets its name only after it is shaped and closed, so no descriptor of a visible
     database file is ever closed here. SQLite gives -wal and -shm the same permissions.
     """
-    spare = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
+    spare = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
     try:
         descriptor = os.open(spare, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
     except OSError as error:

@@ -13,6 +13,7 @@ into words, so whatever stands in a text is found by typing it, punctuation and 
 import re
 import sqlite3
 import unicodedata
+from functools import cache
 from itertools import islice
 from typing import Final, Literal
 
@@ -39,10 +40,8 @@ _UNSPACED: Final = (
 # Letters to Python, but not to unicode61, whose tables are those of Unicode 6.1.
 _NOT_INDEXED: Final = "\u19b0-\u19c9\u1cf2\u1cf3"
 _LETTER: Final = rf"[^\W_{_UNSPACED}{_NOT_INDEXED}]"
-_WORD: Final = re.compile(rf"(?=\w)[{_UNSPACED}]|{_LETTER}+")
 # For an index that took its text as it was: unicode61 keeps these accents inside a word.
 _RAW_WORD: Final = re.compile("(?:[^\\W_]|[\u0300-\u036f])+")
-_UNSPACED_CHARACTER: Final = re.compile(f"[{_UNSPACED}]")
 # Where unicode61 finds the same words by itself: most European text and its typography. It saves
 # 80 µs per 1,000 characters, three times what indexing them costs.
 _SPLIT_ALIKE: Final = re.compile(
@@ -84,9 +83,20 @@ class Term(msgspec.Struct, frozen=True):
     typed: str
 
 
+# Both take 3 ms to compile: too much for a command that looks for no words.
+@cache
+def _word() -> re.Pattern[str]:
+    return re.compile(rf"(?=\w)[{_UNSPACED}]|{_LETTER}+")
+
+
+@cache
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED}]")
+
+
 def contains_unspaced(text: str) -> bool:
     """Tell whether there is Chinese, Japanese, Korean, Thai or the like in it."""
-    return not text.isascii() and _UNSPACED_CHARACTER.search(text) is not None
+    return not text.isascii() and _unspaced().search(text) is not None
 
 
 def index_text(text: str, limit: int = INDEX_LIMIT) -> str:
@@ -207,7 +217,7 @@ def _words(text: str) -> list[str]:
         # ligatures it does not know at all.
         decomposed = unicodedata.normalize("NFKD", text)
         text = unicodedata.normalize("NFKC", _LATIN_ACCENTS.sub("", decomposed))
-    return _WORD.findall(text)
+    return _word().findall(text)
 
 
 def _terms(text: str, *, split: bool, operators: dict[str, Operator]) -> list[Term]:
@@ -346,7 +356,7 @@ def _fold(text: str) -> str:
 
 
 def _fold_character(character: str) -> str:
-    if _UNSPACED_CHARACTER.match(character):
+    if _unspaced().match(character):
         return character
     first = unicodedata.normalize("NFKD", character)[0].lower()
     return first if len(first) == 1 else character

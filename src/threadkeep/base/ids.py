@@ -8,7 +8,6 @@ characters instead, and eleven random ones keep two processes apart.
 
 import os
 import re
-import secrets
 import threading
 from typing import Final
 
@@ -43,7 +42,7 @@ class IdSource:
             ms, counter = self._tick()
         high, low = divmod(counter, 62 * 62)
         count = _DIGITS[high] + _DIGITS[low // 62] + _DIGITS[low % 62]
-        random = secrets.token_bytes(11).translate(_RANDOM_DIGITS).decode()
+        random = os.urandom(11).translate(_RANDOM_DIGITS).decode()
         return f"{prefix}_{ms:012x}{count}{random}"
 
     def _tick(self) -> tuple[int, int]:

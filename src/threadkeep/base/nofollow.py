@@ -11,7 +11,6 @@ import errno
 import itertools
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -312,7 +311,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 def _write_spare(folder: int, data: bytes, root: Path, cleanup: ExitStack) -> str:
     """Write a file under a name nobody knows; the cleanup takes that name away again."""
-    spare = f".{secrets.token_hex(_TOKEN)}.part"
+    spare = f".{os.urandom(_TOKEN).hex()}.part"
     with _opened(spare, _NEW_FILE, folder) as file:
         cleanup.callback(_forget, folder, spare)
         _give(file, root.stat())
@@ -439,4 +438,4 @@ def _clear_once(top: int, steps: Iterator[None]) -> None:
 def _lift_once(child: int, top: int, steps: Iterator[None]) -> None:
     for inner in _some_names(child, _BATCH):
         if not _removed(child, inner, steps):
-            os.rename(inner, secrets.token_hex(_TOKEN), src_dir_fd=child, dst_dir_fd=top)
+            os.rename(inner, os.urandom(_TOKEN).hex(), src_dir_fd=child, dst_dir_fd=top)

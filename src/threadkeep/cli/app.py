@@ -1,21 +1,15 @@
 """How the command line begins and ends."""
 
-import logging
-import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from threadkeep.cli.command import INTERRUPTED
 from threadkeep.cli.output import fail
 from threadkeep.cli.signals import ending_in_time, was_asked_to_end
-
-if TYPE_CHECKING:
-    pass
-
 
 PROGRAM = "threadkeep"
 
@@ -35,9 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _prepare_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
-    wanted = os.environ.get("THREADKEEP_LOG", "warning").upper()
-    level = logging.getLevelNamesMapping().get(wanted, logging.WARNING)
-    logging.basicConfig(level=level, format="%(levelname)s: %(message)s")
     with ending_in_time(to_the_last=arguments is None):
         code = _run(words)
         return INTERRUPTED if code and was_asked_to_end() else code

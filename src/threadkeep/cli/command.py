@@ -10,13 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from threadkeep.cli.options import complete_session, db_option
 from threadkeep.cli.output import document, fail, json_line, note
 from threadkeep.errors import Invalid, ReadOnly, ThreadkeepError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from threadkeep import ChatStore
     from threadkeep.home.home import Home
 
@@ -90,8 +91,10 @@ class Commands(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), told) for name, told in rows])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Offer the commands that begin as typed; none is loaded for that."""
+        from click.shell_completion import CompletionItem
+
         found = [
             CompletionItem(name, help=told)
             for rows in self.rows(ctx).values()

@@ -6,14 +6,17 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from threadkeep.cli.output import one_line
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from threadkeep.home.home import Home
     from threadkeep.knowledge.records import CapturedSession
+
+    Items = list[CompletionItem]
 
 
 # ------------------------------------------------------------------------------
@@ -23,10 +26,8 @@ _OFFERED = 200
 _LOOKED_AT = 1000  # sessions, for the names of projects and programs
 _TITLE = 60
 
-Items = list[CompletionItem]
 
-
-def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Offer the newest sessions whose id begins as typed; a shell never sees an error."""
     try:
         with _home(ctx).chat(_db_of(ctx), read_only=True) as store:
@@ -36,7 +37,7 @@ def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: st
     return _items(((one.id, one.title or one.agent) for one in found), incomplete)
 
 
-def complete_state_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+def complete_state_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Offer the newest sessions of the state store in the same way, by title as well."""
     try:
         with _home(ctx).state(_db_of(ctx), read_only=True) as store:
@@ -53,7 +54,7 @@ def complete_state_session(ctx: click.Context, _param: click.Parameter, incomple
     return _items(named, incomplete) or _items(titles, incomplete)
 
 
-def complete_captured(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+def complete_captured(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Offer the latest captured sessions by id; by title where no id begins as typed."""
     found = _captured(ctx, _OFFERED)
     named = [("last", "the latest session")] if found else []
@@ -62,10 +63,10 @@ def complete_captured(ctx: click.Context, _param: click.Parameter, incomplete: s
     return ids or _items(titles, incomplete)
 
 
-def complete_mail_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+def complete_mail_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Offer the newest sessions with a mailbox, and folders where a path is being typed."""
     if os.sep in incomplete or incomplete.startswith("."):
-        return [CompletionItem(incomplete, type="dir")]
+        return _paths(incomplete, "dir")
     try:
         with _home(ctx).mail_index() as index:
             names = {group.id: group.name for group in index.agent_groups()}
@@ -75,29 +76,35 @@ def complete_mail_session(ctx: click.Context, _param: click.Parameter, incomplet
     return _items(((one.id, names.get(one.agent_group_id, "")) for one in found), incomplete)
 
 
-def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Offer the last names of the folders that captured sessions were in, the latest first."""
     if os.sep in incomplete:
-        return [CompletionItem(incomplete, type="dir")]
+        return _paths(incomplete, "dir")
     places = [one.cwd or one.project for one in _captured(ctx, _LOOKED_AT)]
     named = {PurePath(place).name: place for place in places if place}
     return _items(named.items(), incomplete)
 
 
-def complete_harness(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+def complete_harness(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Offer the programs that something was captured of."""
     found = sorted({one.harness for one in _captured(ctx, _LOOKED_AT)})
     return _items(((name, "") for name in found), incomplete)
 
 
-def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Let the shell offer files."""
-    return [CompletionItem(incomplete, type="file")]
+    return _paths(incomplete, "file")
 
 
-def complete_folder(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Items:
+def complete_folder(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Let the shell offer folders."""
-    return [CompletionItem(incomplete, type="dir")]
+    return _paths(incomplete, "dir")
+
+
+def _paths(incomplete: str, type_: str) -> "Items":
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type=type_)]
 
 
 def _captured(ctx: click.Context, limit: int) -> list["CapturedSession"]:
@@ -108,7 +115,9 @@ def _captured(ctx: click.Context, limit: int) -> list["CapturedSession"]:
         return []
 
 
-def _items(named: Iterable[tuple[str, str]], incomplete: str) -> Items:
+def _items(named: Iterable[tuple[str, str]], incomplete: str) -> "Items":
+    from click.shell_completion import CompletionItem
+
     return [
         CompletionItem(value, help=one_line(told, _TITLE))
         for value, told in named

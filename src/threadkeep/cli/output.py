@@ -14,9 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import click
-import msgspec
 
-from threadkeep.base import json
 from threadkeep.base.text import printable
 from threadkeep.cli.signals import left_to_others
 
@@ -288,6 +286,10 @@ def fail(message: str, hint: str = "") -> None:
 
 def json_text(value: Any) -> str:
     """Write any value, records included, as JSON that is safe to look at."""
+    import msgspec  # a help page needs none
+
+    from threadkeep.base import json
+
     plain = msgspec.to_builtins(value, enc_hook=str)
     return safe_json(json.encode(plain))
 

@@ -1,5 +1,6 @@
 """The root of the command line: every command there is, with its place and what it does."""
 
+import os
 from typing import Final
 
 import click
@@ -143,13 +144,18 @@ def cli(ctx: click.Context, home: str | None, *, quiet: bool, verbose: int) -> N
     --jsonl in one object for each thing that is listed.
     """
     del home, quiet  # every command asks the context for it
-    if verbose:
-        _log_more(verbose)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    else:
+        _set_up_log(verbose)
 
 
-def _log_more(verbose: int) -> None:
+def _set_up_log(verbose: int) -> None:
+    """Log what THREADKEEP_LOG asks for, or more."""
     import logging
 
-    logging.getLogger().setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
+    wanted = os.environ.get("THREADKEEP_LOG", "warning").upper()
+    level = logging.getLevelNamesMapping().get(wanted, logging.WARNING)
+    logging.basicConfig(level=level, format="%(levelname)s: %(message)s")
+    if verbose:
+        logging.getLogger().setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
