@@ -171,3 +171,27 @@ def free_name(target: Path, source: Path) -> Path:
         msg = f"{name} exists already and was left as it is"
         raise Conflict(msg, hint="choose another name for the backup")
     return name
+
+
+# ------------------------------------------------------------------------------
+# Copies of a repository that agents work in.
+
+
+def repository_folder(folder: str) -> str:
+    """Give the folder of the repository that an agent's working copy was made of, or the folder.
+
+    Cursor's copies lie below its own folder: there the last name is that of the repository.
+    """
+    path = folder.replace("\\", "/").rstrip("/")
+    for mark in ("/.claude/worktrees/", "/.worktrees/", ".worktrees/"):
+        before, found, copy = path.partition(mark)
+        if found and before and copy:
+            return repository_folder(before)
+    before, found, copy = path.partition("/.cursor/worktrees/")
+    repository, inside, _ = copy.partition("/")
+    return f"{before}{found}{repository}" if inside else before
+
+
+def project_name(folder: str) -> str:
+    """Give the name of the project that a folder is of: the last one of its repository's."""
+    return repository_folder(folder).rpartition("/")[2]

@@ -32,7 +32,7 @@ from threadkeep.knowledge.results import (
     Window,
 )
 from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.session_list import SessionCounts
+from threadkeep.knowledge.session_list import EVERYTHING, SessionCounts
 from threadkeep.knowledge.session_sql import ListContext, Matches
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import (
@@ -152,7 +152,6 @@ class AnswerCache:
             self._weight -= gone.weight
 
 
-EVERYTHING: Final = Query()
 # Entries of a session whose prompts are all read to show one window; of 10,000 that takes 50 ms.
 _READ_WHOLE: Final = 2_000
 _MOST_TEXT: Final = 16_000_000  # characters of a session that are kept to be searched again

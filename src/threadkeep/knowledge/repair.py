@@ -10,6 +10,7 @@ import msgspec
 from threadkeep.base.clock import Clock
 from threadkeep.base.database import Database
 from threadkeep.base.json import encode
+from threadkeep.base.paths import project_name
 from threadkeep.base.schema import add_missing_columns, columns_of
 from threadkeep.base.sql import load_text
 from threadkeep.base.tx import Tx
@@ -38,6 +39,8 @@ Health = dict[str, Any]
 
 # What keeps tickets apart that wait for us alone: those that were there before are touched once.
 _OWN_TICKETS: Final = frozenset({"tk_own_ticket_again"})
+# What tells that the projects of agents' copies of a repository were put right.
+_COPIES: Final = "tk_sessions_copies"
 
 # The name of a source before version 14 gave it another.
 _OLD, _NEW = "claude-session", "agentic-session-claude"
@@ -99,8 +102,21 @@ def mend(tx: Tx, now: int) -> None:
         run_script(tx, FILL_INDEX)
     _rename_source(tx, now)
     seed_health(tx, seeded(version), now)
-    if create_missing(tx, side_of(version)) & _OWN_TICKETS:
+    made = create_missing(tx, side_of(version))
+    if made & _OWN_TICKETS:
         tx.execute("UPDATE agentic_enrichment_queue SET status = status WHERE status = 'pending'")
+    if _COPIES in made:
+        _name_copies(tx)
+
+
+def _name_copies(tx: Tx) -> None:
+    """Give sessions in agents' copies of a repository its project: they had the copy's name."""
+    sql = "SELECT id, cwd, project FROM tk_sessions WHERE instr(cwd, 'worktrees/') > 0"
+    for number, cwd, project in tx.execute(sql).fetchall():
+        inside = cwd.replace("\\", "/").partition("worktrees/")[2].split("/")
+        name = project_name(cwd)
+        if project in inside and name and name != project:
+            tx.execute("UPDATE tk_sessions SET project = ? WHERE id = ?", (name, number))
 
 
 def _add_late_columns(tx: Tx) -> None:

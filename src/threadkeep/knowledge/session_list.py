@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from threadkeep.base.clock import now_ms
 from threadkeep.base.fts import (
     Term,
     expression,
@@ -20,6 +21,7 @@ from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
 from threadkeep.knowledge.query import Bound, Query
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.results import SessionPage, SessionSummary, Sum
+from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.session_sql import (
     COLUMNS,
     LIVE_MS,
@@ -39,6 +41,7 @@ from threadkeep.knowledge.session_sql import (
 from threadkeep.knowledge.transcript import ArchivedEntries
 
 # Entries with a word, the newest: for a first page, made while somebody types, and for all others.
+EVERYTHING: Final = Query()
 _MATCHES: Final = 5_000
 _MOST_MATCHES: Final = 200_000
 _CHUNK: Final = 250
@@ -190,6 +193,33 @@ def list_page(
     items = listed(around, kept, snippets)
     missing = () if matches is None else matches.missing
     return SessionPage(tuple(items), None if following is None else following.text(), missing)
+
+
+def list_sessions(
+    tx: Tx,
+    query: Query = EVERYTHING,
+    cursor: CapturedSession | None = None,
+    limit: int = 50,
+) -> list[CapturedSession]:
+    """List the sessions that a query means, the latest first; `cursor` is the last one before.
+
+    Nothing else is read of them, and nothing is left out: very many may be looked at.
+    """
+    found = None
+    if query.text.strip():
+        found = sorted(find_matches(tx, names(tx, "table"), query.text, deep=True).sessions)
+    chosen = where(tx, query, now_ms(), found)
+    if not is_slow(query):
+        after = None if cursor is None else cursor_of(cursor)
+        return [to_session(row) for row in page(tx, chosen, after, limit)]
+    kept: list[CapturedSession] = []
+    following = None if cursor is None else cursor_of(cursor)
+    while len(kept) < limit:
+        more, following = _walk(tx, query, chosen, following, limit - len(kept))
+        kept += more
+        if following is None:
+            break
+    return kept
 
 
 def chosen_by(around: ListContext, query: Query, matches: Matches | None) -> Where:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from threadkeep.base.fts import match_query
+from threadkeep.base.paths import project_name
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import copies
@@ -188,9 +189,8 @@ def grow_session(tx: Tx, session: int, growth: Growth, *, live: bool = False) ->
 
 def learn(tx: Tx, session: int, facts: SessionFacts) -> None:
     """Store what is known about a session; what is empty changes nothing."""
-    folder = (facts.began_in or facts.cwd).replace("\\", "/").rstrip("/")
     values = msgspec.structs.asdict(facts)
-    values["project"] = folder.rpartition("/")[2]
+    values["project"] = project_name(facts.began_in or facts.cwd)
     tx.run("learn_session", {**values, "session": session})
     if facts.continues:
         note_origin(tx, session, facts.continues)

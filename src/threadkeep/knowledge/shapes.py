@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
+from threadkeep.base.paths import project_name
+
 _READ: Final = 8_192  # characters: of a longer command the end is input
 _LONGEST: Final = 1_000  # without its documents; beyond this it is a script, told by its beginning
 _MOST_WORDS: Final = 12
@@ -56,7 +58,6 @@ _LOOKS: Final = frozenset(
     }
 )
 _GIT_LOOKS: Final = frozenset({"status", "log", "diff", "show", "branch", "blame", "remote"})
-_WORKTREE: Final = re.compile(r"/\.claude/worktrees/[^/]+")
 
 
 class SimpleCommand(NamedTuple):
@@ -121,7 +122,7 @@ def aim_of(command: str, cwd: str = "") -> str:
 
 def project_of(repo: str | None, cwd: str) -> str:
     """Name the project of a command: its repository, else the last component of its folder."""
-    return repo or PurePosixPath(_WORKTREE.sub("", cwd.replace("\\", "/"))).name
+    return repo or project_name(cwd)
 
 
 # ---------------------------------------------------------------------- words

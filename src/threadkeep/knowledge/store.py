@@ -15,6 +15,7 @@ from threadkeep.base.verbs import show_as_method
 from threadkeep.knowledge import (
     command_list as events_,
     health as health_,
+    session_list as listing_,
     sessions as reading_,
     spending as spending_,
 )
@@ -102,6 +103,7 @@ class KnowledgeStore:
         """Give the one write transaction there is at a time, for the same functions."""
         return self.context.db.write(durable=durable, budget=budget, foreign_keys=foreign_keys)
 
+    sessions = reads(listing_.list_sessions)
     list_sessions = reads(reading_.list_sessions)
     find_session = reads(reading_.find_session)
     children_of = reads(reading_.children_of)

@@ -16,6 +16,8 @@ CREATE INDEX IF NOT EXISTS tk_sessions_counted ON tk_sessions (harness, project,
   WHERE hidden = 0 AND is_subagent = 0 AND entries > 0;
 -- Titles in the order of lists: a word that very many have need not be looked for to the end.
 CREATE INDEX IF NOT EXISTS tk_sessions_titles ON tk_sessions (ended_at DESC, id DESC, title) WHERE title <> '';
+-- Sessions in copies of a repository that agents made; a file that has this index has their projects put right (see repair).
+CREATE INDEX IF NOT EXISTS tk_sessions_copies ON tk_sessions (id) WHERE instr(cwd, 'worktrees/') > 0;
 
 -- All that is summed up of a session's answers, by quarters of an hour and by how large the request was (see prices.STEPS): the
 -- groups stand in their order. To group a million answers took 0.9 s of CPU so, and 1.7 s where they had to be sorted first.

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from threadkeep.base.paths import repository_folder
 from threadkeep.memory.learn.identifiers import unique
 from threadkeep.memory.learn.text_cleaning import cut_words
 
 SUMMARY_LIMIT: Final = 1_200
 RESULT: Final = "Result: "  # behind it a summary tells how the work ended
-_WORKTREE: Final = re.compile(r"/(?:\.claude/)?\.?worktrees/|\.worktrees/")
 _THEMES: Final = (
     ("debugging", r"\b(?:fix|bugs?|broken|crash\w*|errors?|fail(?:s|ing|ure)?|debug\w*)\b"),
     ("refactoring", r"\b(?:refactor\w*|clean ?up|simplif\w+|extract|rename|dedup\w*)\b"),
@@ -70,8 +70,7 @@ def place(project: str, branch: str) -> str:
 def project_of(*folders: str) -> str:
     """Name the project by the last part of the first folder that is known, worktrees left out."""
     for folder in folders:
-        path = folder.replace("\\", "/").rstrip("/")
-        path = _WORKTREE.split(f"{path}/", maxsplit=1)[0].rstrip("/").removesuffix(".git")
+        path = repository_folder(folder).removesuffix(".git")
         parts = path.rsplit("/", 2)
         name = parts[-2] if parts[-1].isdigit() and len(parts) > 1 else parts[-1]
         if name and name not in {"~", ".", ".."} and not _is_home(path):
