@@ -85,7 +85,7 @@ def test_every_line_is_archived_as_it_was_but_for_masked_ones(captured: Captured
 def test_every_session_can_be_read_and_given_back(captured: Captured) -> None:
     history = captured.history
     sessions = history.sessions(everything=True, limit=10_000)
-    assert {session.harness for session in sessions} == HARNESSES
+    assert {session.agent for session in sessions} == HARNESSES
     assert sum(session.entries for session in sessions) > 10_000
     for session in sessions:
         rows = history.store.entries_of(session)
@@ -126,7 +126,7 @@ def test_a_word_of_a_real_session_is_found(captured: Captured) -> None:
         among = CapturedSessionFilter(harness=harness)
         hits = captured.history.search("the file", among, limit=3)
         assert hits, harness
-        assert {hit.session.harness for hit in hits} == {harness}
+        assert {hit.session.agent for hit in hits} == {harness}
 
 
 def test_the_store_is_sound(captured: Captured) -> None:

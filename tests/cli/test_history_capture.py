@@ -63,7 +63,7 @@ def test_a_dry_run_reads_nothing_and_begins_no_store(run: Run, home: Path) -> No
 def test_only_one_program_is_captured(name: str, run: Run, home: Path) -> None:
     run("capture", "--user-home", str(DEMO), "--source", name)
     found = document(run("sessions", "--json"))["sessions"]
-    assert [one["harness"] for one in found] == ["opencode"]
+    assert [one["agent"] for one in found] == ["opencode"]
 
 
 def test_an_unknown_source_is_refused_with_the_list(run: Run, home: Path) -> None:

@@ -60,7 +60,7 @@ def test_sessions_are_listed_the_latest_first(demo: Run) -> None:
 def test_a_list_can_be_narrowed(demo: Run) -> None:
     def harnesses(*words: str) -> list[str]:
         found = document(demo("sessions", "--json", *words))["sessions"]
-        return [one["harness"] for one in found]
+        return [one["agent"] for one in found]
 
     assert harnesses("--harness", "codex") == ["codex"]
     assert harnesses("--since", "2026-03-07") == ["aider"]
@@ -265,7 +265,7 @@ def test_raw_as_json(demo: Run) -> None:
 
 def test_search_goes_over_all_agents(demo: Run) -> None:
     hits = document(demo("search", "departures", "--json"))["hits"]
-    assert {hit["session"]["harness"] for hit in hits} >= {"claude-code", "codex", "cursor"}
+    assert {hit["session"]["agent"] for hit in hits} >= {"claude-code", "codex", "cursor"}
     assert all(">>>" in hit["snippet"] for hit in hits)
 
 
@@ -291,7 +291,7 @@ def test_the_command_names_the_store_it_is_about(demo: Run, home: Path) -> None:
 def test_search_can_be_narrowed(demo: Run) -> None:
     def found(*words: str) -> set[str]:
         hits = document(demo("search", "tide", "--json", *words))["hits"]
-        return {hit["session"]["harness"] for hit in hits}
+        return {hit["session"]["agent"] for hit in hits}
 
     assert found("--harness", "pi") == {"pi"}
     assert found("--since", "2026-03-07") == {"aider"}

@@ -134,7 +134,7 @@ def test_an_id_is_only_a_name(tmp_path: Path, name: str) -> None:
         for path in files:
             assert machine.raw(path) == lines_of(path)
         for session in sessions(history):
-            found = history.find(session.session_id, session.harness)
+            found = history.find(session.session_id, session.agent)
             assert found.id == session.id
             assert len(list(history.transcript(found))) == session.entries
         history.search("hi", limit=5)

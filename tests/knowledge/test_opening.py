@@ -46,7 +46,7 @@ def test_a_transcript_is_the_same_in_windows_and_whole(tmp_path: Path) -> None:
         with open_browse(home) as browse:
             for session in history.sessions():
                 whole = [shown.entry.text for shown in history.transcript(session)]
-                ref = f"{session.harness}:{session.session_id}"
+                ref = f"{session.agent}:{session.session_id}"
                 parts = [browse.window(ref, after=n - 1, limit=7) for n in range(0, len(whole), 7)]
                 assert [block.text for part in parts for block in part.blocks] == whole
 

@@ -124,7 +124,7 @@ def test_counts_are_those_of_the_whole_list(browse: Browse, text: str) -> None:
     listed = [one.session for one in browse.sessions(query, limit=100).items]
     assert browse.count(query) == len(listed)
     facets = browse.facets(query)
-    for key, column in (("agent", "harness"), ("project", "project"), ("branch", "git_branch")):
+    for key, column in (("agent", "agent"), ("project", "project"), ("branch", "git_branch")):
         if not getattr(query, key):
             counts = Counter(value for one in listed if (value := getattr(one, column)))
             assert dict(facets[key]) == dict(counts)

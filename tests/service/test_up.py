@@ -69,9 +69,7 @@ def test_a_machine_without_agents_sees_the_demo_through_a_link_that_works_once(
     cookie = headers["set-cookie"].partition(";")[0]
     assert ask(f"{told['address']}/sessions.json", cookie=cookie)[0] == 401
     listed = json.decode(ask(f"http://{urlsplit(own).netloc}/sessions.json", cookie=cookie)[2])
-    assert {"codex", "claude-code"} <= {
-        one["session"]["harness"] for one in listed["page"]["items"]
-    }
+    assert {"codex", "claude-code"} <= {one["session"]["agent"] for one in listed["page"]["items"]}
 
     again = subprocess.run(
         words(tmp_path / "home", "--link", "--json"),

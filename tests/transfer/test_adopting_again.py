@@ -53,7 +53,7 @@ class World:
         with open_browse(self.home) as browse:
             usage = browse.usage().total
         return {
-            "sessions": sorted((one.harness, one.session_id, one.entries) for one in sessions),
+            "sessions": sorted((one.agent, one.session_id, one.entries) for one in sessions),
             "hits": sorted((one.session.session_id, one.shown.row.key) for one in hits),
             "usage": usage,
         }

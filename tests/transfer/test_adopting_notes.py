@@ -88,7 +88,7 @@ def test_every_surface_knows_them(home: Home, hippo: Path, *, merged: bool) -> N
     assert adopt(home, "hippo", hippo).copied is not merged
     with home.history() as history:
         (session,) = history.sessions()
-        assert (session.harness, session.session_id, session.project) == (
+        assert (session.agent, session.session_id, session.project) == (
             "claude-code",
             "ada",
             "kiln",
@@ -164,7 +164,7 @@ def test_the_log_itself_takes_the_place_of_notes(tmp_path: Path) -> None:
     adopt(home, "hippo", hippo)
     with home.history(user_home=DEMO) as history:
         assert {one.version for one in history.sessions(limit=500)} == {"notes of Hippo"}
-        assert CLAUDE in {f"{one.harness}:{one.session_id}" for one in history.sessions(limit=500)}
+        assert CLAUDE in {f"{one.agent}:{one.session_id}" for one in history.sessions(limit=500)}
         history.capture()
         assert summary(history) == wanted
         history.capture()
@@ -175,7 +175,7 @@ def summary(history: History) -> dict[str, Any]:
     sessions = history.sessions(everything=True, limit=1000)
     return {
         "sessions": sorted(
-            (one.harness, one.session_id, one.entries, one.prompts, one.first_prompt, one.version)
+            (one.agent, one.session_id, one.entries, one.prompts, one.first_prompt, one.version)
             for one in sessions
             if one.entries
         ),

@@ -85,7 +85,7 @@ class World:
 
 def places(history: History, word: str) -> list[tuple[str, str]]:
     hits = history.search(word, limit=2000)
-    return [(f"{one.session.harness}:{one.session.session_id}", one.shown.row.key) for one in hits]
+    return [(f"{one.session.agent}:{one.session.session_id}", one.shown.row.key) for one in hits]
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_copy_neither_hides_its_original_nor_counts_again(world: World) -> Non
     assert world.rows("SELECT count(*) FROM events") == events
     with world.history() as history:
         original = history.find(CLAUDE)
-        listed = {f"{one.harness}:{one.session_id}": one for one in history.sessions(limit=500)}
+        listed = {f"{one.agent}:{one.session_id}": one for one in history.sessions(limit=500)}
         links = history.links([original, *(listed[copy] for copy in copies)])
         assert links[original.id].continued_in == tuple(copies)
         for copy in copies:

@@ -221,10 +221,10 @@ def test_captured_again_it_is_a_session_of_its_own(demo: History, tmp_path: Path
     with open_history(tmp_path / "home", user) as history:
         history.capture()
         found = history.sessions(CapturedSessionFilter())
-        assert {one.harness: one.name for one in found} == dict.fromkeys(
+        assert {one.agent: one.name for one in found} == dict.fromkeys(
             TARGETS, f"{told.about.title} (continued from claude-code {CLAUDE})"
         )
         for one in found:
-            assert flat(conversation(history, one)) == held(one.harness, resumable(told, WHERE))
+            assert flat(conversation(history, one)) == held(one.agent, resumable(told, WHERE))
             assert one.cwd == WHERE
         assert history.usage(CapturedSessionFilter()).total.output == 0

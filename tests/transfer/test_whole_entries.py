@@ -223,5 +223,5 @@ def test_what_is_read_from_the_archive_is_whole(demo: History) -> None:
     for session in demo.sessions(everything=True, limit=100):
         calls = [one.entry for one in demo.transcript(session) if one.entry.kind == "tool_call"]
         assert all(call.input for call in calls)
-        harnesses |= {session.harness} if calls else set()
+        harnesses |= {session.agent} if calls else set()
     assert len(harnesses) == 8

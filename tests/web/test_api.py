@@ -241,7 +241,7 @@ def test_the_captured_history_is_listed_opened_and_found_in(site: Site) -> None:
     listed = pages(site, "/api/sessions?limit=3")
     refs = [one["ref"] for one in listed]
     assert len(refs) == len(set(refs)) > 3
-    ref = next(one["ref"] for one in listed if one["session"]["harness"] == "claude-code")
+    ref = next(one["ref"] for one in listed if one["session"]["agent"] == "claude-code")
     detail = done(site.get(f"/api/sessions/{ref}"))
     assert detail["listed"]["ref"] == ref
     window = done(site.get(f"/api/sessions/{ref}/window?at=2&limit=3"))
@@ -250,7 +250,7 @@ def test_the_captured_history_is_listed_opened_and_found_in(site: Site) -> None:
     raw = site.get(f"/api/sessions/{ref}/raw")
     assert all(json.loads(line) for line in raw.text.splitlines())
     only = done(site.get("/api/sessions?q=agent:codex"))["items"]
-    assert {one["session"]["harness"] for one in only} == {"codex"}
+    assert {one["session"]["agent"] for one in only} == {"codex"}
     parsed = done(site.get("/api/sessions/parse?q=agent:codex%20docker"))
     assert parsed["query"]["text"] == "docker"
     assert done(site.get("/api/usage?q=agent:codex"))["by_agent"].keys() == {"codex"}

@@ -31,7 +31,7 @@ def test_the_list_has_everything_latest_first_and_goes_on_where_it_ended(site: S
 
 def test_a_filter_narrows_and_its_choices_widen_again(site: Site) -> None:
     narrowed = site.get("/sessions.json?q=agent:codex").json
-    assert [one["session"]["harness"] for one in narrowed["page"]["items"]] == ["codex"]
+    assert [one["session"]["agent"] for one in narrowed["page"]["items"]] == ["codex"]
     facets = site.get("/sessions/facets.json?q=agent:codex").json["facets"]
     [agents] = [one for one in facets if one["name"] == "agent"]
     [codex] = [one for one in agents["choices"] if one["name"] == "codex"]

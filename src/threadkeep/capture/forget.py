@@ -132,7 +132,7 @@ def make_plan(
     gone = {one.id for one in whole}
     plan = ForgetPlan(ForgetReport(sessions=len(whole)), whole, {one.id for one in meant} - gone)
     for session in whole:
-        plan.example(f"{session.harness}:{session.session_id} {session.name[:80]}")
+        plan.example(f"{session.agent}:{session.session_id} {session.name[:80]}")
         _count_session(tx, places, session, plan)
     for log, picks in mentions(tx, whole):
         plan.done.lines += len(changes_of(tx, log, dropping(picks)))
@@ -158,7 +158,7 @@ def _count_session(tx: Tx, places: Places, session: CapturedSession, plan: Forge
     plan.lose("segment", segments_of(tx, session))
     plan.lose("legacy", {row[0] for row in tx.all("legacy_of_session", named(session))})
     plan.lose("event", events_of(tx, session))
-    for log in logs_of_session(tx, session.harness, session.session_id):
+    for log in logs_of_session(tx, session.agent, session.session_id):
         if is_shared(tx, log, session):
             picked = changes_of(tx, log, dropping(lines_of(tx, log, session)))
             plan.done.lines += len(picked)
@@ -227,7 +227,7 @@ def _states(tx: Tx, lost: Mapping[Kind, set[int]]) -> set[int]:
 
 def named(session: CapturedSession) -> dict[str, str]:
     """Give the values that name a session in queries."""
-    return {"harness": session.harness, "session_id": session.session_id}
+    return {"harness": session.agent, "session_id": session.session_id}
 
 
 def segments_of(tx: Tx, session: CapturedSession) -> set[int]:
@@ -277,8 +277,8 @@ def lines_of(tx: Tx, log: LogRow, session: CapturedSession) -> Picks:
 
 def mentions(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow, Picks]]:
     """Yield the logs that say nothing themselves but tell of sessions, such as lists of names."""
-    for harness in sorted({one.harness for one in sessions}):
-        ids = {one.session_id for one in sessions if one.harness == harness}
+    for harness in sorted({one.agent for one in sessions}):
+        ids = {one.session_id for one in sessions if one.agent == harness}
         for (number,) in tx.all("logs_without_entries", {"harness": harness}):
             log = load_log_by_id(tx, number)
             if log is not None and log.session_id not in ids:
@@ -290,7 +290,7 @@ def copies_of(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow,
 
     What was said there since is not theirs, and stays.
     """
-    refs = {f"{one.harness}:{one.session_id}" for one in sessions}
+    refs = {f"{one.agent}:{one.session_id}" for one in sessions}
     later = {
         (str(harness), str(session_id))
         for one in sessions
@@ -419,7 +419,7 @@ def _purge_session(
     tx: Tx, around: CaptureContext, places: Places, session: CapturedSession
 ) -> None:
     words: Words = []
-    for log in logs_of_session(tx, session.harness, session.session_id):
+    for log in logs_of_session(tx, session.agent, session.session_id):
         if is_shared(tx, log, session):
             transform = dropping(lines_of(tx, log, session))
             rederive(tx, around, places, log, transform, words)

@@ -390,7 +390,7 @@ def undo(
             logs = [log for log in all_logs(tx) if log.lines]
         else:
             session = find_session(tx, name)
-            logs = logs_of_session(tx, session.harness, session.session_id)
+            logs = logs_of_session(tx, session.agent, session.session_id)
     done = UnmaskReport()
     counted: Counter[str] = Counter()
     progress = Progress(logs_total=len(logs))

@@ -71,7 +71,7 @@ def _written(call: Call, session: str, harness: str | None, form: str) -> tuple[
     """Give the whole name of a session, and what is written of it."""
     with looking(call) as history:
         found = find(history, session, harness)
-        name = f"{found.harness}:{found.session_id}"
+        name = f"{found.agent}:{found.session_id}"
         if form != "html":
             from threadkeep.home.hand_off import exported
 

@@ -59,7 +59,7 @@ def complete_captured(ctx: click.Context, _param: click.Parameter, incomplete: s
     found = _captured(ctx, _OFFERED)
     named = [("last", "the latest session")] if found else []
     ids = _items([*named, *((one.session_id, one.name) for one in found)], incomplete)
-    titles = ((one_line(one.name), f"{one.harness} {one.session_id}") for one in found)
+    titles = ((one_line(one.name), f"{one.agent} {one.session_id}") for one in found)
     return ids or _items(titles, incomplete)
 
 
@@ -87,7 +87,7 @@ def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: st
 
 def complete_harness(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Offer the programs that something was captured of."""
-    found = sorted({one.harness for one in _captured(ctx, _LOOKED_AT)})
+    found = sorted({one.agent for one in _captured(ctx, _LOOKED_AT)})
     return _items(((name, "") for name in found), incomplete)
 
 

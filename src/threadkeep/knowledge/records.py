@@ -312,13 +312,13 @@ class CapturedSession(msgspec.Struct, frozen=True):
     """One captured session."""
 
     id: int
-    harness: str
+    agent: str
     session_id: str
     parent_session_id: str | None
     is_subagent: bool
     hidden: bool
     title: str
-    agent: str
+    profile: str
     model: str
     cwd: str
     project: str

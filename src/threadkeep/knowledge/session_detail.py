@@ -85,14 +85,14 @@ def read_detail(
         newer=_neighbour(tx, "browse_newer", session),
         older=_neighbour(tx, "browse_older", session),
         log_path=_log_path(tx, session),
-        resume=resume_command(session.harness, session.session_id, session.cwd),
+        resume=resume_command(session.agent, session.session_id, session.cwd),
     )
 
 
 def _parent(tx: Tx, session: CapturedSession) -> CapturedSession | None:
     if not session.parent_session_id or session.parent_session_id == session.session_id:
         return None
-    values = {"harness": session.harness, "session_id": session.parent_session_id}
+    values = {"harness": session.agent, "session_id": session.parent_session_id}
     row = tx.one("browse_session", values)
     return None if row is None else to_session(row)
 
@@ -103,7 +103,7 @@ def _neighbour(tx: Tx, query: str, session: CapturedSession) -> str | None:
 
 
 def _log_path(tx: Tx, session: CapturedSession) -> str | None:
-    values = {"harness": session.harness, "session_id": session.session_id}
+    values = {"harness": session.agent, "session_id": session.session_id}
     path = tx.value("browse_log_path", values)
     if path is None:
         path = tx.value("browse_log_of_entries", {"session": session.id})

@@ -59,7 +59,7 @@ def is_slow(query: Query) -> bool:
 
 def ref_of(session: CapturedSession) -> str:
     """Give the name under which a session is found."""
-    return f"{session.harness}:{session.session_id}"
+    return f"{session.agent}:{session.session_id}"
 
 
 def cursor_of(session: CapturedSession) -> SessionCursor:
@@ -285,7 +285,7 @@ def listed(
             tokens=tokens_of(sums.get(one.id, Sum())),
             cost=cost_known(sums.get(one.id, Sum())),
             live=is_live(one, around.now),
-            children=children.get((one.harness, one.session_id), 0),
+            children=children.get((one.agent, one.session_id), 0),
             snippet=(snippets or {}).get(one.id, ""),
             **links.get(one.id, NO_LINKS)._asdict(),
         )

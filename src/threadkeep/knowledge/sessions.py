@@ -79,13 +79,13 @@ def find_session(tx: Tx, name: str, harness: str | None = None) -> CapturedSessi
         return (exact or found)[0]
     if not found or not name:
         raise NotFound(f"there is no session {name!r}", hint="`threadkeep sessions` lists them")
-    ids = ", ".join(f"{one.harness}:{one.session_id}" for one in found[:_AMBIGUOUS_SHOWN])
+    ids = ", ".join(f"{one.agent}:{one.session_id}" for one in found[:_AMBIGUOUS_SHOWN])
     raise Conflict(f"several sessions begin with {name!r}: {ids}", hint="give more of the id")
 
 
 def children_of(tx: Tx, session: CapturedSession) -> list[CapturedSession]:
     """Give the sessions that a session started, in order."""
-    values = {"session_id": session.session_id, "harness": session.harness}
+    values = {"session_id": session.session_id, "harness": session.agent}
     return [to_session(row) for row in tx.all("children_of", values)]
 
 

@@ -160,7 +160,7 @@ def raw_lines(tx: Tx, session: CapturedSession) -> Iterator[bytes]:
     Of a log that holds several sessions only the lines that belong to this one.
     """
     rows = entries_of(tx, session)
-    for log in logs_of_session(tx, session.harness, session.session_id):
+    for log in logs_of_session(tx, session.agent, session.session_id):
         lines = read_lines(tx, log.id)
         if log.session_id == session.session_id:
             yield from lines
@@ -174,7 +174,7 @@ def ends_open(tx: Tx, session: CapturedSession) -> bool:
 
     The digest of the last bytes read tells; where a secret was masked in these, nothing does.
     """
-    logs = logs_of_session(tx, session.harness, session.session_id)
+    logs = logs_of_session(tx, session.agent, session.session_id)
     last = logs[-1] if logs else None
     if last is None or last.tail is None or last.session_id != session.session_id:
         return False
@@ -408,7 +408,7 @@ def position_in(outline: Outline, session: CapturedSession, at: str | int | None
         return max(0, min(at, outline.total - 1))
     found = outline.position_of(at)
     if found is None:
-        msg = f"there is no message {at!r} in {session.harness}:{session.session_id}"
+        msg = f"there is no message {at!r} in {session.agent}:{session.session_id}"
         raise NotFound(msg, hint="it may have changed since; open the session without it")
     return found
 

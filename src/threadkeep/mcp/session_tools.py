@@ -116,7 +116,7 @@ def _session_row(one: SessionSummary) -> SessionRow:
     return SessionRow(
         ref=one.ref,
         title=cut(session.name, _TITLE),
-        agent=session.harness,
+        agent=session.agent,
         model=session.model,
         project=session.project,
         cwd=session.cwd,

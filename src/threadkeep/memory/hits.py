@@ -183,9 +183,9 @@ def load_messages(tx: Tx, ids: Iterable[int]) -> dict[int, SessionMessage]:
 def message_hit(tx: Tx, message: SessionMessage, text: str, marks: Marks = NO_MARKS) -> Hit:
     """Make the hit of a message."""
     row, session = message
-    named = {"session_id": session.session_id, "harness": session.harness}
+    named = {"session_id": session.session_id, "harness": session.agent}
     segment = tx.value("segment_at", {**named, "at": row.at})
-    name = short_name(session.harness)
+    name = short_name(session.agent)
     return Hit(
         ref=f"message:{row.id}",
         kind="message",
@@ -194,7 +194,7 @@ def message_hit(tx: Tx, message: SessionMessage, text: str, marks: Marks = NO_MA
         title=one_line(session.name),
         snippet=cut(text, marks, WIDTH),
         source=name if segment is None else f"{name}-{segment}",
-        harness=session.harness,
+        harness=session.agent,
         project=session.project or None,
         cwd=session.cwd or None,
         branch=session.git_branch or None,

@@ -93,7 +93,7 @@ def _message(tx: Tx, sources: Readers, number: int, around: int) -> HitDetail | 
         "tool": row.tool,
         "error": row.error,
         "model": session.model or None,
-        "session": f"{session.harness}:{session.session_id}",
+        "session": f"{session.agent}:{session.session_id}",
         "title": session.name,
     }
     text = texts.text(row)

@@ -352,7 +352,7 @@ class _Shower:
 
     def _is_probe(self, message: SessionMessage) -> bool:
         session = message.session
-        key = session.session_id, session.harness
+        key = session.session_id, session.agent
         if key not in self._probes:
             values = {"session_id": key[0], "harness": key[1]}
             self._probes[key] = self._tx.value("is_probe_session", values) is not None

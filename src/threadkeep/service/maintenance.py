@@ -286,7 +286,7 @@ def take_out_old(history: History, settings: RetentionSettings, now: int) -> dic
     file itself, and not to be captured again.
     """
     sessions = _old_sessions(history, settings.sessions_days, now)
-    names_ = tuple(f"{one.harness}:{one.session_id}" for one in sessions)
+    names_ = tuple(f"{one.agent}:{one.session_id}" for one in sessions)
     gone = _erase_rows(history.store.context.db, settings, now)
     if names_:
         history.forget(Forget(sessions=names_))

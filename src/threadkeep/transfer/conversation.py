@@ -221,7 +221,7 @@ def conversation(
 def about(session: CapturedSession) -> ConversationInfo:
     """Give what is known of a session."""
     return ConversationInfo(
-        harness=session.harness,
+        harness=session.agent,
         session_id=session.session_id,
         title=session.name,
         cwd=session.cwd,

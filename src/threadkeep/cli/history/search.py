@@ -97,7 +97,7 @@ def show_hit(call: Call, history: "History", hit: "EntryHit") -> None:
     """Print a hit: where and when, the words with their neighbours, how to open it."""
     row, session = hit.shown.row, hit.session
     write(f"{short_id(history, session)}", "bold", end=" ")
-    facts = [when(row.at), session.harness, project_of(session), _what(hit)]
+    facts = [when(row.at), session.agent, project_of(session), _what(hit)]
     named = " · ".join(one_line(fact) for fact in facts if fact)
     write(f"{named} · {one_name(session, _TITLE)}", "dim")
     write_pieces([StyledText("  "), *marked(one_line(hit.snippet)), StyledText("\n")])

@@ -107,7 +107,7 @@ def _named(history: "History", name: str, harness: str | None) -> "CapturedSessi
             raise
     if len(found) == 1:
         return found[0]
-    ids = ", ".join(f"{one.harness}:{one.session_id}" for one in found[:_SHOWN])
+    ids = ", ".join(f"{one.agent}:{one.session_id}" for one in found[:_SHOWN])
     raise Conflict(f"several sessions are called {name!r}: {ids}", hint="give the id of one")
 
 
@@ -131,7 +131,7 @@ def short_id(history: "History", session: "CapturedSession") -> str:
     for length in (length for length in _SHORT if length < len(whole)):
         if _is_found(history, whole[:length], session):
             return whole[:length]
-    return whole if _is_found(history, whole, session) else f"{session.harness}:{whole}"
+    return whole if _is_found(history, whole, session) else f"{session.agent}:{whole}"
 
 
 def _is_found(history: "History", name: str, session: "CapturedSession") -> bool:
@@ -247,7 +247,7 @@ def _row(history: "History", session: "CapturedSession", links: "Links | None") 
     return (
         short_id(history, session) if person else session.session_id,
         when(session.ended_at or session.started_at),
-        session.harness,
+        session.agent,
         one_line(project_of(session), _NAME if person else 0),
         f"{session.entries:,}",
         marks + name,

@@ -165,7 +165,7 @@ def _facts(history: "History", session: "CapturedSession") -> Iterator[StyledTex
     yield StyledText(f"  {one_name(session)}\n")
     failed = f"{session.errors:,} failed" if session.errors else ""
     spent = token_words(spent_in(history, session))
-    yield from _line(session.harness, session.version, session.model, session.agent)
+    yield from _line(session.agent, session.version, session.model, session.profile)
     yield from _line(session.cwd or session.project, session.git_branch)
     yield from _line(
         f"{when(session.started_at)} – {when(session.ended_at)}",

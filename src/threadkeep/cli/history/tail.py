@@ -98,8 +98,8 @@ def kept_current(call: Call, user_home: str | None = None) -> Iterator["History"
 def _show_json(one: "TailEntry") -> None:
     names = ("key", "role", "kind", "tool", "call_id", "error", "model", "text")
     shown: Json = {
-        "session": f"{one.session.harness}:{one.session.session_id}",
-        "harness": one.session.harness,
+        "session": f"{one.session.agent}:{one.session.session_id}",
+        "agent": one.session.agent,
         "project": project_of(one.session),
         "ref": f"message:{one.row.id}",
         "at": one.row.at,
@@ -117,11 +117,11 @@ def _show(one: "TailEntry") -> None:
     said = one_line(f"{entry.tool} {entry.text}" if one.row.kind == "tool_call" else entry.text)
     mark = {"tool_call": "▸ ", "tool_result": "✗ " if entry.error else "→ "}.get(one.row.kind, "")
     if not is_terminal():
-        facts = (when(one.row.at), session.harness, project_of(session), session.session_id)
+        facts = (when(one.row.at), session.agent, project_of(session), session.session_id)
         write("\t".join(map(one_line, (*facts, one.row.role, one.row.kind, said[:_LONGEST]))))
         return
     place = one_line(project_of(session), _NAME)
-    head = f"{_clock(one.row.at)} {session.harness} {place} {session.session_id[:_ID]} "
+    head = f"{_clock(one.row.at)} {session.agent} {place} {session.session_id[:_ID]} "
     room = max(terminal_width() - len(head) - len(mark), 10)
     write(head, "dim", end="")
     style = "red" if entry.error else "yellow" if mark == "▸ " else _STYLES.get(one.row.role, "")

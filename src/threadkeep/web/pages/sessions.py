@@ -326,7 +326,7 @@ def file_name(detail: SessionDetail, form: str, ending: str) -> str:
     session = detail.listed.session
     words = _UNSAFE.sub("-", session.name.lower())[:60].strip("-.")
     kind = "" if form in {"html", "markdown", "json", "jsonl"} else f".{form}"
-    name = _UNSAFE.sub("-", f"{session.harness}-{words or session.session_id[:40]}").strip("-.")
+    name = _UNSAFE.sub("-", f"{session.agent}-{words or session.session_id[:40]}").strip("-.")
     return f"{name or 'session'}{kind}.{ending}"
 
 

@@ -120,7 +120,7 @@ function asChoice(item) {
   return {
     name: session.title || session.first_prompt || session.slug || session.session_id,
     address: `/sessions/${encodeURIComponent(item.ref)}`,
-    note: [session.harness, session.project.split("/").pop()].filter(Boolean).join(" · "),
+    note: [session.agent, session.project.split("/").pop()].filter(Boolean).join(" · "),
   };
 }
 
