@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.lengths import at_length
 
+pytest_plugins = ["threadkeep.testing"]
+
 REPO = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 

@@ -16,6 +16,7 @@ NOUNS = {
     "mcp/paging.py": "pages of long answers",
     "memory/learn/text_cleaning.py": "texts without what says nothing",
     "memory/ranking.py": "the order of hits",
+    "testing.py": "what tests of stores need, as every library calls it",
     "state/naming.py": "how a session of a state file is named",
 }
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.cli.mail_boxes import contents, make_theirs
-from tests.support.chats import new_session, open_store, plain, record, text_chunks, turn
+from tests.support.chats import new_session, open_store, record, text_chunks, turn
 from tests.support.mail import open_pair
 from tests.support.states import open_state, talk
 from threadkeep.base.json import decode_line
@@ -24,6 +24,7 @@ from threadkeep.sources.mailboxes import MailboxSource, read_record as read_mail
 from threadkeep.sources.own import SessionParser, embed, line as own_line
 from threadkeep.sources.records import Harvest, Log, Source, Stamp, UserHome
 from threadkeep.sources.state_store import SOURCE, StateSource, read_record as read_state
+from threadkeep.testing import raw
 
 NOBODY = UserHome(Path("/nonexistent"))
 LOG = Log("x", Stamp(0, 0, 0, 0))
@@ -196,7 +197,7 @@ def test_a_compaction_is_a_summary_and_what_it_covers_stays(chat_path: Path) -> 
         session = new_session(store)
         asked, answered = turn(store, session, "first", "one")
         store.compact(session, "they spoke of one", tail_start=None)
-    with plain(chat_path) as other:  # older writers hide what a summary covers
+    with raw(chat_path) as other:  # older writers hide what a summary covers
         other.execute(
             "UPDATE chat_messages SET hidden_at = 5 WHERE id IN (?, ?)", (asked, answered)
         )

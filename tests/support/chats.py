@@ -1,36 +1,23 @@
 """Builders for the tests of the chat store: a clock turned by hand, replies, a plain reader."""
 
-import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from threadkeep.chat.records import Message, Session
+from threadkeep.chat.search import ChatHit
 from threadkeep.chat.store import ChatStore
+from threadkeep.testing import ManualClock, StoreFactory, rows
 
 Json = dict[str, Any]
-Row = dict[str, Any]
+Factory = StoreFactory[ChatStore]
 
-NOON = 1_800_000_000_000
 MODEL = {"provider_id": "acme", "model_id": "large"}
 
 
-class FakeClock:
-    """A clock that moves `step` milliseconds each time somebody looks at it."""
-
-    def __init__(self, now: int = NOON, step: int = 1) -> None:
-        self.now = now
-        self.step = step
-
-    def __call__(self) -> int:
-        self.now += self.step
-        return self.now
-
-
-def open_store(path: Path, clock: FakeClock | None = None, **options: Any) -> ChatStore:
+def open_store(path: Path, clock: ManualClock | None = None, **options: Any) -> ChatStore:
     """Open a store whose time is made by hand."""
-    return ChatStore.open(path, clock=clock or FakeClock(), **options)
+    return ChatStore.open(path, clock=clock or ManualClock(), **options)
 
 
 def new_session(store: ChatStore, **options: Any) -> Session:
@@ -96,45 +83,14 @@ def texts(store: ChatStore, session: Session | str, view: Any = "transcript") ->
     return [text_of(message) for message in store.ui_messages(session, view)]
 
 
+def found_in(hits: list[ChatHit]) -> set[str]:
+    """Give the ids of the messages that were found."""
+    return {hit.message_id for hit in hits}
+
+
 def text_of(message: Json) -> str:
     return "".join(part.get("text", "") for part in message["parts"])
 
 
-@contextmanager
-def plain(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file as another program would: the standard library, foreign keys on, no lock."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA foreign_keys = ON")
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-def rows(path: Path, sql: str, *params: object) -> list[Row]:
-    """Read rows as another program would."""
-    with plain(path) as connection:
-        return [dict(row) for row in connection.execute(sql, params)]
-
-
 def column_names(path: Path, table: str) -> list[str]:
     return [row["name"] for row in rows(path, f'PRAGMA table_info("{table}")')]
-
-
-_OURS = ("chat_", "tk_", "system_prompts")
-
-
-def contents(path: Path) -> dict[str, list[Row]]:
-    """Give every row of every table that holds content; the index over it is left out."""
-    with plain(path) as connection:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        names = sorted(
-            name for (name,) in found if name.startswith(_OURS) and not name.startswith("tk_search")
-        )
-        return {name: _all_rows(connection, name) for name in names}
-
-
-def _all_rows(connection: sqlite3.Connection, table: str) -> list[Row]:
-    found = [dict(row) for row in connection.execute(f'SELECT * FROM "{table}"')]
-    return sorted(found, key=repr)

@@ -5,17 +5,18 @@ import random
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contracts.chat.test_recorder import TEXT
+from tests.support.chats import Factory
 from threadkeep.aio import AsyncChatStore, AsyncRecorder
 from threadkeep.chat.records import Event
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Closed
+from threadkeep.testing import rows
 
 Json = dict[str, Any]
 STEP, OPEN = TEXT[1], {"type": "text-start", "id": "t"}
@@ -55,9 +56,11 @@ class Gate:
 
 
 @asynccontextmanager
-async def recording(path: Path, gate: Gate) -> AsyncIterator[tuple[AsyncChatStore, AsyncRecorder]]:
+async def recording(
+    factory: Factory, gate: Gate
+) -> AsyncIterator[tuple[AsyncChatStore, AsyncRecorder]]:
     """Give a store and a recorder of the message `m` with an open text."""
-    async with await AsyncChatStore.open(path / "chat.db", redact=gate) as store:
+    async with await AsyncChatStore.open(factory.place(), redact=gate) as store:
         session = await store.create_session(agent="a", model="m", session_id="s")
         async with store.record(session, "m") as recorder:
             await recorder.feed(OPEN)
@@ -76,9 +79,9 @@ def test_async_face_has_every_verb() -> None:
     assert verbs <= set(dir(AsyncChatStore))
 
 
-def test_async_face_records_and_tails(tmp_path: Path) -> None:
+def test_async_face_records_and_tails(factory: Factory) -> None:
     async def scenario() -> tuple[list[Json], list[Json], Json]:
-        async with await AsyncChatStore.open(tmp_path / "chat.db") as store:
+        async with await AsyncChatStore.open(factory.place()) as store:
             session = await store.create_session(agent="a", model="m")
             await store.say(session, "hi")
             seen: list[Event] = []
@@ -112,9 +115,9 @@ def test_async_face_records_and_tails(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- cancellation
 
 
-def test_cancelled_task_leaves_what_arrived_and_says_abort(tmp_path: Path) -> None:
+def test_cancelled_task_leaves_what_arrived_and_says_abort(factory: Factory) -> None:
     async def scenario() -> tuple[str | None, list[Any]]:
-        async with await AsyncChatStore.open(tmp_path / "chat.db") as store:
+        async with await AsyncChatStore.open(factory.place()) as store:
             session = await store.create_session(agent="a", model="m")
             fed = asyncio.Event()
 
@@ -139,11 +142,11 @@ def test_cancelled_task_leaves_what_arrived_and_says_abort(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("cancels", [1, 2, 5])
-def test_cancelled_feed_ends_before_the_next_begins(tmp_path: Path, cancels: int) -> None:
+def test_cancelled_feed_ends_before_the_next_begins(factory: Factory, cancels: int) -> None:
     gate = Gate()
 
     async def scenario() -> str:
-        async with recording(tmp_path, gate) as (store, recorder):
+        async with recording(factory, gate) as (store, recorder):
             first = await held_in(recorder, gate)
             second = asyncio.create_task(recorder.feed(delta("two\n")))
             for _ in range(cancels):
@@ -161,12 +164,12 @@ def test_cancelled_feed_ends_before_the_next_begins(tmp_path: Path, cancels: int
     assert gate.most_inside == 1
 
 
-def test_failure_of_a_cancelled_feed_is_not_lost(tmp_path: Path) -> None:
+def test_failure_of_a_cancelled_feed_is_not_lost(factory: Factory) -> None:
     gate = Gate()
     gate.error = ValueError("the hook is broken")
 
     async def scenario() -> None:
-        async with recording(tmp_path, gate) as (_, recorder):
+        async with recording(factory, gate) as (_, recorder):
             task = await held_in(recorder, gate)
             task.cancel()
             await let_others_run()
@@ -178,7 +181,7 @@ def test_failure_of_a_cancelled_feed_is_not_lost(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_storm_of_cancellations_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_storm_of_cancellations_loses_nothing_that_was_acknowledged(factory: Factory) -> None:
     chance = random.Random(7)
     acknowledged: dict[str, int] = {}
     tasks: list[asyncio.Task[None]] = []
@@ -194,7 +197,7 @@ def test_storm_of_cancellations_loses_nothing_that_was_acknowledged(tmp_path: Pa
                         task.cancel()
 
     async def scenario() -> None:
-        async with await AsyncChatStore.open(tmp_path / "chat.db") as store:
+        async with await AsyncChatStore.open(factory.place()) as store:
             await store.create_session(agent="a", model="m", session_id="s")
             tasks.extend(asyncio.create_task(stream(store, f"m{k}")) for k in range(16))
             ends = await asyncio.gather(*tasks, return_exceptions=True)
@@ -204,8 +207,7 @@ def test_storm_of_cancellations_loses_nothing_that_was_acknowledged(tmp_path: Pa
                 words = (await store.message("s", name))["parts"][0]["text"].split()
                 assert len(words) >= count
                 assert words == [str(number) for number in range(len(words))]
-            with store.store.context.db.read() as tx:
-                assert tx.all("all_recordings") == []
+            assert rows(store.store, "SELECT * FROM tk_recordings") == []
             assert all(run.ended_at is not None for run in await store.runs("s"))
             assert (await store.verify()).ok
 
@@ -215,9 +217,9 @@ def test_storm_of_cancellations_loses_nothing_that_was_acknowledged(tmp_path: Pa
 # ---------------------------------------------------------------------- closing
 
 
-def test_closed_store_says_so_and_closes_once(tmp_path: Path) -> None:
+def test_closed_store_says_so_and_closes_once(factory: Factory) -> None:
     async def scenario() -> None:
-        store = await AsyncChatStore.open(tmp_path / "chat.db")
+        store = await AsyncChatStore.open(factory.place())
         session = await store.create_session(agent="a", model="m")
         recorder = store.record(session)
         await recorder.feed(STEP)
@@ -237,7 +239,7 @@ def test_closed_store_says_so_and_closes_once(tmp_path: Path) -> None:
 
 
 def test_waiting_tail_ends_when_the_store_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         asleep, awake = asyncio.Event(), asyncio.Event()
@@ -246,7 +248,7 @@ def test_waiting_tail_ends_when_the_store_is_closed(
             asleep.set()
             await awake.wait()
 
-        store = await AsyncChatStore.open(tmp_path / "chat.db")
+        store = await AsyncChatStore.open(factory.place())
         session = await store.create_session(agent="a", model="m")
         monkeypatch.setattr(asyncio, "sleep", sleep)
         waiting = asyncio.ensure_future(anext(store.tail(session)))
@@ -259,9 +261,9 @@ def test_waiting_tail_ends_when_the_store_is_closed(
     asyncio.run(scenario())
 
 
-def test_cancelled_close_closes_first(tmp_path: Path) -> None:
+def test_cancelled_close_closes_first(factory: Factory) -> None:
     async def scenario() -> None:
-        store = await AsyncChatStore.open(tmp_path / "chat.db")
+        store = await AsyncChatStore.open(factory.place())
         with store.store.context.db.write():  # closing waits for it
             closing = asyncio.create_task(store.close())
             await let_others_run()
@@ -278,9 +280,9 @@ def test_cancelled_close_closes_first(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- threads
 
 
-def test_reading_waits_for_no_writer(tmp_path: Path) -> None:
+def test_reading_waits_for_no_writer(factory: Factory) -> None:
     async def scenario() -> None:
-        async with await AsyncChatStore.open(tmp_path / "chat.db", budget=10**6) as store:
+        async with await AsyncChatStore.open(factory.place(), budget=10**6) as store:
             session = await store.create_session(agent="a", model="m")
             with store.store.context.db.write():
                 writers = [asyncio.create_task(store.say(session, "hi")) for _ in range(40)]

@@ -1,17 +1,18 @@
 """Bad input: a typed error that names the thing and the next step, and a store left as it was."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.chats import contents, new_session, open_store, record, text_chunks, turn
+from tests.support.chats import Factory, new_session, record, text_chunks, turn
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Closed, Conflict, Invalid, NotFound, ThreadkeepError, TooLarge
+from threadkeep.testing import contents
 
 # Wrong on purpose: everything is Any, so that the type checker lets it pass.
 Call = Callable[[Any, Any], object]
@@ -31,28 +32,28 @@ class Scene(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(lasting_store: ChatStore) -> Scene:
     """One store for all: no test here may change it, and each checks that it did not."""
-    with open_store(tmp_path_factory.mktemp("bad") / "chat.db") as store:
-        session, other = new_session(store), new_session(store)
-        asked, answer = turn(store, session, "question", "answer")
-        waiting = store.enqueue(session, "later")
-        theirs = record(store, other, text_chunks("elsewhere"))
-        run_id = store.runs(session)[0].id
-        yield Scene(store, session, asked, answer, waiting.id, other, theirs, run_id)
+    store = lasting_store
+    session, other = new_session(store), new_session(store)
+    asked, answer = turn(store, session, "question", "answer")
+    waiting = store.enqueue(session, "later")
+    theirs = record(store, other, text_chunks("elsewhere"))
+    run_id = store.runs(session)[0].id
+    return Scene(store, session, asked, answer, waiting.id, other, theirs, run_id)
 
 
 def refuse(
     scene: Scene, call: Call, error: type[ThreadkeepError], named: str = ""
 ) -> ThreadkeepError:
     """Make a call that must be refused, with a hint, without a trace in the store."""
-    before = contents(scene.store.path)
+    before = contents(scene.store)
     with pytest.raises(ThreadkeepError) as caught:
         call(scene.store, scene)
     assert type(caught.value) is error, caught.value
     assert named in caught.value.message
     assert caught.value.hint
-    assert contents(scene.store.path) == before
+    assert contents(scene.store) == before
     return caught.value
 
 
@@ -421,9 +422,9 @@ def test_malformed_chunks_are_refused_before_anything_is_written(
     recorder = scene.store.record(scene.session, strict=strict)
     for chunk in CHUNKS:
         refuse(scene, partial(feed, recorder, chunk), Invalid)
-    before = contents(scene.store.path)
+    before = contents(scene.store)
     recorder.close()
-    assert contents(scene.store.path) == before
+    assert contents(scene.store) == before
 
 
 # ---------------------------------------------------------------------- too much
@@ -438,8 +439,8 @@ def test_part_of_a_hundred_megabytes_is_refused_and_says_what_to_do(scene: Scene
     assert "URL" in error.hint
 
 
-def test_chunk_of_a_hundred_megabytes_is_refused_and_the_reply_goes_on(tmp_path: Path) -> None:
-    with open_store(tmp_path / "chat.db") as store:
+def test_chunk_of_a_hundred_megabytes_is_refused_and_the_reply_goes_on(factory: Factory) -> None:
+    with factory.open() as store:
         session = new_session(store)
         with store.record(session) as recorder:
             for chunk in text_chunks("before ")[:4]:
@@ -451,11 +452,11 @@ def test_chunk_of_a_hundred_megabytes_is_refused_and_the_reply_goes_on(tmp_path:
         assert message["parts"][-1]["text"] == "before and after"
 
 
-def test_limit_counts_the_whole_part_and_may_be_lower(tmp_path: Path) -> None:
-    with open_store(tmp_path / "chat.db", part_limit=1000) as store:
+def test_limit_counts_the_whole_part_and_may_be_lower(factory: Factory) -> None:
+    with factory.open(part_limit=1000) as store:
         session = new_session(store)
         store.say(session, "x" * 900)
-        before = contents(store.path)
+        before = contents(store)
         part = {"type": "text", "text": "x" * 1000}
         calls: list[Callable[[], object]] = [
             lambda: store.say(session, "x" * 1000),
@@ -467,7 +468,7 @@ def test_limit_counts_the_whole_part_and_may_be_lower(tmp_path: Path) -> None:
         for call in calls:
             with pytest.raises(TooLarge, match="1,000"):
                 call()
-        assert contents(store.path) == before
+        assert contents(store) == before
         with store.record(session) as recorder:
             recorder.feed({"type": "text-start", "id": "1"})
             for _ in range(9):
@@ -491,8 +492,8 @@ def test_value_nested_too_deep_is_refused(scene: Scene) -> None:
 # ---------------------------------------------------------------------- after the end
 
 
-def test_closed_store_says_so(tmp_path: Path) -> None:
-    store = open_store(tmp_path / "chat.db")
+def test_closed_store_says_so(factory: Factory) -> None:
+    store = factory.open()
     session = new_session(store)
     store.close()
     store.close()

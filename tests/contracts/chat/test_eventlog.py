@@ -1,31 +1,30 @@
 """The event log: complete enough to rebuild the three tables, small once messages are done."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contracts.chat.test_recorder import TEXT
+from tests.support.chats import Factory
 from tests.support.streams import random_case
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict
+from threadkeep.testing import raw
 
 Json = dict[str, Any]
 Tables = dict[str, list[tuple[Any, ...]]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with ChatStore.open(tmp_path / "chat.db", event_log=True) as opened:
-        yield opened
+def store(factory: Factory) -> ChatStore:
+    return factory.open(event_log=True)
 
 
 def tables(store: ChatStore) -> Tables:
-    with store.context.db.read() as tx:
+    with raw(store) as other:
         return {
-            table: tx.execute(f"SELECT * FROM {table} ORDER BY id").fetchall()
+            table: [tuple(row) for row in other.execute(f"SELECT * FROM {table} ORDER BY id")]
             for table in ("chat_sessions", "chat_messages", "chat_parts")
         }
 
@@ -104,23 +103,25 @@ def test_rebuild_after_the_log_was_shrunk(store: ChatStore, seed: int) -> None:
     assert tables(store) == before
 
 
-def test_log_turned_on_later_begins_with_what_is_there(tmp_path: Path) -> None:
-    with ChatStore.open(tmp_path / "chat.db") as store:
+def test_log_turned_on_later_begins_with_what_is_there(factory: Factory) -> None:
+    with factory.open() as store:
         session = store.create_session(agent="a", model="m")
         record(store, session, TEXT, None)
-    with ChatStore.open(tmp_path / "chat.db", event_log=True) as store:
+    with factory.reopen(store, event_log=True) as store:
         record(store, session, [{**TEXT[0], "messageId": "two"}, *TEXT[1:]], None)
         before = tables(store)
         store.rebuild()
         assert tables(store) == before
 
 
-def test_setting_is_kept_in_the_file_and_can_be_turned_off(store: ChatStore) -> None:
+def test_setting_is_kept_in_the_file_and_can_be_turned_off(
+    store: ChatStore, factory: Factory
+) -> None:
     session = store.create_session(agent="a", model="m")
-    with ChatStore.open(store.path) as other:
+    with factory.reopen(store) as other:
         record(other, session, TEXT, None)
     assert kinds(store, session.id).count("chunk") == len(TEXT)
-    with ChatStore.open(store.path, event_log=False) as other:
+    with factory.reopen(store, event_log=False) as other:
         assert kinds(other, session.id) == ["snapshot"]
         with pytest.raises(Conflict, match="no event log"):
             other.rebuild()
@@ -130,8 +131,8 @@ def test_chunks_are_logged_once_each(store: ChatStore) -> None:
     session = store.create_session(agent="a", model="m")
     deltas = [{"type": "text-delta", "id": "1", "delta": "x" * 50} for _ in range(400)]
     record(store, session, [*TEXT[:3], *deltas, *TEXT[5:]], None)
-    with store.context.db.read() as tx:
-        (size,) = tx.execute("SELECT sum(length(data_json)) FROM chat_events").fetchone()
+    with raw(store) as other:
+        (size,) = other.execute("SELECT sum(length(data_json)) FROM chat_events").fetchone()
     assert size < 400 * 120  # not the whole part again for every chunk
 
 
@@ -139,20 +140,20 @@ def test_deleted_session_leaves_only_the_fact(store: ChatStore) -> None:
     session = store.create_session(agent="a", model="m")
     store.say(session, "forget this")
     store.delete(session)
-    with store.context.db.read() as tx:
-        rows = tx.execute("SELECT kind, data_json FROM chat_events").fetchall()
+    with raw(store) as other:
+        rows = other.execute("SELECT kind, data_json FROM chat_events").fetchall()
     assert [kind for kind, _ in rows] == ["delete"]
     assert "forget this" not in rows[0][1]
 
 
 def test_rebuild_keeps_runs_usage_and_columns_of_others(store: ChatStore) -> None:
     session = store.create_session(agent="a", model="m")
-    with store.context.db.write() as tx:
-        tx.execute('ALTER TABLE chat_messages ADD COLUMN "co""lor" TEXT')
+    with raw(store) as other:
+        other.execute('ALTER TABLE chat_messages ADD COLUMN "co""lor" TEXT')
     record(store, session, TEXT, None)
     store.record_usage(session, {"input": 3, "output": 4}, cost_usd=0.5)
-    with store.context.db.write() as tx:
-        tx.execute('UPDATE chat_messages SET "co""lor" = ?', (b"\xff\x00",))
+    with raw(store) as other:
+        other.execute('UPDATE chat_messages SET "co""lor" = ?', (b"\xff\x00",))
     store.record_usage(session, {"input": 1})
     before, runs, spent = tables(store), store.runs(session), store.spend(session)
     store.rebuild()

@@ -1,24 +1,18 @@
 """Rewind, fork and compaction: nothing is deleted, and the sums follow what the model sees."""
 
 import json
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from tests.lengths import examples
 from tests.support.chats import (
-    FakeClock,
-    contents,
     new_session,
-    open_store,
-    plain,
     record,
     reply,
-    rows,
     text_chunks,
     text_of,
     texts,
@@ -27,6 +21,7 @@ from tests.support.chats import (
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Invalid, NotFound
+from threadkeep.testing import FACTORIES, ManualClock, contents, raw, rows
 
 Json = dict[str, Any]
 
@@ -42,7 +37,7 @@ def talk(store: ChatStore, session: Session, turns: int, first: int = 1) -> list
 def total(store: ChatStore, session: Session | str) -> int:
     """Give the session's total after checking that it is the sum of the five columns."""
     (row,) = rows(
-        store.path,
+        store,
         "SELECT prompt_tokens + completion_tokens + reasoning_tokens + cache_read + cache_write"
         " AS five, total_tokens FROM chat_sessions WHERE id = ?",
         store.session(session).id,
@@ -58,17 +53,17 @@ def test_rewind_hides_all_after_the_message_in_both_places(
     store: ChatStore, session: Session
 ) -> None:
     q1, a1, q2, a2, *later = talk(store, session, 3)
-    before = contents(store.path)
+    before = contents(store)
     assert store.rewind(session, q2) == [a2, *later]
     assert texts(store, session) == ["q1", "a1", "q2"]
     assert texts(store, session, "model") == ["q1", "a1", "q2"]
     assert texts(store, session, "all") == ["q1", "a1", "q2", "a2", "q3", "a3"]
     assert total(store, session) == 1
-    for row in rows(store.path, "SELECT * FROM chat_messages"):
+    for row in rows(store, "SELECT * FROM chat_messages"):
         hidden = row["id"] not in {q1, a1, q2}
         assert (row["hidden_at"] is not None) == hidden
         assert json.loads(row["metadata_json"]).get("hidden_at") == row["hidden_at"]
-    assert contents(store.path)["chat_parts"] == before["chat_parts"]
+    assert contents(store)["chat_parts"] == before["chat_parts"]
     assert store.verify().ok
 
 
@@ -95,7 +90,7 @@ def test_unrewind_brings_everything_back_as_it_was(store: ChatStore, session: Se
 
 @pytest.mark.parametrize("jump", [0, -1_000_000, 1])
 def test_rewinds_are_undone_one_by_one_whatever_the_clock_does(
-    store: ChatStore, session: Session, clock: FakeClock, jump: int
+    store: ChatStore, session: Session, clock: ManualClock, jump: int
 ) -> None:
     q1, a1, q2, a2, q3, a3 = talk(store, session, 3)
     clock.step = 0
@@ -137,12 +132,12 @@ def test_rewind_goes_to_visible_user_messages_only(store: ChatStore, session: Se
     q1, a1, q2, *_ = talk(store, session, 2)
     waiting = store.enqueue(session, "later")
     store.rewind(session, q1)
-    before = contents(store.path)
+    before = contents(store)
     for point in (a1, q2, waiting.id):
         with pytest.raises(Invalid, match=point) as caught:
             store.rewind(session, point)
         assert caught.value.hint
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 def test_history_is_left_alone_while_a_reply_is_recorded(
@@ -151,7 +146,7 @@ def test_history_is_left_alone_while_a_reply_is_recorded(
     q1, *_ = talk(store, session, 2)
     with store.record(session) as recorder:
         recorder.feed({"type": "start"})
-        before = contents(store.path)
+        before = contents(store)
         for call in (
             lambda: store.rewind(session, q1),
             lambda: store.unrewind(session),
@@ -160,7 +155,7 @@ def test_history_is_left_alone_while_a_reply_is_recorded(
         ):
             with pytest.raises(Conflict, match=session.id):
                 call()
-        assert contents(store.path) == before
+        assert contents(store) == before
     store.rewind(session, q1)
 
 
@@ -178,7 +173,7 @@ def test_compaction_hides_nothing_and_the_model_sees_summary_and_tail(
     assert [text_of(message) for message in model] == ["so far", "q3", "a3", "a4"]
     assert model[0]["role"] == "user"
     assert total(store, session) == 100 + 7 + 5000
-    (part,) = rows(store.path, "SELECT * FROM chat_parts WHERE message_id = ?", marker.id)
+    (part,) = rows(store, "SELECT * FROM chat_parts WHERE message_id = ?", marker.id)
     assert part["type"] == "data-compaction"
     assert json.loads(part["data_json"]) == {
         "type": "data-compaction",
@@ -191,7 +186,7 @@ def test_compaction_hides_nothing_and_the_model_sees_summary_and_tail(
     }
     assert marker.role == "assistant"
     assert marker.metadata == {"compaction": True, "usage": {"input": 7}}
-    assert rows(store.path, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL") == []
+    assert rows(store, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL") == []
 
 
 def test_compaction_without_a_tail_keeps_nothing(store: ChatStore, session: Session) -> None:
@@ -260,7 +255,7 @@ def test_payload_straight_in_the_column_is_understood(store: ChatStore, session:
     ids = talk(store, session, 2)
     marker = store.compact(session, "sum", tail_start=ids[2])
     payload = {"summary": "old way", "tail_start_id": ids[2], "auto": False, "summary_tokens": 1}
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute(
             "UPDATE chat_parts SET data_json = ? WHERE message_id = ?",
             (json.dumps(payload), marker.id),
@@ -273,7 +268,7 @@ def test_payload_straight_in_the_column_is_understood(store: ChatStore, session:
 def test_head_hidden_by_an_older_writer_stays_hidden(store: ChatStore, session: Session) -> None:
     q1, a1, q2, _ = talk(store, session, 2)
     store.compact(session, "sum", tail_start=q2, summary_tokens=7)
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_messages SET hidden_at = 5 WHERE id IN (?, ?)", (q1, a1))
     assert texts(store, session) == ["q2", "a2", ""]
     assert texts(store, session, "model") == ["sum", "q2", "a2"]
@@ -287,7 +282,7 @@ def test_tail_must_begin_at_a_visible_message_of_the_session(
     q1, *_ = talk(store, session, 2)
     waiting = store.enqueue(session, "later")
     foreign = store.say(new_session(store), "elsewhere")
-    before = contents(store.path)
+    before = contents(store)
     with pytest.raises(Invalid, match=waiting.id):
         store.compact(session, "s", tail_start=waiting)
     with pytest.raises(Conflict, match=foreign.id):
@@ -296,7 +291,7 @@ def test_tail_must_begin_at_a_visible_message_of_the_session(
         store.compact(session, "s", tail_start="msg_none")
     with pytest.raises(Invalid, match="tail"):
         store.compact(session, "s", tail_start=q1, tail_turns=1)
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 # ---------------------------------------------------------------------- fork
@@ -307,7 +302,7 @@ def test_hidden_at_a_time_that_is_none_is_hidden_before_every_rewind(
     store: ChatStore, session: Session, at: object
 ) -> None:
     asked, answer, _, _ = talk(store, session, 2)
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute(
             "UPDATE chat_messages SET metadata_json = ? WHERE id = ?",
             (json.dumps({"hidden_at": at}), answer),
@@ -324,7 +319,7 @@ def test_column_with_a_time_at_the_end_of_all_numbers_does_not_stop_a_rewind(
     store: ChatStore, session: Session
 ) -> None:
     asked, answer, _, _ = talk(store, session, 2)
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_messages SET hidden_at = ? WHERE id = ?", (2**63 - 1, answer))
     hidden = store.rewind(session, asked)
     assert store.unrewind(session) == hidden
@@ -335,7 +330,7 @@ def test_fork_copies_what_is_visible_up_to_a_message_under_new_ids(
     store: ChatStore, session: Session
 ) -> None:
     ids = talk(store, session, 3)
-    before = contents(store.path)
+    before = contents(store)
     branch = store.fork(session, ids[3])
     assert texts(store, branch) == ["q1", "a1", "q2", "a2"]
     assert total(store, branch) == 11
@@ -345,7 +340,7 @@ def test_fork_copies_what_is_visible_up_to_a_message_under_new_ids(
     originals = store.ui_messages(session)[:4]
     assert [m["parts"] for m in copied] == [m["parts"] for m in originals]
     assert [m.get("metadata") for m in copied] == [m.get("metadata") for m in originals]
-    after = contents(store.path)
+    after = contents(store)
     for table in ("chat_sessions", "chat_messages", "chat_parts"):
         assert [row for row in after[table] if row in before[table]] == before[table]
     assert store.verify().ok
@@ -407,12 +402,12 @@ def test_fork_point_must_be_visible(store: ChatStore, session: Session) -> None:
     q1, a1, *_ = talk(store, session, 2)
     waiting = store.enqueue(session, "later")
     store.rewind(session, q1)
-    before = contents(store.path)
+    before = contents(store)
     for point in (a1, waiting.id):
         with pytest.raises(Invalid, match=point) as caught:
             store.fork(session, point)
         assert caught.value.hint
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 def test_fork_after_a_compaction_keeps_the_verbatim_tail(
@@ -427,7 +422,7 @@ def test_fork_after_a_compaction_keeps_the_verbatim_tail(
     assert total(store, branch) == total(store, session) == 10 + 100 + 1000 + 7
     copies = {message["id"] for message in store.ui_messages(branch, "all")}
     (part,) = rows(
-        store.path,
+        store,
         "SELECT data_json FROM chat_parts WHERE session_id = ? AND type = 'data-compaction'",
         branch.id,
     )
@@ -469,7 +464,7 @@ def test_branch_and_parent_go_separate_ways(store: ChatStore, session: Session) 
 
 
 def test_order_of_copies_holds_at_equal_times(store: ChatStore, session: Session) -> None:
-    with plain(store.path) as other:
+    with raw(store) as other:
         for name in ("c", "a", "b"):
             other.execute(
                 "INSERT INTO chat_messages(id, session_id, role, created_at, updated_at)"
@@ -539,11 +534,11 @@ class Entry:
 class Conversation(RuleBasedStateMachine):
     """Does anything in any order, and compares the store with a list in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: str) -> None:
         super().__init__()
-        self.folder = TemporaryDirectory()
-        self.clock = FakeClock(step=0)
-        self.store = open_store(Path(self.folder.name) / "chat.db", self.clock)
+        self.factory = FACTORIES[engine]["chat"](ManualClock(step=0))
+        self.clock = self.factory.clock
+        self.store: ChatStore = self.factory.open()
         self.session = new_session(self.store)
         self.entries: list[Entry] = []
         self.rewinds: list[list[Entry]] = []
@@ -552,7 +547,7 @@ class Conversation(RuleBasedStateMachine):
     def teardown(self) -> None:
         assert self.store.verify().problems == []
         self.store.close()
-        self.folder.cleanup()
+        self.factory.close()
 
     def visible(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.shown and not entry.queued]
@@ -684,5 +679,8 @@ class Conversation(RuleBasedStateMachine):
         assert sorted(queued) == sorted(entry.id for entry in self.waiting())
 
 
-TestConversation = Conversation.TestCase
-TestConversation.settings = settings(max_examples=examples(15), stateful_step_count=20)
+def test_anything_in_any_order_is_what_a_list_in_memory_says(store_engine: str) -> None:
+    run_state_machine_as_test(
+        partial(Conversation, store_engine),  # type: ignore[arg-type]  # anything that makes one
+        settings=settings(max_examples=examples(15), stateful_step_count=20),
+    )

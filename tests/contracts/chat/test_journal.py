@@ -4,25 +4,19 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contracts.chat.test_recorder import TEXT, journal_rows
+from tests.support.chats import Factory
 from threadkeep.chat.records import Event, Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Damaged, NotFound
+from threadkeep.testing import raw, rows
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with ChatStore.open(tmp_path / "chat.db") as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -77,12 +71,12 @@ with ChatStore.open(sys.argv[1]) as store:
 
 
 def test_tail_in_another_process_sees_every_chunk_of_a_recording(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     with store.record(session) as recorder:
         recorder.feed(TEXT[0])
         follower = subprocess.Popen(
-            [sys.executable, "-c", FOLLOWER, str(store.path), session.id],
+            [sys.executable, "-c", FOLLOWER, factory.place(store), session.id],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -185,8 +179,8 @@ def test_damaged_chunk_is_noticed(store: ChatStore, session: Session) -> None:
     with store.record(session) as recorder:
         for chunk in TEXT[:4]:
             recorder.feed(chunk)
-        with store.context.db.write() as tx:
-            tx.execute("UPDATE chat_events SET data_json = replace(data_json, 'Hello', 'Jello')")
+        with raw(store) as other:
+            other.execute("UPDATE chat_events SET data_json = replace(data_json, 'Hello', 'Jello')")
         with pytest.raises(Damaged, match="event 4"):
             list(store.tail(session, follow=False))
         assert not store.verify().ok
@@ -207,26 +201,29 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("count", range(1, len(TEXT) + 1))
 def test_killed_recorder_leaves_the_state_of_its_last_chunk(
-    store: ChatStore, session: Session, count: int
+    store: ChatStore, session: Session, count: int, factory: Factory
 ) -> None:
     store.close()
     chunks = json.dumps(TEXT[:count])
-    subprocess.run([sys.executable, "-c", KILLED, str(store.path), session.id, chunks], check=False)
-    with ChatStore.open(store.path) as reopened:
+    subprocess.run(
+        [sys.executable, "-c", KILLED, factory.place(store), session.id, chunks], check=False
+    )
+    with factory.reopen(store) as reopened:
         assert reopened.message(session, "reply")["parts"] == reduce_chunks(TEXT[:count])["parts"]
         assert reopened.runs(session)[0].end_reason == "crash"
         assert journal_rows(reopened) == 0
         assert reopened.verify().ok
-        with reopened.context.db.read() as tx:
-            assert tx.all("all_recordings") == []
+        assert rows(reopened, "SELECT * FROM tk_recordings") == []
 
 
 def test_read_only_store_sees_the_exact_state_without_repairing(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     store.close()
     chunks = json.dumps(TEXT[:5])
-    subprocess.run([sys.executable, "-c", KILLED, str(store.path), session.id, chunks], check=False)
-    with ChatStore.open(store.path, read_only=True) as reader:
+    subprocess.run(
+        [sys.executable, "-c", KILLED, factory.place(store), session.id, chunks], check=False
+    )
+    with factory.reopen(store, read_only=True) as reader:
         assert reader.message(session, "reply")["parts"] == reduce_chunks(TEXT[:5])["parts"]
         assert journal_rows(reader) == 5

@@ -1,8 +1,6 @@
 """Messages: what the user says, whole messages put in, and reading them back as they were."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,15 +8,10 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from tests.support.chats import (
-    NOON,
-    FakeClock,
-    contents,
+    Factory,
     new_session,
-    open_store,
-    plain,
     record,
     reply,
-    rows,
     text_chunks,
     texts,
     turn,
@@ -27,6 +20,7 @@ from threadkeep.base.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound
+from threadkeep.testing import NOON, ManualClock, contents, raw, rows
 
 Json = dict[str, Any]
 
@@ -37,12 +31,12 @@ Json = dict[str, Any]
 def test_what_the_user_says_is_one_row_and_one_part(store: ChatStore, session: Session) -> None:
     message = store.say(session, "Hello")
     assert is_id(message.id, "msg")
-    (row,) = rows(store.path, "SELECT * FROM chat_messages")
+    (row,) = rows(store, "SELECT * FROM chat_messages")
     assert (row["id"], row["session_id"], row["role"]) == (message.id, session.id, "user")
     assert json.loads(row["metadata_json"]) == {"schema_version": 1}
     assert row["created_at"] == row["updated_at"] > NOON
     assert row["hidden_at"] is None
-    (part,) = rows(store.path, "SELECT * FROM chat_parts")
+    (part,) = rows(store, "SELECT * FROM chat_parts")
     assert is_id(part["id"], "prt")
     assert (part["message_id"], part["session_id"]) == (message.id, session.id)
     assert (part["index"], part["type"]) == (0, "text")
@@ -104,7 +98,7 @@ PARTS: list[Json] = [
 def test_parts_of_every_kind_come_back_verbatim(store: ChatStore, session: Session) -> None:
     message = store.say(session, PARTS)
     assert store.message(session, message)["parts"] == PARTS
-    stored = rows(store.path, 'SELECT * FROM chat_parts ORDER BY "index"')
+    stored = rows(store, 'SELECT * FROM chat_parts ORDER BY "index"')
     assert [row["index"] for row in stored] == list(range(len(PARTS)))
     assert [row["type"] for row in stored] == [part["type"] for part in PARTS]
     assert [row["tool_call_id"] for row in stored][4:7] == ["c1", "c2", "c1"]
@@ -150,12 +144,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@pytest.fixture(scope="module")
-def lasting_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatStore]:
-    with open_store(tmp_path_factory.mktemp("lasting") / "chat.db") as opened:
-        yield opened
-
-
 @settings(max_examples=examples(60))
 @given(data=JSON_VALUES)
 def test_any_json_in_a_part_survives(lasting_store: ChatStore, data: object) -> None:
@@ -176,7 +164,7 @@ def test_user_message_is_there_before_its_reply(store: ChatStore, session: Sessi
 
 
 def test_order_is_insertion_order_at_equal_times_and_when_the_clock_steps_back(
-    store: ChatStore, session: Session, clock: FakeClock
+    store: ChatStore, session: Session, clock: ManualClock
 ) -> None:
     said = []
     for place, jump in enumerate((0, 0, -5_000_000, 0, -1, 10, -100, 0)):
@@ -191,7 +179,7 @@ def test_order_is_insertion_order_at_equal_times_and_when_the_clock_steps_back(
     assert texts(store, session) == said
     times = [
         row["created_at"]
-        for row in rows(store.path, "SELECT created_at FROM chat_messages ORDER BY created_at, id")
+        for row in rows(store, "SELECT created_at FROM chat_messages ORDER BY created_at, id")
     ]
     assert times == sorted(set(times))
 
@@ -199,7 +187,7 @@ def test_order_is_insertion_order_at_equal_times_and_when_the_clock_steps_back(
 def test_order_holds_behind_a_message_of_another_program_in_the_future(
     store: ChatStore, session: Session
 ) -> None:
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute(
             "INSERT INTO chat_messages(id, session_id, role, created_at, updated_at)"
             " VALUES ('zzz', ?, 'user', ?, 1)",
@@ -258,7 +246,7 @@ def test_message_of_the_same_id_is_replaced_in_its_place(
     store.put_message(session, shorter)
     assert store.ui_messages(session)[0]["id"] == "m1"
     assert store.message(session, "m1") == shorter
-    assert len(rows(store.path, "SELECT id FROM chat_parts WHERE message_id = 'm1'")) == 1
+    assert len(rows(store, "SELECT id FROM chat_parts WHERE message_id = 'm1'")) == 1
     assert store.verify().ok
 
 
@@ -316,10 +304,10 @@ def test_message_that_is_being_recorded_cannot_be_replaced(
     with store.record(session) as recorder:
         for chunk in text_chunks("growing", "m1")[:4]:
             recorder.feed(chunk)
-        before = contents(store.path)
+        before = contents(store)
         with pytest.raises(Conflict, match="m1"):
             store.put_message(session, ASSISTANT)
-        assert contents(store.path) == before
+        assert contents(store) == before
 
 
 # ---------------------------------------------------------------------- reading
@@ -337,7 +325,7 @@ def test_reader_understands_older_field_names_and_writes_nothing(
         "error_text": "boom",
         "provider_executed": True,
     }
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_parts SET type = 'tool-run', data_json = ?", (json.dumps(old),))
     assert store.message(session, message)["parts"] == [
         {
@@ -349,13 +337,13 @@ def test_reader_understands_older_field_names_and_writes_nothing(
             "providerExecuted": True,
         }
     ]
-    (row,) = rows(store.path, "SELECT data_json FROM chat_parts")
+    (row,) = rows(store, "SELECT data_json FROM chat_parts")
     assert json.loads(row["data_json"]) == old
 
 
 def test_hidden_in_either_place_is_hidden(store: ChatStore, session: Session) -> None:
     kept, column, metadata = (store.say(session, text).id for text in ("kept", "c", "m"))
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_messages SET hidden_at = 5 WHERE id = ?", (column,))
         other.execute(
             "UPDATE chat_messages SET metadata_json = '{\"hidden_at\": 5}' WHERE id = ?",
@@ -396,9 +384,9 @@ def hide_secret(text: str) -> str:
     return text.replace("hunter2", "[redacted]")
 
 
-def test_every_way_in_passes_the_redaction_hook(tmp_path: Path) -> None:
+def test_every_way_in_passes_the_redaction_hook(factory: Factory) -> None:
     secret = "the key is hunter2"
-    with open_store(tmp_path / "chat.db", redact=hide_secret) as store:
+    with factory.open(redact=hide_secret) as store:
         session = store.create_session(
             agent="a", model={"model_id": secret}, title=secret, metadata={"k": secret}
         )
@@ -430,12 +418,12 @@ def test_every_way_in_passes_the_redaction_hook(tmp_path: Path) -> None:
         store.compact(session, secret, tail_start=asked)
         store.fork(session)
         store.put_system_prompt(secret)
-        everything = json.dumps(contents(store.path), default=repr)
+        everything = json.dumps(contents(store), default=repr)
     assert "[redacted]" in everything
     assert "hunter2" not in everything
 
 
-def test_redaction_leaves_names_alone(tmp_path: Path) -> None:
+def test_redaction_leaves_names_alone(factory: Factory) -> None:
     """A hook that takes every long word for a key must not break what ties parts together."""
     parts = [
         {
@@ -445,7 +433,7 @@ def test_redaction_leaves_names_alone(tmp_path: Path) -> None:
             "output": "call_AbCdEf0123456789",
         }
     ]
-    with open_store(tmp_path / "chat.db", redact=lambda text: "*" * len(text)) as store:
+    with factory.open(redact=lambda text: "*" * len(text)) as store:
         session = new_session(store)
         store.put_message(session, {"id": "m", "role": "assistant", "parts": parts})
         (part,) = store.message(session, "m")["parts"]

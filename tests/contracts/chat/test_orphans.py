@@ -5,17 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.chats import (
-    contents,
-    new_session,
-    plain,
-    record,
-    rows,
-    tool_chunks,
-)
+from tests.support.chats import new_session, record, tool_chunks
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound
+from threadkeep.testing import contents, raw, rows
 
 Json = dict[str, Any]
 
@@ -38,7 +32,7 @@ def test_open_call_becomes_an_error_and_keeps_its_input(
     put(store, session, given)
     before = store.session(session)
     (repaired,) = store.repair_orphans(session)
-    (row,) = rows(store.path, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
+    (row,) = rows(store, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
     assert row["id"] == repaired
     assert row["tool_state"] == "output-error"
     assert store.message(session, "m")["parts"][1] == {
@@ -74,9 +68,9 @@ def test_what_is_done_or_waits_for_a_person_is_left(
     store: ChatStore, session: Session, part: Json
 ) -> None:
     put(store, session, part)
-    before = contents(store.path)
+    before = contents(store)
     assert store.repair_orphans() == []
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 def test_question_that_never_was_complete_is_repaired(store: ChatStore, session: Session) -> None:
@@ -123,7 +117,7 @@ def test_call_of_an_older_writer_is_repaired_in_the_sdks_names(
 ) -> None:
     put(store, session, call("input-available"))
     old = {"type": "tool-bash", "tool_call_id": "x", "state": "input-available", "input": {}}
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute(
             "UPDATE chat_parts SET data_json = ? WHERE tool_call_id IS NOT NULL",
             (json.dumps(old),),
@@ -132,17 +126,17 @@ def test_call_of_an_older_writer_is_repaired_in_the_sdks_names(
     part = store.message(session, "m")["parts"][1]
     assert part["errorText"] == "aborted by host restart"
     assert part["toolCallId"] == "x"
-    (row,) = rows(store.path, "SELECT * FROM chat_parts WHERE tool_state = 'output-error'")
+    (row,) = rows(store, "SELECT * FROM chat_parts WHERE tool_state = 'output-error'")
     assert row["tool_call_id"] == "x"
 
 
 def test_column_of_another_program_is_carried_along(store: ChatStore, session: Session) -> None:
     put(store, session, call("input-available"))
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("ALTER TABLE chat_parts ADD COLUMN theirs TEXT")
         other.execute("UPDATE chat_parts SET theirs = 'kept'")
     store.repair_orphans()
-    (row,) = rows(store.path, "SELECT * FROM chat_parts WHERE tool_state = 'output-error'")
+    (row,) = rows(store, "SELECT * FROM chat_parts WHERE tool_state = 'output-error'")
     assert row["theirs"] == "kept"
 
 
@@ -150,12 +144,12 @@ def test_part_that_cannot_be_read_does_not_stop_the_others(
     store: ChatStore, session: Session
 ) -> None:
     put(store, session, call("input-available"), call("input-available", "other"))
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_parts SET data_json = '{broken' WHERE \"index\" = 1")
     assert len(store.repair_orphans()) == 2
     parts = store.message(session, "m")["parts"]
     assert [part.get("state") for part in parts] == [None, "output-error", "output-error"]
-    (row,) = rows(store.path, 'SELECT * FROM chat_parts WHERE "index" = 1')
+    (row,) = rows(store, 'SELECT * FROM chat_parts WHERE "index" = 1')
     assert row["tool_call_id"] == "bash-input-available"
 
 
@@ -164,7 +158,7 @@ def test_part_that_cannot_be_read_does_not_stop_the_others(
 
 def mark(store: ChatStore, run: str | None = "run_theirs") -> None:
     """Let the guide author's host begin to go on after a person's answer."""
-    with plain(store.path) as connection:
+    with raw(store) as connection:
         connection.execute(
             "UPDATE chat_parts SET continuation_run_id = ? WHERE tool_call_id IS NOT NULL", (run,)
         )
@@ -177,7 +171,7 @@ def hide(store: ChatStore, session: Session) -> None:
 
 
 def open_calls(store: ChatStore) -> list[tuple[str, str, str | None]]:
-    found = rows(store.path, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
+    found = rows(store, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
     return [(row["message_id"], row["tool_state"], row["continuation_run_id"]) for row in found]
 
 
@@ -193,7 +187,7 @@ def test_message_hidden_in_its_metadata_alone_is_left_alone(
     store: ChatStore, session: Session
 ) -> None:
     put(store, session, call("input-available"))
-    with plain(store.path) as connection:
+    with raw(store) as connection:
         connection.execute("""UPDATE chat_messages SET metadata_json = '{"hidden_at": 5}'""")
     assert store.repair_orphans() == []
 
@@ -227,6 +221,6 @@ def test_continuation_that_died_has_ended(
 
 def test_part_without_a_state_is_no_call(store: ChatStore, session: Session) -> None:
     put(store, session, {"type": "text", "text": "x"})
-    with plain(store.path) as connection:
+    with raw(store) as connection:
         connection.execute("UPDATE chat_parts SET continuation_run_id = 'r'")
     assert store.repair_orphans() == []

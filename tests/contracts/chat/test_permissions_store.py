@@ -6,18 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.chats import (
-    contents,
-    new_session,
-    open_store,
-    plain,
-    record,
-    rows,
-    text_chunks,
-)
+from tests.support.chats import Factory, new_session, record, text_chunks
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.testing import contents, raw, rows
 
 Json = dict[str, Any]
 
@@ -37,10 +30,10 @@ def test_rules_are_stored_under_the_four_names_of_the_contract(
         {**given[0], "source": "session"},
         given[1],
     ]
-    (row,) = rows(store.path, "SELECT permissions_json FROM chat_sessions")
+    (row,) = rows(store, "SELECT permissions_json FROM chat_sessions")
     assert json.loads(row["permissions_json"]) == [{**given[0], "source": "session"}, given[1]]
     assert store.set_permissions(session, []).permissions == []
-    (row,) = rows(store.path, "SELECT permissions_json FROM chat_sessions")
+    (row,) = rows(store, "SELECT permissions_json FROM chat_sessions")
     assert row["permissions_json"] == "[]"
 
 
@@ -66,12 +59,12 @@ def test_rules_of_another_program_that_make_no_sense_are_ignored_not_obeyed(
     store: ChatStore, session: Session
 ) -> None:
     strange: list[Any] = [5, {"permission": "bash"}, rule("bash", "*", "maybe"), None]
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_sessions SET permissions_json = ?", (json.dumps(strange),))
     verdict = store.judge(session, "bash", "ls")
     assert verdict.action == "ask"
     assert len(verdict.considered) == 4
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_sessions SET permissions_json = 'broken'")
     assert store.judge(session, "bash", "ls").action == "ask"
 
@@ -93,14 +86,16 @@ def test_verdicts_are_written_down_with_the_run(store: ChatStore, session: Sessi
 
 
 def test_judging_alone_changes_nothing(store: ChatStore, session: Session) -> None:
-    before = contents(store.path)
+    before = contents(store)
     store.judge(session, "bash", "ls")
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
-def test_judging_needs_no_right_to_write(store: ChatStore, session: Session) -> None:
+def test_judging_needs_no_right_to_write(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     store.set_permissions(session, [rule("bash", "ls:*", "allow")])
-    with open_store(store.path, read_only=True) as reader:
+    with factory.reopen(store, read_only=True) as reader:
         assert reader.judge(session, "bash", "ls").action == "allow"
 
 
@@ -108,12 +103,12 @@ def test_run_must_be_one_of_the_session(store: ChatStore, session: Session) -> N
     other = new_session(store)
     record(store, other, text_chunks("a"))
     (run,) = store.runs(other)
-    before = contents(store.path)
+    before = contents(store)
     for run_id in (run.id, "run_none"):
         with pytest.raises(NotFound, match=run_id) as caught:
             store.judge(session, "bash", "ls", run_id=run_id)
         assert caught.value.hint
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 @pytest.mark.parametrize(
@@ -136,7 +131,7 @@ def test_rules_that_make_no_sense_are_refused_whole(
     store: ChatStore, session: Session, bad: Any
 ) -> None:
     store.set_permissions(session, [rule("bash", "ls", "allow")])
-    before = contents(store.path)
+    before = contents(store)
     calls: list[Callable[[], object]] = [
         lambda: store.set_permissions(session, bad),
         lambda: store.create_session(agent="a", model="p/m", permissions=bad),
@@ -145,4 +140,4 @@ def test_rules_that_make_no_sense_are_refused_whole(
         with pytest.raises(Invalid, match="permission rule") as caught:
             call()
         assert caught.value.hint
-    assert contents(store.path) == before
+    assert contents(store) == before

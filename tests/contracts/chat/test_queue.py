@@ -3,26 +3,16 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.chats import (
-    NOON,
-    FakeClock,
-    contents,
-    new_session,
-    open_store,
-    plain,
-    reply,
-    rows,
-    texts,
-)
+from tests.support.chats import Factory, new_session, reply, texts
 from threadkeep.chat import messages as turns
 from threadkeep.chat.records import Message, Session, message_of
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound
+from threadkeep.testing import NOON, ManualClock, contents, raw, rows
 
 
 def ids(messages: list[Message]) -> list[str]:
@@ -42,7 +32,7 @@ def test_queued_message_is_a_user_row_outside_the_conversation(
 ) -> None:
     store.say(session, "now")
     waiting = store.enqueue(session, "later")
-    (row,) = rows(store.path, "SELECT * FROM chat_messages WHERE id = ?", waiting.id)
+    (row,) = rows(store, "SELECT * FROM chat_messages WHERE id = ?", waiting.id)
     metadata = json.loads(row["metadata_json"])
     assert row["role"] == "user"
     assert NOON < metadata["queued_at"] == metadata["queue_enqueued_at"]
@@ -51,16 +41,16 @@ def test_queued_message_is_a_user_row_outside_the_conversation(
     assert texts(store, session, "all") == ["now", "later"]
 
 
-def test_queue_survives_closing_the_store(tmp_path: Path) -> None:
-    with open_store(tmp_path / "chat.db") as store:
+def test_queue_survives_closing_the_store(factory: Factory) -> None:
+    with factory.open() as store:
         session = new_session(store)
         waiting = store.enqueue(session, "later")
-    with open_store(tmp_path / "chat.db") as store:
+    with factory.reopen(store) as store:
         assert ids(store.queued(session)) == [waiting.id]
 
 
 def test_first_in_first_out_for_people_and_triggers_whatever_the_clock_does(
-    store: ChatStore, session: Session, clock: FakeClock
+    store: ChatStore, session: Session, clock: ManualClock
 ) -> None:
     clock.step = 0
     made = []
@@ -75,7 +65,7 @@ def test_first_in_first_out_for_people_and_triggers_whatever_the_clock_does(
 
 
 def test_ties_of_another_program_go_by_id(store: ChatStore, session: Session) -> None:
-    with plain(store.path) as other:
+    with raw(store) as other:
         for name, at in (("b", 7), ("a", 7), ("c", 3)):
             other.execute(
                 "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
@@ -114,7 +104,7 @@ def test_queue_is_read_without_the_rest_of_the_session(
 
 def test_place_in_the_queue_may_be_spelled_with_escapes(store: ChatStore, session: Session) -> None:
     said = store.say(session, "theirs")
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_messages SET metadata_json = ?", ('{"queued\\u005fat": 5}',))
     assert store.ui_messages(session) == []
     assert ids(store.queued(session)) == [said.id]
@@ -175,7 +165,7 @@ def test_message_queued_by_another_program_can_be_put_back_too(
     store: ChatStore, session: Session
 ) -> None:
     waiting = store.enqueue(session, "later")
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_messages SET metadata_json = '{\"queued_at\": 5}'")
     fired = need(store.fire(session))
     assert fired.metadata["queue_enqueued_at"] == 5
@@ -191,7 +181,7 @@ def test_cancelled_message_is_a_hidden_tombstone(store: ChatStore, session: Sess
     assert store.cancel(session, waiting)
     assert store.queued(session) == []
     assert texts(store, session) == []
-    (row,) = rows(store.path, "SELECT * FROM chat_messages")
+    (row,) = rows(store, "SELECT * FROM chat_messages")
     metadata = json.loads(row["metadata_json"])
     assert metadata["queue_canceled_at"] == metadata["hidden_at"] == row["hidden_at"] > NOON
     assert metadata["queue_enqueued_at"] == waiting.metadata["queued_at"]
@@ -234,25 +224,25 @@ def test_repeated_enqueue_gives_the_first_message_back(
         store.fire(session)
     elif fate == "cancelled":
         store.cancel(session, "client-1")
-    before = contents(store.path)
+    before = contents(store)
     again = store.enqueue(session, parts, message_id="client-1")
     assert again.id == first.id
     assert again.queued == (fate == "waits")
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 def test_same_id_with_other_content_is_a_conflict(store: ChatStore, session: Session) -> None:
     store.enqueue(session, "once", message_id="client-1")
     said = store.say(session, "said")
     elsewhere = new_session(store)
-    before = contents(store.path)
+    before = contents(store)
     with pytest.raises(Conflict, match="client-1"):
         store.enqueue(session, "twice", message_id="client-1")
     with pytest.raises(Conflict, match=session.id):
         store.enqueue(elsewhere, "once", message_id="client-1")
     with pytest.raises(Conflict, match=said.id):
         store.enqueue(session, "said", message_id=said.id)
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 def test_queue_of_an_unknown_session_is_refused(store: ChatStore, session: Session) -> None:
@@ -283,9 +273,11 @@ with ChatStore.open(path) as store:
 """
 
 
-def start_racer(store: ChatStore, session: Session, verb: str) -> subprocess.Popen[str]:
+def start_racer(
+    factory: Factory, store: ChatStore, session: Session, verb: str
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", RACER, str(store.path), session.id, verb],
+        [sys.executable, "-c", RACER, factory.place(store), session.id, verb],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -293,12 +285,12 @@ def start_racer(store: ChatStore, session: Session, verb: str) -> subprocess.Pop
 
 
 def test_of_cancel_and_fire_in_two_processes_exactly_one_wins(
-    store: ChatStore, session: Session
+    factory: Factory, store: ChatStore, session: Session
 ) -> None:
     waiting = [store.enqueue(session, str(n)).id for n in range(150)]
     with (
-        start_racer(store, session, "cancel") as canceller,
-        start_racer(store, session, "fire") as firer,
+        start_racer(factory, store, session, "cancel") as canceller,
+        start_racer(factory, store, session, "fire") as firer,
     ):
         for racer in (canceller, firer):
             assert racer.stdout is not None
@@ -315,7 +307,7 @@ def test_of_cancel_and_fire_in_two_processes_exactly_one_wins(
     assert cancelled + fired == len(waiting)
     assert len(store.ui_messages(session)) == fired
     assert store.queued(session) == []
-    hidden = rows(store.path, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL")
+    hidden = rows(store, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL")
     assert len(hidden) == cancelled
     assert store.verify().ok
 
@@ -333,11 +325,11 @@ with ChatStore.open(path) as store:
 
 
 def test_two_processes_write_one_file_and_nothing_is_lost_or_out_of_order(
-    store: ChatStore, session: Session
+    factory: Factory, store: ChatStore, session: Session
 ) -> None:
     own = [new_session(store, session_id=name).id for name in ("left", "right")]
     writers = [
-        subprocess.Popen([sys.executable, "-c", APPENDER, str(store.path), name, session.id])
+        subprocess.Popen([sys.executable, "-c", APPENDER, factory.place(store), name, session.id])
         for name in own
     ]
     assert [writer.wait() for writer in writers] == [0, 0]

@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import os
-import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.lengths import at_length
+from tests.support.chats import Factory
 from tests.support.golden import golden, without_trailing_steps
 from tests.support.streams import random_case
 from threadkeep.chat.recorder import Recorder
@@ -27,6 +26,7 @@ from threadkeep.errors import (
     StorageFull,
     TooLarge,
 )
+from threadkeep.testing import raw, rows
 
 Json = dict[str, Any]
 
@@ -43,31 +43,19 @@ TEXT: list[Json] = [
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with ChatStore.open(tmp_path / "chat.db") as opened:
-        yield opened
-
-
-@pytest.fixture
 def session(store: ChatStore) -> Session:
     return store.create_session(agent="tester", model="acme/large")
 
 
 def plain_text(store: ChatStore, message_id: str) -> list[str]:
     """What a program that knows only the three tables sees of a message's texts."""
-    connection = sqlite3.connect(store.path)
-    try:
-        rows = connection.execute(
-            'SELECT data_json FROM chat_parts WHERE message_id = ? ORDER BY "index"', (message_id,)
-        ).fetchall()
-    finally:
-        connection.close()
-    return [json.loads(row[0]).get("text", "") for row in rows]
+    sql = 'SELECT data_json FROM chat_parts WHERE message_id = ? ORDER BY "index"'
+    return [json.loads(row["data_json"]).get("text", "") for row in rows(store, sql, message_id)]
 
 
 def journal_rows(store: ChatStore) -> int:
-    with store.context.db.read() as tx:
-        return int(tx.execute("SELECT count(*) FROM chat_events").fetchone()[0])
+    with raw(store) as other:
+        return int(other.execute("SELECT count(*) FROM chat_events").fetchone()[0])
 
 
 # ---------------------------------------------------------------------- exactness
@@ -219,18 +207,18 @@ def test_surrogate_pair_split_over_two_deltas_is_one_character(
 
 
 def count_part_writes(store: ChatStore) -> None:
-    with store.context.db.write() as tx:
-        tx.execute("CREATE TABLE writes(n)")
+    with raw(store) as other:
+        other.execute("CREATE TABLE writes(n)")
         for event in ("INSERT", "UPDATE"):
-            tx.execute(
+            other.execute(
                 f"CREATE TRIGGER count_{event} AFTER {event} ON chat_parts"
                 " BEGIN INSERT INTO writes VALUES (length(new.data_json)); END"
             )
 
 
 def part_writes(store: ChatStore) -> tuple[int, int]:
-    with store.context.db.read() as tx:
-        row = tx.execute("SELECT count(*), sum(n) FROM writes").fetchone()
+    with raw(store) as other:
+        row = other.execute("SELECT count(*), sum(n) FROM writes").fetchone()
     return int(row[0]), int(row[1])
 
 
@@ -260,10 +248,8 @@ def test_part_row_is_rewritten_logarithmically_and_never_an_eighth_behind(
         for count in range(3000):
             recorder.feed(delta if count else first)
             if count % 100 == 0:
-                row = store.context.db
-                with row.read() as tx:
-                    (data,) = tx.execute("SELECT data_json FROM chat_parts").fetchone()
-                part = json.loads(data)
+                (row,) = rows(store, "SELECT data_json FROM chat_parts")
+                part = json.loads(row["data_json"])
                 seen = len(part.get("rawInput") or part.get("text") or "")
                 assert seen >= (count + 1) * 10 * 7 / 8 - 1
     writes, characters = part_writes(store)
@@ -475,8 +461,8 @@ def test_malformed_chunk_is_refused_with_a_hint_and_changes_nothing(
         recorder.feed(TEXT[4])
 
 
-def test_part_over_the_limit_is_refused(tmp_path: Path) -> None:
-    with ChatStore.open(tmp_path / "chat.db", part_limit=1000) as store:
+def test_part_over_the_limit_is_refused(factory: Factory) -> None:
+    with factory.open(part_limit=1000) as store:
         session = store.create_session(agent="a", model={})
         with store.record(session, "m") as recorder:
             recorder.feed(TEXT[2])
@@ -519,10 +505,8 @@ def test_session_deleted_by_another_program_is_said(
     recorder = store.record(session)
     for chunk in TEXT[:4]:
         recorder.feed(chunk)
-    connection = sqlite3.connect(store.path, isolation_level=None)
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("DELETE FROM chat_sessions")
-    connection.close()
+    with raw(store) as other:
+        other.execute("DELETE FROM chat_sessions")
     with pytest.raises(NotFound, match="reply"):
         recorder.feed(last)
 
@@ -686,8 +670,8 @@ def test_recording_closed_by_a_process_that_could_not_see_us_goes_on(
     with store.record(session) as recorder:
         for chunk in TEXT[:4]:
             recorder.feed(chunk)
-        with store.context.db.write() as tx:
-            tx.run("end_recording", {"message_id": "reply"})
+        with raw(store) as other:
+            other.execute("DELETE FROM tk_recordings WHERE message_id = 'reply'")
         recorder.feed(TEXT[4])
         assert store.message(session, "reply")["parts"][1]["text"] == "Hello, world"
         for chunk in TEXT[5:]:
@@ -695,15 +679,15 @@ def test_recording_closed_by_a_process_that_could_not_see_us_goes_on(
     assert store.message(session, "reply") == reduce_chunks(TEXT)
 
 
-def test_part_that_grows_over_the_limit_in_json_is_still_closed(tmp_path: Path) -> None:
-    with ChatStore.open(tmp_path / "chat.db", part_limit=10_000) as store:
+def test_part_that_grows_over_the_limit_in_json_is_still_closed(factory: Factory) -> None:
+    with factory.open(part_limit=10_000) as store:
         session = store.create_session(agent="a", model={})
         with store.record(session, "m") as recorder:
             recorder.feed(TEXT[2])
             recorder.feed({"type": "text-delta", "id": "1", "delta": "x" * 9000})
             for _ in range(9):
                 recorder.feed({"type": "text-delta", "id": "1", "delta": "\n" * 100})
-    with ChatStore.open(tmp_path / "chat.db", part_limit=100) as store:
+    with factory.reopen(store, part_limit=100) as store:
         assert len(store.message(session, "m")["parts"][0]["text"]) == 9900
 
 
@@ -712,8 +696,8 @@ def test_message_of_another_program_with_gaps_is_continued_at_its_end(
 ) -> None:
     parts = [{"type": "text", "text": text} for text in "AB"]
     store.put_message(session, {"id": "m", "role": "assistant", "parts": parts})
-    with store.context.db.write() as tx:
-        tx.execute('UPDATE chat_parts SET "index" = 5 * ("index" + 1)')
+    with raw(store) as other:
+        other.execute('UPDATE chat_parts SET "index" = 5 * ("index" + 1)')
     with store.record(session, "m") as recorder:
         for chunk in (TEXT[2], TEXT[3], TEXT[5]):
             recorder.feed(chunk)
@@ -722,12 +706,12 @@ def test_message_of_another_program_with_gaps_is_continued_at_its_end(
 
 
 def test_failed_feed_with_redaction_can_be_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, factory: Factory
 ) -> None:
     def full(**_: object) -> Any:
         raise StorageFull("no room")
 
-    with ChatStore.open(tmp_path / "chat.db", redact=str.upper) as store:
+    with factory.open(redact=str.upper) as store:
         session = store.create_session(agent="a", model={})
         write = store.context.db.write
         with store.record(session, "m") as recorder:
@@ -790,29 +774,3 @@ def test_malformed_events_are_counted_or_refused(store: ChatStore, session: Sess
     assert recorder.violation_count == 2
     with store.record(session, strict=True) as recorder, pytest.raises(Invalid):
         recorder.feed_sse(b"data: {broken\n\n")
-
-
-def test_secret_cut_over_deltas_never_reaches_the_disk(tmp_path: Path) -> None:
-    def redact(text: str) -> str:
-        return text.replace("sk-secret", "[redacted]")
-
-    with ChatStore.open(tmp_path / "chat.db", redact=redact) as store:
-        session = store.create_session(agent="a", model={}, title="about sk-secret")
-        store.say(session, "my key is sk-secret", metadata={"note": "sk-secret"})
-        with store.record(session, "m") as recorder:
-            recorder.feed(TEXT[2])
-            for piece in ("the key ", "sk-", "sec", "ret", " is used"):
-                recorder.feed({"type": "text-delta", "id": "1", "delta": piece})
-            recorder.feed(TEXT[5])
-            output = {"type": "tool-output-available", "toolCallId": "c", "output": ["sk-secret"]}
-            recorder.feed(
-                {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {}}
-            )
-            recorder.feed(output)
-        parts = store.message(session, "m")["parts"]
-        assert parts[0]["text"] == "the key [redacted] is used"
-        assert parts[1]["output"] == ["[redacted]"]
-        store.search("anything")
-        store.context.db.truncate_log()
-    for file in tmp_path.iterdir():
-        assert b"sk-secret" not in file.read_bytes()

@@ -2,18 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.chats import contents, new_session, open_store
+from tests.support.chats import Factory, new_session
 from threadkeep.base.text import Redact
 from threadkeep.chat.recorder import StreamRedactor
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid
+from threadkeep.testing import contents
 
 Json = dict[str, Any]
 SECRET = re.compile(r"password: \S+|sk-\w+|\d{3}-\d{2}-\d{4}")
@@ -40,9 +39,8 @@ def pushed(redact: Redact, *chunks: Json) -> list[Json]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "chat.db", redact=hide) as opened:
-        yield opened
+def store(factory: Factory) -> ChatStore:
+    return factory.open(redact=hide)
 
 
 # ---------------------------------------------------------------------- texts that grow
@@ -246,7 +244,7 @@ def test_no_way_into_a_stream_leaks(store: ChatStore) -> None:
             },
         ):
             recorder.feed(chunk)
-    stored = json.dumps(contents(store.path), default=repr)
+    stored = json.dumps(contents(store), default=repr)
     assert "hunter2" not in stored
     assert "123-45" not in stored
     text, tool = store.message(session, "m")["parts"]
@@ -260,13 +258,13 @@ def test_tuple_is_redacted_like_the_array_it_becomes(store: ChatStore) -> None:
     assert store.session(session).metadata == {"keys": ["***", ["***"]]}
 
 
-def test_compaction_keeps_the_message_its_tail_begins_with(tmp_path: Path) -> None:
+def test_compaction_keeps_the_message_its_tail_begins_with(factory: Factory) -> None:
     """A hook that takes every long word for a key must not take the tail from the model."""
 
     def greedy(text: str) -> str:
         return re.sub(r"\w{20,}", "***", text)
 
-    with open_store(tmp_path / "chat.db", redact=greedy) as store:
+    with factory.open(redact=greedy) as store:
         session = new_session(store)
         store.say(session, "one")
         tail = store.say(session, "two")

@@ -1,31 +1,22 @@
 """Size and retention: what takes the space, and letting go of exactly what was meant."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.chats import (
-    NOON,
-    FakeClock,
-    contents,
-    new_session,
-    record,
-    rows,
-    text_chunks,
-    turn,
-)
+from tests.support.chats import new_session, text_chunks, turn
 from threadkeep.chat import sessions as retention
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid
+from threadkeep.testing import NOON, ManualClock, contents, rows
 
 DAY = 86_400_000
 
 
 @pytest.fixture
-def aged(store: ChatStore, clock: FakeClock) -> list[Session]:
+def aged(store: ChatStore, clock: ManualClock) -> list[Session]:
     """Five sessions, the oldest first, each a day after the one before."""
     sessions = []
     for day in range(5):
@@ -74,7 +65,7 @@ def test_age_and_count_together_take_only_what_is_both(
 
 
 def test_last_change_counts_not_the_beginning(
-    store: ChatStore, aged: list[Session], clock: FakeClock
+    store: ChatStore, aged: list[Session], clock: ManualClock
 ) -> None:
     clock.now = NOON + 9 * DAY
     store.say(aged[0], "still in use")
@@ -82,7 +73,7 @@ def test_last_change_counts_not_the_beginning(
 
 
 def test_agent_and_archive_narrow_the_choice(
-    store: ChatStore, aged: list[Session], clock: FakeClock
+    store: ChatStore, aged: list[Session], clock: ManualClock
 ) -> None:
     clock.now = NOON + 5 * DAY
     new_session(store, title="other", agent="other")
@@ -93,10 +84,10 @@ def test_agent_and_archive_narrow_the_choice(
 
 
 def test_dry_run_names_the_same_and_touches_nothing(store: ChatStore, aged: list[Session]) -> None:
-    before = contents(store.path)
+    before = contents(store)
     dry = store.prune(before=NOON + 2 * DAY, dry_run=True)
     assert dry.dry_run
-    assert contents(store.path) == before
+    assert contents(store) == before
     wet = store.prune(before=NOON + 2 * DAY)
     assert (wet.sessions, wet.freed_bytes) == (dry.sessions, dry.freed_bytes)
     assert dry.sessions[0].keys() == {
@@ -121,7 +112,7 @@ def test_session_that_is_being_recorded_stays(store: ChatStore, aged: list[Sessi
 def test_session_used_again_between_choice_and_deletion_stays(
     store: ChatStore,
     aged: list[Session],
-    clock: FakeClock,
+    clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chosen: list[object] = []
@@ -174,11 +165,11 @@ def test_ids_and_titles_of_any_text_can_go(store: ChatStore) -> None:
 def test_what_makes_no_sense_deletes_nothing(
     store: ChatStore, aged: list[Session], options: dict[str, Any]
 ) -> None:
-    before = contents(store.path)
+    before = contents(store)
     with pytest.raises(Invalid) as caught:
         store.prune(**options)
     assert caught.value.hint
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 # ---------------------------------------------------------------------- size and vacuum
@@ -189,7 +180,7 @@ def test_report_counts_rows_and_bytes(store: ChatStore, aged: list[Session]) -> 
     report = store.size()
     assert report.rows["chat_sessions"] == 5
     assert report.rows["chat_messages"] == 11
-    assert report.rows["chat_parts"] == len(rows(store.path, "SELECT id FROM chat_parts"))
+    assert report.rows["chat_parts"] == len(rows(store, "SELECT id FROM chat_parts"))
     assert report.rows["tk_runs"] == 5
     assert report.largest[0]["session_id"] == aged[3].id
     assert int(str(report.largest[0]["bytes"])) > 50_000
@@ -202,28 +193,3 @@ def test_bytes_are_bytes_not_characters(store: ChatStore) -> None:
     store.say(session, "日" * 10_000)
     assert 30_000 < int(str(store.size().largest[0]["bytes"])) < 30_100
     assert 30_000 < store.prune(keep=0, dry_run=True).freed_bytes < 30_100
-
-
-def test_vacuum_gives_the_space_of_deleted_sessions_back(store: ChatStore) -> None:
-    kept, gone = new_session(store), new_session(store)
-    record(store, kept, text_chunks("the wallaby stays"))
-    store.say(gone, "y" * 3_000_000)
-    store.delete(gone)
-    assert store.size().free_bytes > 2_000_000
-    assert store.vacuum() > 2_000_000
-    assert store.size().free_bytes == 0
-    assert store.path.stat().st_size < 500_000
-    assert len(store.search("wallaby")) == 1
-    assert store.verify().ok
-
-
-def test_deleted_text_is_not_left_in_the_file(store: ChatStore, tmp_path: Path) -> None:
-    session = new_session(store)
-    store.say(session, "a very private marsupial")
-    store.search("private")
-    store.delete(session)
-    store.vacuum()
-    store.close()
-    for file in tmp_path.iterdir():
-        if file.is_file():
-            assert b"marsupial" not in file.read_bytes()

@@ -4,20 +4,12 @@ import hashlib
 
 import pytest
 
-from tests.support.chats import (
-    MODEL,
-    NOON,
-    FakeClock,
-    new_session,
-    record,
-    rows,
-    text_chunks,
-)
+from tests.support.chats import MODEL, new_session, record, text_chunks
 from threadkeep.base.ids import is_id
 from threadkeep.chat.records import Session
-from threadkeep.chat.schema import QUERIES
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound
+from threadkeep.testing import NOON, ManualClock, rows
 
 
 def test_run_says_who_what_and_why_it_ended(store: ChatStore, session: Session) -> None:
@@ -73,7 +65,7 @@ def test_runs_come_oldest_first_and_only_those_of_the_session(
 
 
 def test_order_of_runs_and_their_usage_hold_when_the_clock_goes_back(
-    store: ChatStore, session: Session, clock: FakeClock
+    store: ChatStore, session: Session, clock: ManualClock
 ) -> None:
     answer = record(store, session, text_chunks("a"))
     first = store.runs(session)[0].id
@@ -84,15 +76,6 @@ def test_order_of_runs_and_their_usage_hold_when_the_clock_goes_back(
     assert earlier.id == first
     assert later.started_at < earlier.started_at
     assert (earlier.usage, later.usage["input"]) == ({}, 5)
-
-
-def test_latest_run_is_found_without_reading_all_runs(store: ChatStore, session: Session) -> None:
-    params = {"session_id": session.id, "message_id": "m"}
-    with store.context.db.read() as tx:
-        plan = tx.execute("EXPLAIN QUERY PLAN " + QUERIES["latest_run_of_message"], params)
-        steps = [row[3] for row in plan.fetchall()]
-    assert len(steps) == 1, steps
-    assert "tk_runs_session" in steps[0]
 
 
 def test_reply_names_the_prompt_it_was_made_with(store: ChatStore, session: Session) -> None:
@@ -108,7 +91,7 @@ def test_prompt_is_stored_once_under_its_digest(store: ChatStore, body: str) -> 
     assert digest == hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
     assert store.put_system_prompt(body) == digest
     assert store.system_prompt(digest) == body
-    assert len(rows(store.path, "SELECT digest FROM system_prompts")) == 1
+    assert len(rows(store, "SELECT digest FROM system_prompts")) == 1
 
 
 def test_prompt_outlives_its_sessions(store: ChatStore, session: Session) -> None:

@@ -1,27 +1,17 @@
 """Search: finds what was said, called and answered, and never stands in anybody's way."""
 
 import json
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from tests.support.chats import (
-    new_session,
-    open_store,
-    plain,
-    record,
-    reply,
-    text_chunks,
-    turn,
-)
+from tests.support.chats import Factory, found_in, new_session, record, text_chunks, turn
 from threadkeep.chat.records import Session
-from threadkeep.chat.search import ChatHit
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.testing import raw
 
 Json = dict[str, Any]
 
@@ -29,10 +19,6 @@ Json = dict[str, Any]
 @pytest.fixture
 def session(store: ChatStore) -> Session:
     return new_session(store, title="The title")
-
-
-def found(hits: list[ChatHit]) -> set[str]:
-    return {hit.message_id for hit in hits}
 
 
 # ---------------------------------------------------------------------- what is found
@@ -87,7 +73,7 @@ def test_words_of_every_kind_of_part_are_found(
 ) -> None:
     store.say(session, "nothing of interest")
     store.put_message(session, {"id": "m", "role": "assistant", "parts": [part]})
-    assert found(store.search(query)) == {"m"}
+    assert found_in(store.search(query)) == {"m"}
 
 
 def test_what_is_no_text_is_not_found(store: ChatStore, session: Session) -> None:
@@ -110,16 +96,16 @@ def test_reply_is_found_as_soon_as_its_part_is_done(store: ChatStore, session: S
     with store.record(session) as recorder:
         for chunk in text_chunks("a marmoset appears")[:5]:
             recorder.feed(chunk)
-        assert found(store.search("marmoset")) == {recorder.message_id}
+        assert found_in(store.search("marmoset")) == {recorder.message_id}
 
 
 def test_changed_text_is_found_by_its_new_words_only(store: ChatStore, session: Session) -> None:
     message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "old walrus"}]}
     store.put_message(session, message)
-    assert found(store.search("walrus")) == {"m"}
+    assert found_in(store.search("walrus")) == {"m"}
     store.put_message(session, {**message, "parts": [{"type": "text", "text": "new otter"}]})
     assert store.search("walrus") == []
-    assert found(store.search("otter")) == {"m"}
+    assert found_in(store.search("otter")) == {"m"}
 
 
 def test_deleted_messages_are_not_found(store: ChatStore, session: Session) -> None:
@@ -128,18 +114,18 @@ def test_deleted_messages_are_not_found(store: ChatStore, session: Session) -> N
     kept = store.say(other, "walrus two")
     store.search("walrus")
     store.delete(session)
-    assert found(store.search("walrus")) == {kept.id}
+    assert found_in(store.search("walrus")) == {kept.id}
 
 
 def test_search_sees_what_another_program_writes(store: ChatStore, session: Session) -> None:
     message = store.say(session, "placeholder")
     store.search("anything")
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute(
             "UPDATE chat_parts SET data_json = ?",
             (json.dumps({"type": "text", "text": "a secretary bird"}),),
         )
-    assert found(store.search("secretary")) == {message.id}
+    assert found_in(store.search("secretary")) == {message.id}
     assert store.search("placeholder") == []
 
 
@@ -150,11 +136,11 @@ def test_all_words_must_occur_and_operators_work(store: ChatStore, session: Sess
     both = store.say(session, "red fox and brown bear").id
     fox = store.say(session, "red fox alone").id
     bear = store.say(session, "brown bear alone").id
-    assert found(store.search("fox bear")) == {both}
-    assert found(store.search("fox OR bear")) == {both, fox, bear}
-    assert found(store.search("fox NOT bear")) == {fox}
-    assert found(store.search('"red fox alone"')) == {fox}
-    assert found(store.search("alo*")) == {fox, bear}
+    assert found_in(store.search("fox bear")) == {both}
+    assert found_in(store.search("fox OR bear")) == {both, fox, bear}
+    assert found_in(store.search("fox NOT bear")) == {fox}
+    assert found_in(store.search('"red fox alone"')) == {fox}
+    assert found_in(store.search("alo*")) == {fox, bear}
     assert store.search("fox giraffe") == []
 
 
@@ -184,13 +170,6 @@ def test_no_way_of_typing_fails(store: ChatStore, session: Session, query: str) 
     assert isinstance(store.search(query), list)
 
 
-@pytest.fixture(scope="module")
-def lasting_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatStore]:
-    with open_store(tmp_path_factory.mktemp("lasting") / "chat.db") as opened:
-        opened.say(new_session(opened), "some text")
-        yield opened
-
-
 @settings(max_examples=examples(60))
 @given(query=st.text(st.characters(), max_size=30))
 def test_any_text_is_a_query(lasting_store: ChatStore, query: str) -> None:
@@ -212,14 +191,14 @@ def test_filters_by_session_agent_role_and_time(store: ChatStore, session: Sessi
     other = new_session(store, agent="reviewer")
     asked, answered = turn(store, session, "lemur question", "lemur answer")
     elsewhere = store.say(other, "lemur elsewhere")
-    assert found(store.search("lemur")) == {asked, answered, elsewhere.id}
-    assert found(store.search("lemur", session=session)) == {asked, answered}
-    assert found(store.search("lemur", session=other.id)) == {elsewhere.id}
-    assert found(store.search("lemur", agent="reviewer")) == {elsewhere.id}
-    assert found(store.search("lemur", role="assistant")) == {answered}
+    assert found_in(store.search("lemur")) == {asked, answered, elsewhere.id}
+    assert found_in(store.search("lemur", session=session)) == {asked, answered}
+    assert found_in(store.search("lemur", session=other.id)) == {elsewhere.id}
+    assert found_in(store.search("lemur", agent="reviewer")) == {elsewhere.id}
+    assert found_in(store.search("lemur", role="assistant")) == {answered}
     at = elsewhere.created_at
-    assert found(store.search("lemur", since=at)) == {elsewhere.id}
-    assert found(store.search("lemur", until=at)) == {asked, answered}
+    assert found_in(store.search("lemur", since=at)) == {elsewhere.id}
+    assert found_in(store.search("lemur", until=at)) == {asked, answered}
     assert len(store.search("lemur", limit=1)) == 1
 
 
@@ -228,24 +207,24 @@ def test_archived_sessions_and_hidden_messages_only_on_request(
 ) -> None:
     asked, answered = turn(store, session, "first ibex", "second ibex")
     store.rewind(session, asked)
-    assert found(store.search("ibex")) == {asked}
-    assert found(store.search("ibex", hidden=True)) == {asked, answered}
+    assert found_in(store.search("ibex")) == {asked}
+    assert found_in(store.search("ibex", hidden=True)) == {asked, answered}
     store.archive(session)
     assert store.search("ibex") == []
-    assert found(store.search("ibex", archived=True)) == {asked}
+    assert found_in(store.search("ibex", archived=True)) == {asked}
 
 
 def test_message_hidden_only_in_its_metadata_is_hidden_here_too(
     store: ChatStore, session: Session
 ) -> None:
     message = store.say(session, "an ibex")
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_messages SET metadata_json = '{\"hidden_at\": 5}'")
     assert store.search("ibex") == []
-    assert found(store.search("ibex", hidden=True)) == {message.id}
-    with plain(store.path) as other:
+    assert found_in(store.search("ibex", hidden=True)) == {message.id}
+    with raw(store) as other:
         other.execute("UPDATE chat_messages SET metadata_json = '{broken'")
-    assert found(store.search("ibex")) == {message.id}
+    assert found_in(store.search("ibex")) == {message.id}
 
 
 def test_session_of_its_own_is_found_behind_thousands_of_newer_matches(
@@ -255,8 +234,8 @@ def test_session_of_its_own_is_found_behind_thousands_of_newer_matches(
     crowd = new_session(store, agent="crowd")
     part = {"type": "text", "text": "a common word"}
     store.put_message(crowd, {"id": "many", "role": "assistant", "parts": [part] * 2500})
-    assert found(store.search("common", session=session)) == {old}
-    assert found(store.search("common", role="user")) == {old}
+    assert found_in(store.search("common", session=session)) == {old}
+    assert found_in(store.search("common", role="user")) == {old}
     assert len(store.search("common", limit=200)) == 200
 
 
@@ -274,80 +253,26 @@ def test_limit_out_of_range_is_refused(store: ChatStore, limit: Any) -> None:
 # ---------------------------------------------------------------------- in trouble
 
 
-BREAKS = {
-    "dropped": "DROP TABLE tk_search",
-    "emptied": "DELETE FROM tk_search_data",
-    "garbled": "UPDATE tk_search_data SET block = x'00ff00ff'",
-}
-
-
-@pytest.mark.parametrize("damage", BREAKS.values(), ids=BREAKS)
-def test_damaged_index_loses_no_message_and_is_built_anew(
-    store: ChatStore, session: Session, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    asked = store.say(session, "the bandicoot digs")
-    store.say(session, "unrelated")
-    store.search("bandicoot")
-    with plain(store.path) as other:
-        other.execute(damage)
-    with caplog.at_level(logging.WARNING):
-        later = store.say(session, "another bandicoot")
-        reply(store, session, "a reply in spite of it")
-        assert found(store.search("bandicoot")) == {asked.id, later.id}
-    store.reindex()
-    assert store.verify().ok
-    assert found(store.search("bandicoot")) == {asked.id, later.id}
-
-
 def test_tool_name_that_is_no_text_stands_in_nobodys_way(
     store: ChatStore, session: Session
 ) -> None:
     odd = {"type": "tool-x", "toolCallId": "c", "toolName": 9, "input": {"k": "zeppelin"}}
     store.put_message(session, {"id": "odd", "role": "assistant", "parts": [odd]})
     other = store.say(new_session(store), "another zeppelin")
-    assert found(store.search("zeppelin")) == {"odd", other.id}
+    assert found_in(store.search("zeppelin")) == {"odd", other.id}
     store.reindex()
     store.vacuum()
-    assert found(store.search("9 zeppelin")) == {"odd"}
-
-
-def test_part_that_cannot_be_read_is_skipped_and_named(
-    store: ChatStore, session: Session, caplog: pytest.LogCaptureFixture
-) -> None:
-    bad, good = store.say(session, "a zeppelin"), store.say(session, "another zeppelin")
-    with plain(store.path) as other:
-        other.execute("UPDATE chat_parts SET type = x'ff' WHERE message_id = ?", (bad.id,))
-        ((bad_part,),) = other.execute("SELECT id FROM chat_parts WHERE message_id = ?", (bad.id,))
-    with caplog.at_level(logging.WARNING):
-        assert found(store.search("zeppelin")) == {good.id}
-    assert [bad_part in record.getMessage() for record in caplog.records] == [True]
-    caplog.clear()
-    assert found(store.search("zeppelin")) == {good.id}
-    assert caplog.records == []
-    store.reindex()
-    store.vacuum()
-    with plain(store.path) as other:
-        assert list(other.execute("SELECT * FROM tk_search_dirty")) == []
-
-
-def test_reading_without_the_index_leaves_out_what_is_excluded(
-    store: ChatStore, session: Session
-) -> None:
-    fox = store.say(session, "fox alone").id
-    store.say(session, "fox with hippopotamus")
-    with plain(store.path) as other:
-        other.execute("DROP TABLE tk_search")
-    assert fox in found(store.search("fox NOT hippopotamus"))
+    assert found_in(store.search("9 zeppelin")) == {"odd"}
 
 
 def test_read_only_store_finds_what_nobody_has_indexed_yet(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     first = store.say(session, "an indexed numbat")
     store.search("numbat")
     second = store.say(session, "a numbat not yet indexed")
-    with open_store(store.path, read_only=True) as reader:
-        assert found(reader.search("numbat")) == {first.id, second.id}
+    with factory.reopen(store, read_only=True) as reader:
+        assert found_in(reader.search("numbat")) == {first.id, second.id}
         assert ">>>numbat<<<" in reader.search("numbat")[0].snippet
 
 

@@ -2,27 +2,15 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.support.chats import (
-    MODEL,
-    NOON,
-    FakeClock,
-    contents,
-    new_session,
-    open_store,
-    plain,
-    record,
-    rows,
-    text_chunks,
-    turn,
-)
+from tests.support.chats import MODEL, Factory, new_session, record, text_chunks, turn
 from threadkeep.base.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound, ReadOnly
+from threadkeep.testing import NOON, ManualClock, contents, raw, rows
 
 
 def ids(sessions: list[Session]) -> list[str]:
@@ -35,7 +23,7 @@ def ids(sessions: list[Session]) -> list[str]:
 def test_fresh_session_has_the_defaults_of_the_contract(store: ChatStore) -> None:
     session = store.create_session(agent="coder", model=MODEL)
     assert is_id(session.id, "ses")
-    (row,) = rows(store.path, "SELECT * FROM chat_sessions")
+    (row,) = rows(store, "SELECT * FROM chat_sessions")
     assert NOON < row["created_at"] == row["updated_at"]
     assert row == {
         "id": session.id,
@@ -92,11 +80,11 @@ def test_model_may_be_written_as_provider_and_name(store: ChatStore) -> None:
 
 def test_foreign_session_id_is_kept_verbatim_and_cannot_come_twice(store: ChatStore) -> None:
     assert new_session(store, session_id="chat:42/ü").id == "chat:42/ü"
-    before = contents(store.path)
+    before = contents(store)
     with pytest.raises(Conflict, match="chat:42/ü") as caught:
         new_session(store, session_id="chat:42/ü", agent="other")
     assert caught.value.hint
-    assert contents(store.path) == before
+    assert contents(store) == before
 
 
 def test_model_follows_the_turns_and_the_agent_never_changes(store: ChatStore) -> None:
@@ -141,7 +129,7 @@ def test_archiving_is_no_deletion_and_keeps_its_first_time(store: ChatStore) -> 
     assert store.unarchive(session).archived_at is None
 
 
-def test_every_write_moves_updated_at_and_never_back(store: ChatStore, clock: FakeClock) -> None:
+def test_every_write_moves_updated_at_and_never_back(store: ChatStore, clock: ManualClock) -> None:
     session = new_session(store)
     seen = [session.updated_at]
     for change in (
@@ -198,7 +186,7 @@ def test_filters_by_agent_workspace_parent_and_title(store: ChatStore) -> None:
 def test_sessions_rooted_nowhere_are_listed_whoever_wrote_them(store: ChatStore) -> None:
     ours = new_session(store)
     new_session(store, workspace_root="/w")
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute(
             "INSERT INTO chat_sessions(id, agent, workspace_root, created_at, updated_at)"
             " VALUES ('theirs', 'coder', NULL, 1, 1)"
@@ -217,16 +205,16 @@ def test_ephemeral_branches_are_hidden_from_the_picker(store: ChatStore) -> None
 
 def test_list_survives_metadata_that_is_no_json(store: ChatStore) -> None:
     session = new_session(store)
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("UPDATE chat_sessions SET metadata_json = '{broken'")
     assert ids(store.sessions().items) == [session.id]
     assert store.session(session).metadata == {}
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 50])
-def test_pages_give_every_session_once_even_at_equal_times(tmp_path: Path, size: int) -> None:
-    frozen = FakeClock(step=0)
-    with open_store(tmp_path / "chat.db", frozen) as store:
+def test_pages_give_every_session_once_even_at_equal_times(size: int, factory: Factory) -> None:
+    frozen = ManualClock(step=0)
+    with factory.open(clock=frozen) as store:
         made = [new_session(store).id for _ in range(13)]
         seen: list[str] = []
         cursor = None
@@ -265,9 +253,9 @@ def test_deletion_takes_messages_parts_runs_and_journal(store: ChatStore) -> Non
     for session in (kept, gone):
         turn(store, session, "q", "a", usage={"input": 5})
         store.enqueue(session, "later")
-    before = contents(store.path)
+    before = contents(store)
     store.delete(gone)
-    after = contents(store.path)
+    after = contents(store)
     assert json.dumps(after, default=repr).count(gone.id) == 0
     assert len(after["chat_messages"]) * 2 == len(before["chat_messages"])
     assert len(after["chat_parts"]) * 2 == len(before["chat_parts"])
@@ -291,12 +279,12 @@ def test_deletion_by_another_program_cascades_too(store: ChatStore) -> None:
     session = new_session(store)
     turn(store, session, "q", "findable")
     store.search("findable")
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute("DELETE FROM chat_sessions WHERE id = ?", (session.id,))
     assert store.sessions().items == []
     assert store.search("findable") == []
     assert store.verify().ok
-    assert rows(store.path, "SELECT * FROM chat_parts") == []
+    assert rows(store, "SELECT * FROM chat_parts") == []
 
 
 def test_session_of_a_deleted_id_starts_empty(store: ChatStore) -> None:
@@ -313,20 +301,20 @@ def test_session_of_a_deleted_id_starts_empty(store: ChatStore) -> None:
 
 
 def test_another_store_on_the_same_file_sees_each_write_at_once(
-    store: ChatStore, tmp_path: Path
+    store: ChatStore, factory: Factory
 ) -> None:
-    with open_store(tmp_path / "chat.db") as second:
+    with factory.reopen(store) as second:
         session = new_session(store)
         message = second.say(session.id, "from the other side")
         assert store.ui_messages(session)[0]["id"] == message.id
 
 
 def test_read_only_store_reads_a_live_file_and_writes_nothing(
-    store: ChatStore, tmp_path: Path
+    store: ChatStore, factory: Factory
 ) -> None:
     session = new_session(store, title="live")
     turn(store, session, "q", "an answer")
-    with open_store(tmp_path / "chat.db", read_only=True) as reader:
+    with factory.reopen(store, read_only=True) as reader:
         assert reader.session(session).title == "live"
         store.say(session, "one more")
         assert len(reader.ui_messages(session)) == 3
@@ -338,8 +326,8 @@ def test_read_only_store_reads_a_live_file_and_writes_nothing(
             lambda: reader.delete(session),
             lambda: reader.archive(session),
         ]
-        before = contents(store.path)
+        before = contents(store)
         for call in calls:
             with pytest.raises(ReadOnly, match="read-only"):
                 call()
-        assert contents(store.path) == before
+        assert contents(store) == before

@@ -3,17 +3,17 @@
 import gc
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.chats import new_session, open_store, rows, text_chunks
+from tests.support.chats import Factory, new_session, text_chunks
 from tests.support.children import exit_code, fork, wait_until
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import StorageFull
+from threadkeep.testing import rows
 
 Json = dict[str, Any]
 
@@ -29,14 +29,14 @@ def threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == "threadkeep-recorders"]
 
 
-def text_in(path: Path, message_id: str) -> str:
+def text_in(store: ChatStore, message_id: str) -> str:
     """Read the text of a message as a program does that knows only the three tables."""
     sql = "SELECT json_extract(data_json, '$.text') AS text FROM chat_parts WHERE message_id = ?"
-    return "".join(row["text"] or "" for row in rows(path, sql, message_id))
+    return "".join(row["text"] or "" for row in rows(store, sql, message_id))
 
 
-def chunks_in(path: Path) -> int:
-    (found,) = rows(path, "SELECT count(*) AS n FROM chat_events")
+def chunks_in(store: ChatStore) -> int:
+    (found,) = rows(store, "SELECT count(*) AS n FROM chat_events")
     return int(found["n"])
 
 
@@ -57,12 +57,12 @@ def test_reader_of_the_tables_catches_up_without_another_chunk(
 ) -> None:
     with store.record(session, "m") as recorder:
         behind(recorder)
-        assert text_in(store.path, "m") == LONG
+        assert text_in(store, "m") == LONG
         let_time_pass(recorder, 0.2)
-        wait_until(lambda: text_in(store.path, "m") == LONG + "y")
+        wait_until(lambda: text_in(store, "m") == LONG + "y")
         recorder.feed(delta("z"))
         let_time_pass(recorder, 0.41)
-        wait_until(lambda: text_in(store.path, "m") == LONG + "yz")
+        wait_until(lambda: text_in(store, "m") == LONG + "yz")
 
 
 @pytest.mark.parametrize("options", [{"save_buffer_ms": 50}, {"save_buffer_size": 10_000}])
@@ -74,11 +74,11 @@ def test_buffered_chunks_are_written_without_another_chunk(
         recorder.feed(START)
         for word in ("Hel", "lo, ", "world"):
             recorder.feed(delta(word))
-        assert chunks_in(store.path) == 1
+        assert chunks_in(store) == 1
         let_time_pass(recorder, 0.2)
-        wait_until(lambda: chunks_in(store.path) == 4)
+        wait_until(lambda: chunks_in(store) == 4)
         let_time_pass(recorder, 0.4)
-        wait_until(lambda: text_in(store.path, "m") == "Hello, world")
+        wait_until(lambda: text_in(store, "m") == "Hello, world")
 
 
 def test_time_that_has_not_passed_writes_nothing(store: ChatStore, session: Session) -> None:
@@ -90,9 +90,9 @@ def test_time_that_has_not_passed_writes_nothing(store: ChatStore, session: Sess
         with store.record(session, "n") as other:  # looked after later, and written earlier
             behind(other)
             let_time_pass(other, 0.2)
-            wait_until(lambda: text_in(store.path, "n") == LONG + "y")
+            wait_until(lambda: text_in(store, "n") == LONG + "y")
             assert threads() == [thread]
-        assert text_in(store.path, "m") == ""
+        assert text_in(store, "m") == ""
 
 
 @pytest.mark.parametrize("policy", ["step", "turn"])
@@ -104,7 +104,7 @@ def test_steps_and_turns_wait_for_their_end(
         assert recorder._left() is None
         let_time_pass(recorder, 10.0)
         assert recorder._catch_up() is None
-        assert chunks_in(store.path) == 0
+        assert chunks_in(store) == 0
 
 
 def test_one_thread_for_all_and_none_when_nothing_waits(store: ChatStore, session: Session) -> None:
@@ -156,8 +156,8 @@ def test_failure_in_the_pause_loses_nothing_and_is_told_with_the_next_chunk(
     assert store.message(session, "m")["parts"][0]["text"] == "ac"
 
 
-def test_closed_store_is_left_alone(tmp_path: Path) -> None:
-    store = open_store(tmp_path / "chat.db")
+def test_closed_store_is_left_alone(factory: Factory) -> None:
+    store = factory.open()
     recorder = store.record(new_session(store), "m")
     behind(recorder)
     store.close()
@@ -166,21 +166,21 @@ def test_closed_store_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_forked_child_has_no_timer_and_the_parent_keeps_its_own(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     def in_the_child() -> None:
         assert threads() == []
-        with ChatStore.open(store.path) as own, own.record(session, "child") as recorder:
+        with factory.reopen(store) as own, own.record(session, "child") as recorder:
             behind(recorder)
             assert len(threads()) == 1
             let_time_pass(recorder, 0.2)
-            wait_until(lambda: text_in(store.path, "child") == LONG + "y")
+            wait_until(lambda: text_in(store, "child") == LONG + "y")
 
     with store.record(session, "parent") as recorder:
         behind(recorder)
         assert exit_code(fork(in_the_child)) == 0
         let_time_pass(recorder, 0.2)
-        wait_until(lambda: text_in(store.path, "parent") == LONG + "y")
+        wait_until(lambda: text_in(store, "parent") == LONG + "y")
 
 
 def test_feeding_and_the_timer_take_turns(store: ChatStore, session: Session) -> None:
@@ -211,5 +211,5 @@ def test_feeding_and_the_timer_take_turns(store: ChatStore, session: Session) ->
     told = "".join(f"{number} " for number in range(300))
     parts = store.message(session, "m")["parts"]
     assert [parts[0]["text"], parts[1]["data"]] == [told, 299]
-    assert text_in(store.path, "m") == told
+    assert text_in(store, "m") == told
     assert store.verify().problems == []

@@ -3,27 +3,18 @@
 import csv
 import io
 import json
-import sqlite3
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 from markdown_it import MarkdownIt
 
-from tests.faults.old_files import VERSIONS, make_old_file
 from tests.lengths import examples
 from tests.support.chats import (
-    FakeClock,
-    contents,
+    Factory,
     new_session,
-    open_store,
-    plain,
     record,
     reply,
-    rows,
     text_chunks,
     tool_chunks,
     turn,
@@ -33,6 +24,7 @@ from threadkeep.chat.export_formats import code, fenced, inline, quoted
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, TooLarge
+from threadkeep.testing import FACTORIES, ManualClock, contents, raw, rows
 
 Json = dict[str, Any]
 
@@ -41,9 +33,8 @@ HALF = "\ud83d"
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "other.db", FakeClock(1)) as opened:
-        yield opened
+def other(factory: Factory) -> ChatStore:
+    return factory.open(clock=ManualClock(1))
 
 
 def full_session(store: ChatStore) -> Session:
@@ -86,8 +77,8 @@ def edited(lines: list[str], line: int, **columns: Any) -> list[str]:
     return [*lines[:line], json.dumps(record_), *lines[line + 1 :]]
 
 
-def add_columns(path: Path, *names: str) -> None:
-    with plain(path) as connection:
+def add_columns(store: ChatStore, *names: str) -> None:
+    with raw(store) as connection:
         for table in ("chat_sessions", "chat_messages", "chat_parts"):
             for name in names:
                 quoted_name = '"' + name.replace('"', '""') + '"'
@@ -102,12 +93,12 @@ def test_jsonl_is_the_raw_rows_session_then_messages_each_with_its_parts(store: 
     found = records(jsonl(store, session))
     expected: list[Json] = []
     sql = "SELECT * FROM chat_messages WHERE session_id = ? ORDER BY created_at, id"
-    (row,) = rows(store.path, "SELECT * FROM chat_sessions WHERE id = ?", session.id)
+    (row,) = rows(store, "SELECT * FROM chat_sessions WHERE id = ?", session.id)
     expected.append({"type": "session", "data": row})
-    for message in rows(store.path, sql, session.id):
+    for message in rows(store, sql, session.id):
         expected.append({"type": "message", "data": message})
         parts = 'SELECT * FROM chat_parts WHERE message_id = ? ORDER BY "index"'
-        expected += [{"type": "part", "data": p} for p in rows(store.path, parts, message["id"])]
+        expected += [{"type": "part", "data": p} for p in rows(store, parts, message["id"])]
     assert found == expected
     assert {"message", "part"} <= {entry["type"] for entry in found}
     assert all(isinstance(v, str) for e in found for n, v in e["data"].items() if "_json" in n)
@@ -139,7 +130,7 @@ def test_a_growing_part_is_exported_as_far_as_its_chunks_came(store: ChatStore) 
         recorder.feed({"type": "text-start", "id": "t"})
         recorder.feed({"type": "text-delta", "id": "t", "delta": "x" * 1000})
         recorder.feed({"type": "text-delta", "id": "t", "delta": "tail"})
-        (row,) = rows(store.path, "SELECT * FROM chat_parts")
+        (row,) = rows(store, "SELECT * FROM chat_parts")
         assert "tail" not in row["data_json"], "the row itself is behind, or this proves nothing"
         part = records(jsonl(store, session))[-1]["data"]
         assert json.loads(part["data_json"])["text"] == "x" * 1000 + "tail"
@@ -151,9 +142,9 @@ def test_a_growing_part_is_exported_as_far_as_its_chunks_came(store: ChatStore) 
         }
         exact = "".join(store.export(session, "markdown"))
         assert "xtail" in exact
-    assert json.loads(rows(store.path, "SELECT * FROM chat_parts")[0]["data_json"])[
-        "text"
-    ].endswith("tail")
+    assert json.loads(rows(store, "SELECT * FROM chat_parts")[0]["data_json"])["text"].endswith(
+        "tail"
+    )
 
 
 def test_an_export_is_one_snapshot_taken_when_it_is_asked_for(store: ChatStore) -> None:
@@ -263,7 +254,7 @@ def test_csv_never_begins_a_cell_like_a_formula(store: ChatStore, start: str) ->
 
 def test_csv_leaves_numbers_and_harmless_text_alone(store: ChatStore) -> None:
     session = new_session(store, title="a = b")
-    with plain(store.path) as connection:
+    with raw(store) as connection:
         connection.execute("UPDATE chat_sessions SET created_at = -5")
     (line,) = table(store, session)
     assert (line["session.title"], line["session.created_at"]) == ("a = b", "-5")
@@ -271,8 +262,8 @@ def test_csv_leaves_numbers_and_harmless_text_alone(store: ChatStore) -> None:
 
 def test_csv_puts_columns_it_does_not_know_into_one_cell(store: ChatStore) -> None:
     session = new_session(store)
-    add_columns(store.path, TRICKY)
-    with plain(store.path) as connection:
+    add_columns(store, TRICKY)
+    with raw(store) as connection:
         connection.execute(f'UPDATE chat_sessions SET "{TRICKY.replace(chr(34), chr(34) * 2)}" = 5')
     (line,) = table(store, session)
     assert json.loads(line["session.other_columns"]) == {TRICKY: 5}
@@ -441,10 +432,10 @@ def test_importing_again_changes_nothing(store: ChatStore, other: ChatStore) -> 
     session = full_session(store)
     lines = jsonl(store, session)
     other.import_sessions(lines)
-    before = contents(other.path)
+    before = contents(other)
     report = other.import_sessions(lines)
     assert (report.imported, report.unchanged, report.messages) == ([], [session.id], 0)
-    assert contents(other.path) == before
+    assert contents(other) == before
     assert store.import_sessions(lines).unchanged == [session.id], "also where it came from"
 
 
@@ -456,7 +447,7 @@ def test_other_content_is_a_conflict_that_names_the_difference(
     other.import_sessions(lines)
     other.set_title(session.id, "renamed")
     other.say(session.id, "one more", message_id="only-here")
-    before = contents(other.path)
+    before = contents(other)
     report = other.import_sessions(lines)
     (conflict,) = report.conflicts
     assert not report.ok
@@ -467,7 +458,7 @@ def test_other_content_is_a_conflict_that_names_the_difference(
     assert "replace" in conflict.hint
     with pytest.raises(Conflict, match=r"line 1: .* exists with other content"):
         report.raise_for_conflicts()
-    assert contents(other.path) == before
+    assert contents(other) == before
 
 
 def test_a_conflict_does_not_keep_the_other_sessions_out(
@@ -503,14 +494,14 @@ def test_ids_that_live_in_another_session_are_left_alone(
     lines = jsonl(store, session)
     other.import_sessions(lines)
     moved = [line.replace('"s"', '"t"') for line in lines]
-    before = contents(other.path)
+    before = contents(other)
     for replace in (False, True):
         (conflict,) = other.import_sessions(moved, replace=replace).conflicts
         assert "belongs to session 's'" in conflict.reason
         renamed = [line.replace('"msg_', '"msg-') for line in moved]
         (conflict,) = other.import_sessions(renamed, replace=replace).conflicts
         assert "part 'prt_" in conflict.reason
-    assert contents(other.path) == before
+    assert contents(other) == before
 
 
 def test_replacing_does_not_delete_what_cannot_be_replaced(
@@ -520,10 +511,10 @@ def test_replacing_does_not_delete_what_cannot_be_replaced(
     other.import_sessions(lines)
     mine = new_session(other, session_id="t")
     other.say(mine, "keep me")
-    before = contents(other.path)
+    before = contents(other)
     moved = [line.replace('"s"', '"t"') for line in lines]
     assert not other.import_sessions(moved, replace=True).ok
-    assert contents(other.path) == before
+    assert contents(other) == before
 
 
 def test_a_session_that_is_being_recorded_is_not_imported(store: ChatStore) -> None:
@@ -541,15 +532,15 @@ def test_a_file_that_changes_what_it_is_given_is_refused(
     store: ChatStore, other: ChatStore
 ) -> None:
     lines = jsonl(store, full_session_with_ids(store, "s"))
-    with plain(other.path) as connection:
+    with raw(other) as connection:
         connection.execute(
             "CREATE TRIGGER theirs AFTER INSERT ON chat_parts BEGIN"
             " UPDATE chat_parts SET type = upper(type) WHERE id = new.id; END"
         )
-    before = contents(other.path)
+    before = contents(other)
     with pytest.raises(Damaged, match=r"was not stored as given: part 'prt_.*': type"):
         other.import_sessions(lines)
-    assert contents(other.path) == before
+    assert contents(other) == before
 
 
 def test_usage_in_the_metadata_counts_and_the_sums_stay(store: ChatStore, other: ChatStore) -> None:
@@ -578,12 +569,12 @@ def test_absurd_usage_in_the_metadata_does_not_stand_in_the_way(
     assert other.session(session.id).total_tokens == 2
 
 
-def test_an_import_is_in_the_event_log(store: ChatStore, tmp_path: Path) -> None:
+def test_an_import_is_in_the_event_log(store: ChatStore, factory: Factory) -> None:
     session = full_session(store)
     lines = jsonl(store, session)
-    with open_store(tmp_path / "logged.db", event_log=True) as logged:
+    with factory.open(event_log=True) as logged:
         logged.import_sessions(lines)
-        kinds = {row["kind"] for row in rows(logged.path, "SELECT kind FROM chat_events")}
+        kinds = {row["kind"] for row in rows(logged, "SELECT kind FROM chat_events")}
         assert kinds == {"import"}
         logged.rebuild()
         assert jsonl(logged, session.id) == lines
@@ -593,7 +584,7 @@ def test_import_never_restamps_and_order_is_by_time(store: ChatStore, other: Cha
     session = new_session(store, session_id="s")
     for name in ("b", "a", "c"):
         store.put_message(session, {"id": name, "role": "user", "parts": []})
-    with plain(store.path) as connection:
+    with raw(store) as connection:
         connection.execute("UPDATE chat_messages SET created_at = 5 WHERE id IN ('a', 'b')")
     lines = jsonl(store, session)
     shuffled = [lines[0], lines[3], lines[2], lines[1]]
@@ -611,7 +602,7 @@ def test_progress_hears_every_thousand_records_and_the_end(store: ChatStore) -> 
     assert heard == [1000, 2000, 2502]
 
 
-def test_a_redaction_hook_sees_every_text_of_an_import(store: ChatStore, tmp_path: Path) -> None:
+def test_a_redaction_hook_sees_every_text_of_an_import(store: ChatStore, factory: Factory) -> None:
     session = new_session(store, title="hunter2", metadata={"hunter2": "hunter2"})
     store.say(session, [{"type": "text", "text": "my hunter2"}, {"type": "text", "text": "plain"}])
     lines = edited(jsonl(store, session), 0, note={"deep": ["hunter2"]})
@@ -619,7 +610,7 @@ def test_a_redaction_hook_sees_every_text_of_an_import(store: ChatStore, tmp_pat
     def redact(text: str) -> str:
         return text.replace("hunter2", "***")
 
-    with open_store(tmp_path / "redacted.db", redact=redact) as redacted:
+    with factory.open(redact=redact) as redacted:
         redacted.import_sessions(lines)
         found = jsonl(redacted, session.id)
         assert records(found)[0]["data"]["title"] == "***"
@@ -637,8 +628,8 @@ def test_columns_the_file_lacks_come_back_from_an_import(
     store: ChatStore, other: ChatStore
 ) -> None:
     session = full_session(store)
-    add_columns(store.path, TRICKY, "color")
-    with plain(store.path) as connection:
+    add_columns(store, TRICKY, "color")
+    with raw(store) as connection:
         connection.execute("UPDATE chat_parts SET color = 'red' WHERE rowid % 2")
         connection.execute("UPDATE chat_sessions SET color = x'00ff'")
         connection.execute("UPDATE chat_messages SET color = 9e999")
@@ -648,22 +639,22 @@ def test_columns_the_file_lacks_come_back_from_an_import(
     assert jsonl(other, session.id) == lines
     assert other.import_sessions(lines).unchanged == [session.id]
     other.delete(session.id)
-    assert rows(other.path, "SELECT * FROM tk_extra") == []
+    assert rows(other, "SELECT * FROM tk_extra") == []
 
 
 def test_columns_the_file_has_are_filled_again(store: ChatStore) -> None:
     session = full_session(store)
-    add_columns(store.path, "color", TRICKY)
-    with plain(store.path) as connection:
+    add_columns(store, "color", TRICKY)
+    with raw(store) as connection:
         connection.execute("UPDATE chat_parts SET color = 'red' WHERE \"index\" = 0")
         connection.execute("UPDATE chat_sessions SET color = x'00ff'")
         connection.execute("UPDATE chat_messages SET color = 9e999")
-    lines, before = jsonl(store, session), contents(store.path)
+    lines, before = jsonl(store, session), contents(store)
     store.delete(session)
     store.import_sessions(lines)
     for name in ("chat_sessions", "chat_messages", "chat_parts"):
-        assert contents(store.path)[name] == before[name]
-    assert rows(store.path, "SELECT * FROM tk_extra") == []
+        assert contents(store)[name] == before[name]
+    assert rows(store, "SELECT * FROM tk_extra") == []
     assert whole(store)
 
 
@@ -671,7 +662,7 @@ def test_a_value_that_a_column_would_change_is_kept_beside_it(
     store: ChatStore, other: ChatStore
 ) -> None:
     session = full_session_with_ids(store, "s")
-    with plain(other.path) as connection:
+    with raw(other) as connection:
         connection.execute("ALTER TABLE chat_parts ADD COLUMN n INTEGER DEFAULT 3")
     base = jsonl(store, session)
     for number, value in enumerate(("5", True, 2**70, HALF, [1], None, 7)):
@@ -687,22 +678,11 @@ def test_what_is_written_into_a_column_later_counts_more(
 ) -> None:
     session = full_session_with_ids(store, "s")
     other.import_sessions(edited(jsonl(store, session), 0, color="old"))
-    add_columns(other.path, "color")
+    add_columns(other, "color")
     assert records(jsonl(other, "s"))[0]["data"]["color"] == "old"
-    with plain(other.path) as connection:
+    with raw(other) as connection:
         connection.execute("UPDATE chat_sessions SET color = 'new'")
     assert records(jsonl(other, "s"))[0]["data"]["color"] == "new"
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_files_of_other_programs_can_be_moved(
-    tmp_path: Path, other: ChatStore, version: int
-) -> None:
-    make_old_file(tmp_path / "old.db", version)
-    with open_store(tmp_path / "old.db") as old:
-        lines = list(old.export_all())
-        assert other.import_sessions(lines).ok
-        assert list(other.export_all()) == lines
 
 
 def test_rows_with_the_seeds_columns_alone_are_completed(
@@ -733,7 +713,7 @@ def test_a_time_in_the_metadata_that_is_none_is_no_hidden_at(
     store.put_message(session, {"id": "u", "role": "user", "parts": []})
     lines = edited(jsonl(store, session), 1, metadata_json=json.dumps({"hidden_at": at}))
     other.import_sessions(edited(lines, 1, hidden_at=...))
-    assert rows(other.path, "SELECT hidden_at FROM chat_messages") == [{"hidden_at": None}]
+    assert rows(other, "SELECT hidden_at FROM chat_messages") == [{"hidden_at": None}]
     assert other.ui_messages("s") == [], "it is hidden, only since when is unknown"
     assert other.unrewind("s") == ["u"]
 
@@ -850,7 +830,7 @@ sessions = st.fixed_dictionaries(
 )
 
 
-def put(connection: sqlite3.Connection, name: str, row: Json, **more: str) -> None:
+def put(connection: Any, name: str, row: Json, **more: str) -> None:
     """Write a row as a program that knows nothing of us would."""
     given_ = {**row, **more, **row["others"]}
     kept = {k: v for k, v in given_.items() if k not in ("others", "messages", "parts")}
@@ -860,14 +840,12 @@ def put(connection: sqlite3.Connection, name: str, row: Json, **more: str) -> No
     connection.execute(f"INSERT INTO {name}({names}) VALUES ({marks})", values)
 
 
-def fill(path: Path, session: Json) -> None:
-    with open_store(path):
-        pass
+def fill(store: ChatStore, session: Json) -> None:
     add_columns(
-        path, "color", "Title2", *[name for name in OTHERS if name not in ("color", "Title")]
+        store, "color", "Title2", *[name for name in OTHERS if name not in ("color", "Title")]
     )
     taken: set[str] = set()
-    with plain(path) as connection:
+    with raw(store) as connection:
         connection.execute("BEGIN")
         put(connection, "chat_sessions", session)
         for message in session["messages"]:
@@ -882,19 +860,18 @@ def fill(path: Path, session: Json) -> None:
 
 @given(sessions)
 @settings(max_examples=examples(25))
-def test_any_session_comes_back_byte_for_byte(session: Json) -> None:
+def test_any_session_comes_back_byte_for_byte(store_engine: str, session: Json) -> None:
     for row in (
         session,
         *session["messages"],
         *(p for m in session["messages"] for p in m["parts"]),
     ):
         row["others"].pop("Title", None)  # SQLite takes it for our own column
-    with tempfile.TemporaryDirectory() as folder:
-        fill(Path(folder) / "source.db", session)
-        with (
-            open_store(Path(folder) / "source.db") as source,
-            open_store(Path(folder) / "target.db") as target,
-        ):
+    with FACTORIES[store_engine]["chat"]() as factory:
+        empty = factory.open()
+        fill(empty, session)
+        empty.close()
+        with factory.reopen(empty) as source, factory.open() as target:
             lines = list(source.export_all())
             "".join(lines).encode()
             report = target.import_sessions(lines)
@@ -916,11 +893,11 @@ def normal(text: str) -> str:
 
 def refused(store: ChatStore, lines: Any, match: str, kind: type[Invalid] = Invalid) -> Invalid:
     """Import something wrong: it must be refused whole, with a hint."""
-    before = contents(store.path)
+    before = contents(store)
     with pytest.raises(kind, match=match) as caught:
         store.import_sessions(lines)
     assert caught.value.hint
-    assert contents(store.path) == before
+    assert contents(store) == before
     return caught.value
 
 
@@ -1039,8 +1016,8 @@ def test_sessions_before_a_wrong_one_stay_and_it_is_left_out_whole(
     assert other.import_sessions([*good, *fine]).unchanged == ["s1"]
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(lines: list[str], tmp_path: Path) -> None:
-    with open_store(tmp_path / "small.db", part_limit=1000) as small:
+def test_what_is_too_large_is_refused_before_it_is_read(lines: list[str], factory: Factory) -> None:
+    with factory.open(part_limit=1000) as small:
         assert small.import_sessions(lines).imported == ["s"]
         small.delete("s")
         long = json.dumps({"type": "text", "text": "x" * 1000})

@@ -3,17 +3,16 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.chats import FakeClock, new_session, open_store, record, rows, text_chunks
+from tests.support.chats import Factory, new_session, record, text_chunks
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Invalid
+from threadkeep.testing import ManualClock, rows
 
 Json = dict[str, Any]
 
@@ -26,9 +25,8 @@ STEERING: Json = {
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[ChatStore]:
-    with open_store(tmp_path / "other.db", FakeClock(1)) as opened:
-        yield opened
+def other(factory: Factory) -> ChatStore:
+    return factory.open(clock=ManualClock(1))
 
 
 def told(message_id: str | None = None, unknown: Json = FUTURE) -> list[Json]:
@@ -47,7 +45,7 @@ BOTH = [FUTURE, {**FUTURE, "id": "last"}]
 
 
 def test_they_outlive_their_message_and_are_no_part_of_it(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     record(store, session, told("reply"))
     assert store.message(session, "reply") == reduce_chunks(told("reply"))
@@ -56,7 +54,7 @@ def test_they_outlive_their_message_and_are_no_part_of_it(
     assert sorted(event.kind for event in events) == ["chunk", "chunk", "snapshot"]
     assert store.timeline(session).turns[0].chunks == BOTH
     assert store.verify().ok
-    with ChatStore.open(store.path) as again:  # opening clears what finished messages left
+    with factory.reopen(store) as again:  # opening clears what finished messages left
         assert kept(again, session) == BOTH
 
 
@@ -139,12 +137,12 @@ def test_fork_takes_them_along(store: ChatStore, session: Session) -> None:
     assert kept(store, session) == BOTH
     store.delete(branch)
     assert kept(store, session) == BOTH
-    left = rows(store.path, "SELECT DISTINCT stream_id FROM chat_events")
+    left = rows(store, "SELECT DISTINCT stream_id FROM chat_events")
     assert left == [{"stream_id": session.id}]
 
 
-def test_rebuild_shrinking_and_the_end_of_the_log_leave_them(tmp_path: Path) -> None:
-    with open_store(tmp_path / "chat.db", event_log=True) as store:
+def test_rebuild_shrinking_and_the_end_of_the_log_leave_them(factory: Factory) -> None:
+    with factory.open(event_log=True) as store:
         session = new_session(store)
         record(store, session, told())
         before = list(store.export(session))
@@ -154,37 +152,37 @@ def test_rebuild_shrinking_and_the_end_of_the_log_leave_them(tmp_path: Path) -> 
         assert kept(store, session) == BOTH
         store.rebuild()
         assert list(store.export(session)) == before
-    with ChatStore.open(tmp_path / "chat.db", event_log=False) as store:
+    with factory.reopen(store, event_log=False) as store:
         assert list(store.export(session)) == before
         assert kept(store, session) == BOTH
 
 
-def test_one_that_a_dead_recorder_left_is_kept(tmp_path: Path) -> None:
-    with open_store(tmp_path / "chat.db") as store:
+def test_one_that_a_dead_recorder_left_is_kept(factory: Factory) -> None:
+    with factory.open() as store:
         session = new_session(store)
         recorder = store.record(session)
         for chunk in told()[:5]:
             recorder.feed(chunk)
         del recorder  # never closed
         store.say(session, "and then?")
-    with open_store(tmp_path / "chat.db") as store:
+    with factory.reopen(store) as store:
         assert kept(store, session) == [FUTURE]
         assert store.ui_messages(session)[0]["parts"] == reduce_chunks(told()[:5])["parts"]
 
 
-def test_redaction_sees_them(tmp_path: Path, other: ChatStore) -> None:
+def test_redaction_sees_them(other: ChatStore, factory: Factory) -> None:
     def hide(text: str) -> str:
         return text.replace("naïve", "***")
 
-    with open_store(tmp_path / "chat.db", redact=hide) as store:
+    with factory.open(redact=hide) as store:
         session = new_session(store)
         record(store, session, told())
         assert kept(store, session)[0]["text"] == "*** 😀"
-    with open_store(tmp_path / "plain.db") as store:
+    with factory.open() as store:
         session = new_session(store)
         record(store, session, told())
         text = "".join(store.export(session))
-    with open_store(tmp_path / "third.db", redact=hide) as store:
+    with factory.open(redact=hide) as store:
         store.import_sessions(text)
         assert kept(store, session.id)[0]["text"] == "*** 😀"
 

@@ -7,22 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.chats import (
-    contents,
-    new_session,
-    plain,
-    record,
-    reply,
-    rows,
-    text_chunks,
-    turn,
-)
+from tests.support.chats import new_session, record, reply, text_chunks, turn
 from threadkeep.chat import usage as usage_module
 from threadkeep.chat.records import Session
-from threadkeep.chat.schema import QUERIES
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.usage import BUCKETS, from_ai_sdk, validate_usage
 from threadkeep.errors import Conflict, Invalid, NotFound
+from threadkeep.testing import contents, raw, rows
 
 COUNTS = st.none() | st.integers(0, 10**9)
 
@@ -147,9 +138,9 @@ def test_usage_is_on_the_reply_and_in_the_columns_of_the_session(
     _, answer = turn(store, session, "q", "a")
     given = buckets(1, 20, 300, 4000, 50000)
     assert store.record_usage(session, given, message=answer) == given
-    (message,) = rows(store.path, "SELECT * FROM chat_messages WHERE id = ?", answer)
+    (message,) = rows(store, "SELECT * FROM chat_messages WHERE id = ?", answer)
     assert json.loads(message["metadata_json"])["usage"] == given
-    (row,) = rows(store.path, "SELECT * FROM chat_sessions")
+    (row,) = rows(store, "SELECT * FROM chat_sessions")
     assert (row["prompt_tokens"], row["completion_tokens"]) == (1, 20)
     assert (row["reasoning_tokens"], row["cache_read"], row["cache_write"]) == (300, 4000, 50000)
     assert row["total_tokens"] == 54321
@@ -245,7 +236,7 @@ def test_spend_counts_what_is_hidden_and_summarised(store: ChatStore, session: S
 
 def test_usage_that_another_program_wrote_counts_too(store: ChatStore, session: Session) -> None:
     turn(store, session, "q", "a", usage={"input": 1})
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute(
             "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
             " updated_at) VALUES ('theirs', ?, 'assistant', ?, 9000000000000, 1)",
@@ -295,7 +286,7 @@ def test_compaction_of_another_program_is_seen_at_the_next_usage(
     store: ChatStore, session: Session, place: int
 ) -> None:
     turn(store, session, "q", "a", usage={"input": 1})
-    with plain(store.path) as other:
+    with raw(store) as other:
         other.execute(
             "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
             " updated_at) VALUES ('theirs', ?, 'assistant', '{}', ?, 1)",
@@ -309,14 +300,6 @@ def test_compaction_of_another_program_is_seen_at_the_next_usage(
         )
     reply(store, session, "last", usage={"input": 1000})
     assert store.session(session).total_tokens == (1001 if place == 2 else 1000)
-
-
-def test_whether_a_reply_was_recorded_is_looked_up_by_its_id(store: ChatStore) -> None:
-    with store.context.db.read() as tx:
-        plan = tx.execute("EXPLAIN QUERY PLAN " + QUERIES["is_recorded"], {"message_id": "m"})
-        steps = [str(row[3]) for row in plan.fetchall()]
-    assert not [step for step in steps if step.startswith("SCAN")]
-    assert any("tk_finished_message" in step for step in steps)
 
 
 # ---------------------------------------------------------------------- decided once
@@ -404,7 +387,7 @@ def test_usage_belongs_to_a_reply_of_the_session(store: ChatStore, session: Sess
     other = new_session(store)
     asked, answer = turn(store, other, "q", "a")
     store.say(session, "q")
-    before = contents(store.path)
+    before = contents(store)
     with pytest.raises(NotFound, match=session.id):
         store.record_usage(session, {"input": 1})
     with pytest.raises(Invalid, match=asked):
@@ -414,4 +397,4 @@ def test_usage_belongs_to_a_reply_of_the_session(store: ChatStore, session: Sess
     for cost in (-1, math.nan, math.inf, "1", True):
         with pytest.raises(Invalid, match="cost"):
             store.record_usage(other, {}, cost_usd=cost)  # type: ignore[arg-type]
-    assert contents(store.path) == before
+    assert contents(store) == before

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from tests.support.chats import NOON, FakeClock, plain, rows
 from tests.support.children import Child
 from threadkeep.base.clock import iso
 from threadkeep.errors import Closed, Conflict, Invalid, NotFound, ReadOnly, SchemaMismatch
 from threadkeep.mailbox.index import MailIndex, effective_mode
 from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup, SessionMode
 from threadkeep.mailbox.records import Destination
+from threadkeep.testing import NOON, ManualClock, raw, rows
 
 MODES = get_args(SessionMode)
 WRONG: Any = "wrong"
@@ -26,7 +26,7 @@ OPTIONS = [{"label": "Yes", "value": "y"}, {"label": "No", "value": "n"}]
 
 
 def open_index(path: Path, **options: Any) -> MailIndex:
-    return MailIndex.open(path, clock=FakeClock(), random=Random(7).randrange, **options)
+    return MailIndex.open(path, clock=ManualClock(), random=Random(7).randrange, **options)
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def ask(index: MailIndex, session: MailboxSession, question_id: str = "q1", **fi
 
 
 def test_a_fresh_file_has_a_log_a_version_and_its_rules(index: MailIndex) -> None:
-    assert rows(index.path, "PRAGMA user_version") == [{"user_version": 2}]
-    assert rows(index.path, "PRAGMA journal_mode") == [{"journal_mode": "wal"}]
-    names = {row["name"] for row in rows(index.path, "SELECT name FROM sqlite_master")}
+    assert rows(index, "PRAGMA user_version") == [{"user_version": 2}]
+    assert rows(index, "PRAGMA journal_mode") == [{"journal_mode": "wal"}]
+    names = {row["name"] for row in rows(index, "SELECT name FROM sqlite_master")}
     assert names >= {"agent_groups", "messaging_groups", "messaging_group_agents", "sessions"}
     assert names >= {"agent_destinations", "pending_questions"}
 
@@ -116,7 +116,7 @@ def test_a_closed_index_says_so(index: MailIndex) -> None:
 def test_a_file_from_before_zones_is_read_as_it_is_and_brought_up(index: MailIndex) -> None:
     group = index.add_agent_group("Ann")
     index.close()
-    with plain(index.path) as connection:
+    with raw(index) as connection:
         connection.execute("ALTER TABLE agent_groups DROP COLUMN zone")
         connection.execute("PRAGMA user_version = 1")
     with open_index(index.path, read_only=True) as looking:
@@ -129,7 +129,7 @@ def test_a_file_from_before_zones_is_read_as_it_is_and_brought_up(index: MailInd
             again.set_zone("Ann", "Nowhere/Land")
         again.set_zone("Ann", None)
         assert again.zone(group.id) is None
-    assert rows(index.path, "PRAGMA user_version") == [{"user_version": 2}]
+    assert rows(index, "PRAGMA user_version") == [{"user_version": 2}]
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -137,11 +137,11 @@ def test_a_file_of_a_newer_program_is_refused_and_not_touched(
     index: MailIndex, *, read_only: bool
 ) -> None:
     index.close()
-    with plain(index.path) as connection:
+    with raw(index) as connection:
         connection.execute("PRAGMA user_version = 3")
     with pytest.raises(SchemaMismatch, match="version 3"):
         open_index(index.path, read_only=read_only)
-    assert rows(index.path, "PRAGMA user_version") == [{"user_version": 3}]
+    assert rows(index, "PRAGMA user_version") == [{"user_version": 3}]
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -157,7 +157,7 @@ def test_a_file_that_is_no_index_is_refused_and_not_touched(
     tmp_path: Path, script: str, *, read_only: bool
 ) -> None:
     path = tmp_path / "v2.db"
-    with plain(path) as connection:
+    with raw(path) as connection:
         connection.executescript(script)
     before = rows(path, "SELECT * FROM sqlite_master")
     with pytest.raises(Invalid, match=r"v2\.db is"):
@@ -357,7 +357,7 @@ def test_an_agent_shared_session_is_the_newest_of_all_chats(
 
 
 def test_the_newest_of_one_moment_is_the_one_begun_last(tmp_path: Path) -> None:
-    clock = FakeClock(step=0)
+    clock = ManualClock(step=0)
     with MailIndex.open(tmp_path / "mailbox.db", clock=clock) as index:
         agent, chat = index.add_agent_group("A"), index.add_messaging_group("slack", "C")
         begun = [index.resolve_session(agent.id, chat.id, t, "per-thread")[0] for t in "abcdef"]
@@ -545,7 +545,7 @@ def test_the_file_itself_refuses_a_second_active_session_at_one_place(
         "(id, agent_group_id, messaging_group_id, thread_id, status, created_at)"
         " VALUES (?, ?, ?, ?, ?, 'now')"
     )
-    with plain(index.path) as connection:
+    with raw(index) as connection:
         connection.execute(sql, ("s1", agent.id, place, thread, "closed"))
         with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
             connection.execute(sql, ("s2", agent.id, place, thread, "active"))
@@ -691,7 +691,7 @@ def test_rows_whose_target_is_gone_are_left_out_and_permit_nothing(
     for target in (chat, kept):
         index.add_destination(agent.id, "channel", target.id)
     index.add_destination(agent.id, "agent", peer.id)
-    with plain(index.path) as connection:
+    with raw(index) as connection:
         connection.execute("DELETE FROM messaging_groups WHERE id = ?", (chat.id,))
         connection.execute("DELETE FROM agent_groups WHERE id = ?", (peer.id,))
     assert [d.name for d in index.destinations(agent.id)] == ["kept"]
@@ -737,7 +737,7 @@ def test_a_question_waits_with_its_place_and_options(
     assert (found.session_id, found.message_out_id) == (session.id, "msg-1-aaaaaa")
     assert (found.title, found.options) == ("Deploy?", OPTIONS)
     assert {name: getattr(found, name) for name in place} == place
-    (row,) = rows(index.path, "SELECT options_json FROM pending_questions")
+    (row,) = rows(index, "SELECT options_json FROM pending_questions")
     assert '"label":"Yes"' in row["options_json"]
 
 
@@ -807,7 +807,7 @@ def test_a_question_that_cannot_be_answered_is_refused(
     given_id = fields.get("question_id", "q1")
     with pytest.raises(error):
         ask(index, session, given_id, **{k: v for k, v in fields.items() if k != "question_id"})
-    assert rows(index.path, "SELECT * FROM pending_questions") == []
+    assert rows(index, "SELECT * FROM pending_questions") == []
 
 
 # ---------------------------------------------------------------------- references
@@ -835,7 +835,7 @@ def test_a_group_with_sessions_cannot_be_deleted_under_them(
     index: MailIndex, agent: AgentGroup, session: MailboxSession
 ) -> None:
     with (
-        plain(index.path) as connection,
+        raw(index) as connection,
         pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"),
     ):
         connection.execute("DELETE FROM agent_groups WHERE id = ?", (agent.id,))

@@ -12,12 +12,9 @@ import pytest
 
 from tests.support.chats import (
     column_names,
-    contents,
     new_session,
     open_store,
-    plain,
     record,
-    rows,
     text_chunks,
     texts,
     tool_chunks,
@@ -27,6 +24,7 @@ from threadkeep.chat import schema as layout
 from threadkeep.chat.rows import SESSION, rehash
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
+from threadkeep.testing import contents, raw, rows
 
 SEED = {
     "chat_sessions": [
@@ -292,7 +290,7 @@ def fill(connection: sqlite3.Connection) -> None:
 @pytest.fixture(params=MAKERS, ids=list(MAKERS))
 def foreign(request: pytest.FixtureRequest, path: Path) -> Path:
     """A file of another program, with a conversation in it."""
-    with plain(path) as connection:
+    with raw(path) as connection:
         MAKERS[request.param](connection)
         fill(connection)
     return path
@@ -386,7 +384,7 @@ def test_file_of_another_program_is_not_brought_up_by_a_reader(foreign: Path) ->
 
 
 def test_columns_and_tables_that_nobody_knows_are_kept(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         make_authors_tables(3)(connection)
         connection.execute("ALTER TABLE chat_parts ADD COLUMN colour TEXT DEFAULT 'red'")
         connection.execute("CREATE TABLE their_own (x)")
@@ -401,7 +399,7 @@ def test_columns_and_tables_that_nobody_knows_are_kept(path: Path) -> None:
 
 
 def test_parts_at_one_place_are_put_one_after_the_other(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         make_seed_tables(connection)
         fill(connection)
         for name in ("p2b", "p2c"):
@@ -425,7 +423,7 @@ def test_parts_at_one_place_are_put_one_after_the_other(path: Path) -> None:
 
 def test_prompts_that_another_program_keeps_by_digest_are_shared(path: Path) -> None:
     """The contract suggests a table of this name, so a file may well have one."""
-    with plain(path) as connection:
+    with raw(path) as connection:
         make_seed_tables(connection)
         connection.execute("CREATE TABLE system_prompts (digest TEXT PRIMARY KEY, body TEXT)")
         connection.execute("INSERT INTO system_prompts VALUES ('d1', 'theirs')")
@@ -443,7 +441,7 @@ def test_prompts_that_another_program_keeps_by_digest_are_shared(path: Path) -> 
     ],
 )
 def test_file_whose_tables_are_in_the_way_is_refused_as_it_was(path: Path, obstacle: str) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         make_seed_tables(connection)
         fill(connection)
         connection.execute(obstacle)
@@ -455,7 +453,7 @@ def test_file_whose_tables_are_in_the_way_is_refused_as_it_was(path: Path, obsta
 
 
 def test_metadata_that_is_no_json_does_not_stop_the_opening(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         make_seed_tables(connection)
         fill(connection)
         connection.execute("UPDATE chat_messages SET metadata_json = '{hidden_at usage' ")
@@ -468,7 +466,7 @@ def test_metadata_that_is_no_json_does_not_stop_the_opening(path: Path) -> None:
 
 
 def test_file_with_a_rollback_journal_keeps_it(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         make_seed_tables(connection)
         fill(connection)
     with open_store(path) as store:
@@ -480,7 +478,7 @@ def test_file_with_a_rollback_journal_keeps_it(path: Path) -> None:
 
 
 def newer_author(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         make_authors_tables(3)(connection)
         fill(connection)
         connection.execute("PRAGMA user_version = 4")
@@ -489,30 +487,30 @@ def newer_author(path: Path) -> None:
 def newer_program(path: Path) -> None:
     with open_store(path) as store:
         turn(store, new_session(store), "q", "a")
-    with plain(path) as connection:
+    with raw(path) as connection:
         connection.execute("UPDATE tk_meta SET value = '999' WHERE key = 'schema_version'")
 
 
 def newer_program_and_author(path: Path) -> None:
     newer_program(path)
-    with plain(path) as connection:
+    with raw(path) as connection:
         connection.execute("PRAGMA user_version = 4")
 
 
 def other_database(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         connection.execute("CREATE TABLE moz_places (url)")
         connection.execute("INSERT INTO moz_places VALUES ('x')")
 
 
 def other_database_with_a_log(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
     other_database(path)
 
 
 def some_of_the_tables(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         connection.execute("CREATE TABLE chat_sessions (id TEXT PRIMARY KEY)")
 
 
@@ -573,7 +571,7 @@ def of_version_1(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         with open_store(path) as store:
             made = [new_session(store).id for _ in range(3)]
             store.set_title(made[0], "Named")
-    with plain(path) as connection:
+    with raw(path) as connection:
         for name in ("message_shown", "session_untitled", "session_title_gone"):
             connection.execute(f"DROP TRIGGER tk_{name}")
         connection.execute(OLD_TRIGGER)
@@ -605,13 +603,13 @@ def test_file_of_version_1_gets_titles_that_its_other_program_can_read(
     with open_store(path.with_name("fresh.db")) as store:
         own = "name NOT LIKE 'sqlite_stat%'"
         schema = f"SELECT name, sql FROM sqlite_master WHERE {own} ORDER BY name"
-        assert rows(path, schema) == rows(store.path, schema)
+        assert rows(path, schema) == rows(store, schema)
     assert list((path.parent / "backups").iterdir())
 
 
 def test_damaged_session_is_not_hashed_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = of_version_1(path, monkeypatch)
-    with plain(path) as connection:
+    with raw(path) as connection:
         (row,) = connection.execute("SELECT * FROM tk_hashes WHERE id = ?", (made[1],))
         connection.execute("UPDATE chat_sessions SET agent = 'other' WHERE id = ?", (made[1],))
         connection.execute("INSERT INTO tk_hashes VALUES (?, ?, ?)", tuple(row))
@@ -630,7 +628,7 @@ def test_error_says_which_version_and_which_are_known(path: Path) -> None:
 
 def test_version_that_is_no_number_is_damage(path: Path) -> None:
     newer_program(path)
-    with plain(path) as connection:
+    with raw(path) as connection:
         connection.execute("UPDATE tk_meta SET value = 'x' WHERE key = 'schema_version'")
     with pytest.raises(Damaged, match="schema_version"):
         open_store(path)
@@ -670,7 +668,7 @@ def test_folder_and_missing_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_two_stores_bring_one_file_up_once(path: Path) -> None:
-    with plain(path) as connection:
+    with raw(path) as connection:
         make_authors_tables(2)(connection)
         fill(connection)
     with open_store(path) as first, open_store(path) as second:
@@ -681,7 +679,7 @@ def test_two_stores_bring_one_file_up_once(path: Path) -> None:
 
 def test_rows_made_by_hand_with_any_types_can_be_read(path: Path) -> None:
     values: list[Any] = ["ses_x", "coder", "5", 1.5, "3", "7"]
-    with open_store(path) as store, plain(path) as other:
+    with open_store(path) as store, raw(path) as other:
         other.execute(
             "INSERT INTO chat_sessions(id, agent, prompt_tokens, cost_usd, created_at, updated_at)"
             " VALUES (?, ?, ?, ?, ?, ?)",

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 from tests.support.chats import (
-    NOON,
     new_session,
     open_store,
-    plain,
     record,
     reply,
     text_chunks,
@@ -26,6 +24,7 @@ from tests.support.chats import (
 )
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
+from threadkeep.testing import NOON, raw
 
 Json = dict[str, Any]
 LATER = NOON + 10**9
@@ -45,7 +44,7 @@ def session(store: ChatStore) -> Session:
 @pytest.fixture
 def author(store: ChatStore) -> Iterator[sqlite3.Connection]:
     """The connection of the other store, opened the way it opens a file."""
-    with plain(store.path) as connection:
+    with raw(store) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA busy_timeout = 5000")

@@ -1,0 +1,255 @@
+"""Stores for tests: made fresh, opened again and looked into, whatever engine keeps them.
+
+A factory makes stores of one contract with a clock that only the test moves, and takes them away
+when its `with` block ends. The contract suites of threadkeep know their stores by a factory alone,
+so that another engine is another factory: `FACTORIES` says which there are. For pytest this module
+is a plugin with a fixture for each contract; see `pytest_configure`.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+
+from threadkeep.base.sqlite.outside import OutsideConnection, RowDict, all_rows, open_raw, raw_rows
+from threadkeep.chat.store import ChatStore
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.host.host import Host
+from threadkeep.state.session_db import SessionDB
+
+if TYPE_CHECKING:
+    import pytest
+
+NOON: Final = 1_800_000_000_000
+_DAY: Final = 86_400
+
+
+class ManualClock:
+    """A clock in epoch milliseconds that moves when told to, and by `step` with each look."""
+
+    def __init__(self, now: int = NOON, step: int = 1) -> None:
+        self.now = now
+        self.step = step
+
+    def __call__(self) -> int:
+        """Give the time."""
+        self.now += self.step
+        return self.now
+
+    def seconds(self) -> float:
+        """Give the time in seconds, as the state store wants it."""
+        return self() / 1000
+
+    def forward(self, seconds: float = 0, *, days: float = 0) -> None:
+        """Let time go by; negative numbers set the clock back."""
+        self.now += round((seconds + days * _DAY) * 1000)
+
+
+class Closes(Protocol):
+    """Whatever a factory makes: it can be closed, more than once."""
+
+    def close(self) -> object:
+        """Let go of the data."""
+
+
+S = TypeVar("S", bound=Closes)
+
+
+class StoreFactory(Generic[S]):
+    """Makes stores of one contract; a `with` block closes them all and removes their data.
+
+    An engine of your own is a subclass that says where data is (`place`) and how a store of it is
+    opened (`connect`). `clock` is the clock of every store that is opened without one.
+    """
+
+    file_name: ClassVar[str]
+
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self._folder = tempfile.TemporaryDirectory(prefix="threadkeep-", ignore_cleanup_errors=True)
+        self._opened: list[S] = []
+        self._places = 0
+
+    def open(self, **options: Any) -> S:
+        """Open a store that is new and empty; options are those of the store."""
+        return self._keep(self.place(), options)
+
+    def reopen(self, store: S, **options: Any) -> S:
+        """Open the data of a store once more, while it is open or after it was closed."""
+        return self._keep(self.place(store), options)
+
+    def place(self, store: S | None = None) -> str:
+        """Give what opens the data of a store; without a store, of one that does not exist yet."""
+        if store is not None:
+            return str(place_of(store))
+        self._places += 1
+        return str(Path(self._folder.name, str(self._places), self.file_name))
+
+    def connect(self, place: str, **options: Any) -> S:
+        """Open what is at a place, or make it."""
+        raise NotImplementedError
+
+    def _keep(self, place: str, options: dict[str, Any]) -> S:
+        store = self.connect(place, **options)
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        """Close every store and remove the data."""
+        while self._opened:
+            self._opened.pop().close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        """Use the factory in a `with` block, which closes it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the factory."""
+        self.close()
+
+
+class ChatFactory(StoreFactory[ChatStore]):
+    """Chat stores in SQLite files."""
+
+    file_name = "chat.db"
+
+    def connect(self, place: str, **options: Any) -> ChatStore:
+        """Open a chat file."""
+        return ChatStore.open(place, **{"clock": self.clock, **options})
+
+
+class StateFactory(StoreFactory[SessionDB]):
+    """Session stores in SQLite files."""
+
+    file_name = "state.db"
+
+    def connect(self, place: str, **options: Any) -> SessionDB:
+        """Open a state file."""
+        return SessionDB(place, **{"clock": self.clock.seconds, **options})
+
+
+class KnowledgeFactory(StoreFactory[KnowledgeStore]):
+    """Knowledge stores in SQLite files."""
+
+    file_name = "knowledge.db"
+
+    def connect(self, place: str, **options: Any) -> KnowledgeStore:
+        """Open a knowledge file."""
+        return KnowledgeStore.open(place, **{"clock": self.clock, **options})
+
+
+class MailPair:
+    """Both sides of one mailbox."""
+
+    def __init__(self, host: Host, container: Container) -> None:
+        self.host = host
+        self.container = container
+
+    @property
+    def path(self) -> Path:
+        """The folder of the mailbox."""
+        return self.host.context.folder.path
+
+    def close(self) -> None:
+        """Close both sides."""
+
+
+class MailboxFactory(StoreFactory[MailPair]):
+    """Mailboxes in session folders: two SQLite files each, one for either side."""
+
+    file_name = "ag-1/sess-1"
+
+    def connect(self, place: str, **options: Any) -> MailPair:
+        """Open both sides of a session folder."""
+        given = {"clock": self.clock, **options}
+        return MailPair(Host.create(place, **given), Container(place, **given))
+
+
+# Engine -> contract -> factory. An engine that is added here is one more run of every suite.
+FACTORIES: Final[dict[str, dict[str, type[StoreFactory[Any]]]]] = {
+    "sqlite": {
+        "chat": ChatFactory,
+        "state": StateFactory,
+        "mailbox": MailboxFactory,
+        "knowledge": KnowledgeFactory,
+    }
+}
+
+
+# ------------------------------------------------------------------------------
+# Looking behind a store's back: the one thing here that knows an engine.
+
+
+def place_of(store: object) -> Path:
+    """Give the file or folder of a store; a path is its own place."""
+    if isinstance(store, SessionDB):
+        return store.db_path
+    return Path(getattr(store, "path", store))  # type: ignore[arg-type]
+
+
+def raw(store: object) -> AbstractContextManager[OutsideConnection]:
+    """Open a store's data as another program would: no lock of ours, foreign keys on.
+
+    Of a mailbox `main` is the host's file and `outbound` the container's.
+    """
+    return open_raw(place_of(store))
+
+
+def rows(store: object, sql: str, *params: object) -> list[RowDict]:
+    """Give the rows that a statement finds in a store's data, by their columns."""
+    return raw_rows(place_of(store), sql, *params)
+
+
+def contents(store: object) -> dict[str, list[RowDict]]:
+    """Give every row of every table of a store; indexes over them are left out."""
+    return all_rows(place_of(store))
+
+
+# ------------------------------------------------------------------------------
+# The plugin: `pytest_plugins = ["threadkeep.testing"]`, or `pytest -p threadkeep.testing`.
+
+
+def pytest_configure(config: "pytest.Config") -> None:
+    """Give pytest a fixture for each contract: `chat_factory`, `state_factory` and so on."""
+    import pytest  # noqa: PLC0415  (whoever tests in another way need not have it)
+
+    class Fixtures:
+        @pytest.fixture(scope="session")
+        def store_engine(self) -> str:
+            """Name the engine of FACTORIES whose stores are made; override it for another."""
+            return "sqlite"
+
+        @pytest.fixture
+        def chat_factory(self, store_engine: str) -> Iterator[StoreFactory[ChatStore]]:
+            """Make chat stores that are gone after the test."""
+            with FACTORIES[store_engine]["chat"]() as factory:
+                yield factory
+
+        @pytest.fixture
+        def state_factory(self, store_engine: str) -> Iterator[StoreFactory[SessionDB]]:
+            """Make session stores that are gone after the test."""
+            with FACTORIES[store_engine]["state"]() as factory:
+                yield factory
+
+        @pytest.fixture
+        def mailbox_factory(self, store_engine: str) -> Iterator[StoreFactory[MailPair]]:
+            """Make mailboxes that are gone after the test."""
+            with FACTORIES[store_engine]["mailbox"]() as factory:
+                yield factory
+
+        @pytest.fixture
+        def knowledge_factory(self, store_engine: str) -> Iterator[StoreFactory[KnowledgeStore]]:
+            """Make knowledge stores that are gone after the test."""
+            with FACTORIES[store_engine]["knowledge"]() as factory:
+                yield factory
+
+    config.pluginmanager.register(Fixtures(), "threadkeep-stores")
