@@ -44,7 +44,7 @@ STILL: dict[str, int] = {
     "home/backups.py": 2,
     "home/hand_off.py": 1,
     "home/home.py": 2,
-    "home/opening.py": 8,
+    "home/opening.py": 1,
     "home/status.py": 20,
     "home/statusline.py": 5,
     "home/stores.py": 13,

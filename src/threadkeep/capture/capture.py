@@ -18,12 +18,10 @@ from threadkeep.capture.logs import DocumentCapture
 from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, silent
 from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
 from threadkeep.capture.watch import Stop, Tell, watch
-from threadkeep.errors import NotFound
 from threadkeep.knowledge.copies import Links
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.records import CapturedSession
-from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.search_index import NOTED, noted_so_far
+from threadkeep.knowledge.search_index import NOTED, NOTES, noted_so_far
 from threadkeep.knowledge.sessions import CapturedSessionFilter
 from threadkeep.knowledge.spending import TokenTotals, UsageTotals
 from threadkeep.knowledge.transcript import (
@@ -34,7 +32,7 @@ from threadkeep.knowledge.transcript import (
     search,
     transcript,
 )
-from threadkeep.sources.hippo_notes import READER, HippoNotes
+from threadkeep.sources.hippo_notes import HippoNotes
 from threadkeep.sources.records import Log, Source, Stamp
 
 # ------------------------------------------------------------------------------
@@ -58,7 +56,7 @@ def note_sessions(around: CaptureContext, *, everything: bool = False) -> int:
     with around.store.read() as tx:
         seen = noted_so_far(tx)
         last = int(tx.value("last_slice") or 0)
-        found = tx.all("noted_sessions", {"after": 0 if everything else seen, "reader": READER})
+        found = tx.all("noted_sessions", {"after": 0 if everything else seen, "reader": NOTES})
     by_harness: defaultdict[str, list[str]] = defaultdict(list)
     for harness, session_id in found:
         by_harness[harness].append(session_id)
@@ -75,10 +73,10 @@ def note_sessions(around: CaptureContext, *, everything: bool = False) -> int:
 def _bring_in(around: CaptureContext, harness: str, names: Sequence[str]) -> None:
     with around.store.read(lenient=True) as tx:
         source = HippoNotes(harness, _slices(tx, harness, names))
-    log = Log(f"{READER}:{harness}", Stamp(0, 0, 0, 0))  # a file of ours may be moved
+    log = Log(f"{NOTES}:{harness}", Stamp(0, 0, 0, 0))  # a file of ours may be moved
     with Batches(around.store) as batches:
         backlog = Backlog(batches)
-        DocumentCapture(around, READER, source, log, HarnessReport()).run(backlog)
+        DocumentCapture(around, NOTES, source, log, HarnessReport()).run(backlog)
         backlog.settle()
 
 
@@ -121,7 +119,7 @@ class History:
         report = capture(self.around, self._sources, wanted, dry_run=dry_run, show=show)
         if not dry_run:
             finish(self.around, self._sources)
-            if READER in self._sources:  # else what was noted could not be read again
+            if NOTES in self._sources:  # else what was noted could not be read again
                 note_sessions(self.around)
         return report
 
@@ -229,19 +227,6 @@ _SPENT = (
     "SELECT input, output, cache_read, cache_write, cache_write_1h, reasoning, final"
     " FROM tk_usage WHERE session = ?"
 )
-
-
-def need_captured(history: History) -> None:
-    """Raise if a file is open to look at into which nothing was ever captured."""
-    with history.store.read() as tx:
-        known = "tk_sessions" in names(tx, "table")
-    if not known:
-        access = history.store.access
-        msg = f"nothing was captured into {access.path} yet"
-        how = "`threadkeep capture` does it; --db names the file"
-        if not access.finding.writable:
-            how = f"`threadkeep import hippo {access.path}` takes over what it has"
-        raise NotFound(msg, hint=how)
 
 
 def spent_in(history: History, session: CapturedSession) -> TokenTotals:

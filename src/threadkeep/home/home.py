@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from threadkeep.capture.redact.engine import Redactor
     from threadkeep.chat.store import ChatStore
     from threadkeep.home.backups import Backup, BackupResult
-    from threadkeep.home.opening import Reporter
+    from threadkeep.home.capture import Reporter
     from threadkeep.home.status import Status
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.mailbox.index import MailIndex
@@ -236,7 +236,7 @@ class Home:
         `user_home` is the folder below which other programs' logs are looked for, the user's own
         home if it is not given; `roots` are further folders with projects that may hold some.
         """
-        from threadkeep.home.opening import open_history
+        from threadkeep.home.capture import open_history
 
         store = self.knowledge(path, read_only, must_exist=must_exist)
         return open_history(self, store, self._environ, user_home, roots)
@@ -249,7 +249,7 @@ class Home:
         must_exist: bool = False,
     ) -> "Observations":
         """Open what shells, browsers and CI reported; close it after use."""
-        from threadkeep.home.opening import open_observations
+        from threadkeep.home.capture import open_observations
 
         return open_observations(self, self.knowledge(path, read_only, must_exist=must_exist))
 
@@ -262,7 +262,7 @@ class Home:
         must_exist: bool = False,
     ) -> "Ci":
         """Open what CI did; `repos` are followed instead of those of the configuration."""
-        from threadkeep.home.opening import make_ci
+        from threadkeep.home.capture import make_ci
 
         return make_ci(self, self.knowledge(path, read_only, must_exist=must_exist), repos)
 
@@ -280,19 +280,19 @@ class Home:
 
     def reporter(self) -> "Reporter":
         """Give what leaves reports in the spool of this home, without opening its store."""
-        from threadkeep.home.opening import make_reporter
+        from threadkeep.home.capture import make_reporter
 
         return make_reporter(self)
 
     def redactor(self) -> "Redactor":
         """Give what masks secrets before they are stored, with the rules of the configuration."""
-        from threadkeep.home.opening import make_redactor
+        from threadkeep.home.capture import make_redactor
 
         return make_redactor(self.config, self._paths.config, self._environ)
 
     def adopt(self, program: str, path: str | Path | None = None, **options: Any) -> "AdoptReport":
         """Bring in the data of an installed original: hermes, grida, hippo or nanoclaw."""
-        from threadkeep.home.opening import with_fallback
+        from threadkeep.home.capture import with_fallback
         from threadkeep.transfer.adopt import adopt
 
         done = adopt(self, program, path, environ=self._environ, **options)

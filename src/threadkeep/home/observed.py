@@ -37,7 +37,7 @@ from threadkeep.capture.observed.visits import (
     serve,
 )
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.home.opening import open_observations
+from threadkeep.home.capture import open_observations
 from threadkeep.home.status import reports_waiting, spool_folder
 from threadkeep.knowledge.commands import ALLOWED_VARIABLES
 from threadkeep.knowledge.records import GitState, Watch

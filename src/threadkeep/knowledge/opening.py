@@ -13,7 +13,7 @@ from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.tx import Tx
-from threadkeep.errors import Invalid, ReadOnly, SchemaMismatch
+from threadkeep.errors import Invalid, NotFound, ReadOnly, SchemaMismatch
 from threadkeep.knowledge.migrations import knowledge_schema
 from threadkeep.knowledge.repair import (
     OrphanRow,
@@ -210,3 +210,13 @@ class KnowledgeContext(NamedTuple):
     db: Database
     access: Access
     clock: Callable[[], int]
+
+
+def need_captured(tx: Tx, access: Access) -> None:
+    """Raise if a file is open to look at into which nothing was ever captured."""
+    if "tk_sessions" in names(tx, "table"):
+        return
+    how = "`threadkeep capture` does it; --db names the file"
+    if not access.finding.writable:
+        how = f"`threadkeep import hippo {access.path}` takes over what it has"
+    raise NotFound(f"nothing was captured into {access.path} yet", hint=how)

@@ -15,6 +15,7 @@ from threadkeep.knowledge.archive import text_hash, words_of
 from threadkeep.knowledge.schema import names
 
 BATCH: Final = 2_000
+NOTES: Final = "hippo-notes"  # the reader of another program's slices
 NOTED: Final = "noted"  # how far another program's slices were made into sessions
 _TABLES: Final = {"tk_turns", "tk_things", "tk_thing_words", "tk_indexed", "tk_stale"}
 _MOST_TEXT: Final = 128 * 1024
@@ -78,6 +79,14 @@ def clear_things(tx: Tx) -> None:
 def noted_so_far(tx: Tx) -> int:
     """Give the number of the last slice that was looked at to make sessions of it."""
     return int(tx.value("indexed_upto", {"kind": NOTED}) or 0)
+
+
+def has_unlisted(tx: Tx) -> bool:
+    """Tell whether slices wait to become sessions in a file that nobody captures into."""
+    last = int(tx.value("last_slice") or 0)
+    if "tk_indexed" not in names(tx, "table"):
+        return last > 0
+    return tx.value("captured_by_another", {"reader": NOTES}) is None and last > noted_so_far(tx)
 
 
 # ---------------------------------------------------------------------- entries

@@ -25,7 +25,7 @@ from threadkeep.base.processes import my_mark
 from threadkeep.capture.observed.observed import Observations
 from threadkeep.capture.observed.visits import rules_of
 from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError
-from threadkeep.home.opening import open_observations
+from threadkeep.home.capture import open_observations
 from threadkeep.home.status import FALLBACK, fallback_folders, socket_path
 from threadkeep.knowledge.health import (
     Hindrance,

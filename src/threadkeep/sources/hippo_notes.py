@@ -25,7 +25,6 @@ from threadkeep.sources.own import (
 )
 from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
 
-READER: Final = "hippo-notes"
 _VERSION: Final = "notes of Hippo"  # where others have the version of the program
 _AS_JSON: Final = frozenset(("tool_calls_json", "user_prompts_json", "commit_messages_json"))
 _TELLING: Final = 40  # characters of a prompt or a call by which it is known again in the summary

@@ -1,5 +1,7 @@
 """The sources by name. Each is loaded when it is asked for: most machines have few of them."""
 
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Final
 
@@ -25,9 +27,31 @@ _MODULES: Final = {
 }
 
 
-def foreign_sources() -> dict[str, Source]:
+class Sources(Mapping[str, Source]):
+    """Sources by name, each made when it is first asked for."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Source]]) -> None:
+        self.makers = makers
+        self._made: dict[str, Source] = {}
+
+    def __getitem__(self, name: str) -> Source:
+        if name not in self._made:
+            self._made[name] = self.makers[name]()
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.makers  # to ask is no reason to load it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.makers)
+
+    def __len__(self) -> int:
+        return len(self.makers)
+
+
+def foreign_sources() -> Sources:
     """Give the sources of other programs, by name."""
-    return {name: _load(module) for name, module in _MODULES.items()}
+    return Sources({name: partial(_load, module) for name, module in _MODULES.items()})
 
 
 def _load(module: str) -> Source:

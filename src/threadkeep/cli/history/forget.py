@@ -239,7 +239,7 @@ def _hint_of(text: str, found: "SecretMatch") -> str:
 @command("rules", "threadkeep redact rules", "threadkeep redact rules --json", lists=True)
 def rules(call: Call) -> None:
     """List the rules for secrets: our own, and those of the files that the configuration names."""
-    from threadkeep.home.opening import rule_book
+    from threadkeep.home.capture import rule_book
 
     book = rule_book(call.home)
     if call.as_json:

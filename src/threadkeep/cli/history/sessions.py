@@ -41,11 +41,12 @@ _SHORT = (8, 13, 18, 23)  # ids are cut where the groups of a UUID end
 @contextmanager
 def looking(call: Call) -> Iterator["History"]:
     """Open the captured history without changing it."""
-    from threadkeep.capture.capture import need_captured
     from threadkeep.home.opening import open_history_to_list
+    from threadkeep.knowledge.opening import need_captured
 
     with open_history_to_list(call.home, call.db) as history:
-        need_captured(history)
+        with history.store.read() as tx:
+            need_captured(tx, history.store.access)
         yield history
 
 
@@ -59,13 +60,14 @@ class LogPlaces(NamedTuple):
 @contextmanager
 def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
     """Open the history to compare it with the disk; where there is none, an empty one for now."""
-    from threadkeep.capture.capture import need_captured
+    from threadkeep.knowledge.opening import need_captured
 
     if call.home.knowledge_path(call.db).exists():
         with call.home.history(
             call.db, read_only=True, user_home=where.user_home, roots=where.roots
         ) as history:
-            need_captured(history)
+            with history.store.read() as tx:
+                need_captured(tx, history.store.access)
             yield history
         return
     with tempfile.TemporaryDirectory(prefix="threadkeep-") as folder:

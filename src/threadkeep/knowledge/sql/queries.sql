@@ -228,6 +228,9 @@ INSERT INTO tk_entry_words (rowid, text) VALUES (?, ?)
 -- name: last_slice
 SELECT max(id) FROM agentic_sessions
 
+-- name: captured_by_another
+SELECT 1 FROM tk_logs WHERE reader <> :reader LIMIT 1
+
 -- name: noted_sessions
 SELECT DISTINCT a.harness, a.session_id FROM agentic_sessions AS a
 WHERE a.id > :after AND a.probe_tag IS NULL AND a.session_id <> ''
