@@ -39,11 +39,8 @@ def test_an_engine_that_is_added_is_one_more_run_of_a_suite(tmp_path: Path) -> N
     (tmp_path / "my_engine.py").write_text(ENGINE)
     suite = REPO / "tests" / "contracts" / "chat" / "test_diff.py"
     where = f"pythonpath={REPO / 'src'} {REPO} {tmp_path}"
-    shown = run_pytest(
-        REPO, "-o", where, "-p", "my_engine", str(suite), "-k", "fork_shares", "-v", "--no-header"
-    )
-    assert "[small-parts]" in shown
-    assert "[sqlite]" in shown
+    shown = run_pytest(REPO, "-o", where, "-p", "my_engine", str(suite), "-k", "fork_shares")
+    assert "2 passed" in shown
 
 
 def test_importing_it_does_not_load_pytest() -> None:

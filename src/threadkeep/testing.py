@@ -4,6 +4,8 @@ A factory makes stores of one contract with a clock that only the test moves, an
 when its `with` block ends. The contract suites of threadkeep know their stores by a factory alone,
 so that another engine is another factory: `FACTORIES` says which there are. For pytest this module
 is a plugin with a fixture for each contract; see `pytest_configure`.
+
+PYTEST_DONT_REWRITE: it may be imported before it is a plugin, and asserts nothing.
 """
 
 import tempfile

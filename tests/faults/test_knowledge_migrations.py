@@ -1,7 +1,7 @@
 """The fault tools against the upgrade of knowledge files, in a form short enough for every run.
 
 Every step is stopped in turn: by a kill at some system call, twice, and by a full disk. What needs
-no tool is in tests/contracts/knowledge/test_migrations.py: a crash at every statement.
+no tool is in tests/contracts/knowledge/sqlite/test_migrations.py: a crash at every statement.
 """
 
 import pytest

@@ -10,6 +10,7 @@ from tests.mcp.asking import ask, data, refused
 from tests.support.memories import Notebook
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Desk
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.mcp.server import make_room
 from threadkeep.mcp.tools import ToolContext
 
@@ -17,7 +18,7 @@ from threadkeep.mcp.tools import ToolContext
 @pytest.fixture(scope="module")
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
     folder = tmp_path_factory.mktemp("home")
-    book = Notebook(folder / "knowledge.db")
+    book = Notebook(KnowledgeStore.open(folder / "knowledge.db", schema=23))
     book.put("project_glaze.md", "# Glaze\n\nThe parser keeps the last line.\n")
     book.put("user_ada.md", "Ada fires the kiln at night.\n")
     book.put("MEMORY.md", "[glaze](project_glaze.md)\n")

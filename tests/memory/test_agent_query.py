@@ -86,7 +86,7 @@ def test_evidence_that_is_all_stale_is_named() -> None:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[Notebook]:
-    book = Notebook(tmp_path / "knowledge.db")
+    book = Notebook(KnowledgeStore.open(tmp_path / "knowledge.db", schema=23))
     book.put("project_glaze.md", "# Glaze\n\nThe parser keeps the last line.\n")
     book.put("user_ada.md", "Ada fires the kiln at night.\n")
     book.learn()

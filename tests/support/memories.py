@@ -1,7 +1,6 @@
 """Memory files that come, change and go, told to a store one after the other."""
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from threadkeep.knowledge.memory_documents import hash_of
@@ -61,8 +60,8 @@ JOIN memory_documents AS d ON d.id = r.document_id ORDER BY 1, 3"""
 class Notebook:
     """A store at 23, and a folder of files that exists in this object only."""
 
-    def __init__(self, path: Path, repository: str = "ada/kiln") -> None:
-        self.store = KnowledgeStore.open(path, schema=23)
+    def __init__(self, store: KnowledgeStore, repository: str = "ada/kiln") -> None:
+        self.store = store
         self.repository = repository
         self.files: dict[str, str] = {}
         self.now = START

@@ -7,7 +7,9 @@ from typing import Any
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.queues import QUEUES, Queue
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import StoreFactory
 
+Factory = StoreFactory[KnowledgeStore]
 NOW = 1_800_000_000_000
 LONG_AGO = NOW - 86_400_000
 TARGETS = {queue: table.target for queue, table in QUEUES.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.knowledge.test_golden_rows import golden as golden  # noqa: PLC0414
+from tests.contracts.knowledge.sqlite.test_golden_rows import golden as golden  # noqa: PLC0414
 from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, do, everything
 from threadkeep import Home

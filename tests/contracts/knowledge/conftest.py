@@ -1,18 +1,29 @@
-"""A store for a whole file of tests, and a transaction in it that leaves no trace."""
+"""A factory, a store for a whole file of tests, and a transaction in it that leaves no trace."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.tickets import undone
+from tests.support.tickets import Factory, undone
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import FACTORIES
+
+
+@pytest.fixture
+def factory(knowledge_factory: Factory) -> Factory:
+    return knowledge_factory
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path_factory.mktemp("knowledge") / "knowledge.db") as store:
-        yield store
+def lasting_factory(store_engine: str) -> Iterator[Factory]:
+    with FACTORIES[store_engine]["knowledge"]() as factory:
+        yield factory
+
+
+@pytest.fixture(scope="module")
+def store(lasting_factory: Factory) -> KnowledgeStore:
+    return lasting_factory.open()
 
 
 @pytest.fixture

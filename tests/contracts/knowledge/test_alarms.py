@@ -1,14 +1,12 @@
 """Alarms: one for each rule and source at a time, in the contract's form."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from tests.support.knowledge import ask, do
+from tests.support.tickets import Factory
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.health import (
     Changes,
@@ -19,6 +17,7 @@ from threadkeep.knowledge.health import (
     settle_alarms,
 )
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import rows
 
 NOW = 1_800_000_000_000
 TICK = 30_000
@@ -26,9 +25,8 @@ HOUR = 3_600_000
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path / "knowledge.db", clock=lambda: NOW) as opened:
-        yield opened
+def store(factory: Factory) -> KnowledgeStore:
+    return factory.open(clock=lambda: NOW)
 
 
 def broken(invariant: str = "I-8", source: str = "shell", since: int = NOW) -> Violation:
@@ -41,43 +39,41 @@ def look(store: KnowledgeStore, *violations: Violation, at: int = NOW) -> Change
         return settle_alarms(tx, found, now=at, interval_ms=HOUR)
 
 
-def rows(store: KnowledgeStore) -> list[tuple[object, ...]]:
-    return ask(
-        store.context.db.file,
-        "SELECT invariant_id, raised_at, acked_at, resolved_at, clean_ticks FROM capture_alarms",
-    )
+def kept(store: KnowledgeStore) -> list[tuple[object, ...]]:
+    sql = "SELECT invariant_id, raised_at, acked_at, resolved_at, clean_ticks FROM capture_alarms"
+    return [tuple(row.values()) for row in rows(store, sql)]
 
 
 def test_an_alarm_has_the_contracts_form(store: KnowledgeStore) -> None:
     look(store, broken(since=NOW - 5))
-    ((details,),) = ask(store.context.db.file, "SELECT details_json FROM capture_alarms")
-    assert json.loads(details) == {
+    (row,) = rows(store, "SELECT details_json FROM capture_alarms")
+    assert json.loads(row["details_json"]) == {
         "source": "shell",
         "since_ms": NOW - 5,
         "details": "shell is broken",
     }
-    assert rows(store) == [("I-8", NOW, None, None, 0)]
+    assert kept(store) == [("I-8", NOW, None, None, 0)]
 
 
 def test_three_sources_raise_three_alarms_of_one_rule(store: KnowledgeStore) -> None:
     three = [broken(source=name) for name in ("shell", "browser", "claude-tool")]
     assert len(look(store, *three).raised) == 3
     assert look(store, *three, at=NOW + TICK) == Changes()
-    assert len(rows(store)) == 3
+    assert len(kept(store)) == 3
 
 
 def test_an_outage_that_goes_on_is_one_row_however_long(store: KnowledgeStore) -> None:
     for tick in range(300):  # two and a half hours
         look(store, broken(), at=NOW + tick * TICK)
-    assert len(rows(store)) == 1
+    assert len(kept(store)) == 1
 
 
 def test_two_looks_in_vain_resolve_and_one_does_not(store: KnowledgeStore) -> None:
     look(store, broken())
     look(store, at=NOW + 1)
-    assert rows(store)[0][3:] == (None, 1)
+    assert kept(store)[0][3:] == (None, 1)
     look(store, broken(), at=NOW + 2)
-    assert rows(store)[0][3:] == (None, 0)
+    assert kept(store)[0][3:] == (None, 0)
     look(store, at=NOW + 3)
     (resolved,) = look(store, at=NOW + 4).resolved
     assert (resolved.resolved_at, resolved.clean_ticks) == (NOW + 4, 2)
@@ -133,8 +129,8 @@ def test_prune_puts_away_only_what_was_resolved(store: KnowledgeStore) -> None:
     with store.context.db.write() as tx:
         assert prune_alarms(store.context, tx) == 1
         assert prune_alarms(store.context, tx) == 0
-    notes = ask(store.context.db.file, "SELECT ack_note FROM capture_alarms ORDER BY id")
-    assert notes == [(None,), ("auto-resolved",)]
+    notes = rows(store, "SELECT ack_note FROM capture_alarms ORDER BY id")
+    assert notes == [{"ack_note": None}, {"ack_note": "auto-resolved"}]
 
 
 @pytest.mark.parametrize(
@@ -157,8 +153,8 @@ def test_details_nobody_can_read_never_resolve_and_never_crash(
 
 def test_hippos_own_alarms_are_kept_up_and_resolved(store: KnowledgeStore) -> None:
     details = json.dumps({"source": "shell", "since_ms": 900_000, "details": {"probe_ok": 0}})
-    do(
-        store.context.db.file,
+    rows(
+        store,
         "INSERT INTO capture_alarms (invariant_id, raised_at, details_json)"
         f" VALUES ('I-8', {NOW - HOUR}, '{details}')",
     )
@@ -169,9 +165,8 @@ def test_hippos_own_alarms_are_kept_up_and_resolved(store: KnowledgeStore) -> No
 
 
 @pytest.fixture(scope="module")
-def one_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path_factory.mktemp("alarms") / "knowledge.db") as opened:
-        yield opened
+def one_store(lasting_factory: Factory) -> KnowledgeStore:
+    return lasting_factory.open()
 
 
 @settings(max_examples=examples(40))
@@ -180,8 +175,7 @@ def test_at_every_moment_a_broken_source_has_exactly_one_standing_alarm(
     one_store: KnowledgeStore, ticks: list[list[str]]
 ) -> None:
     store = one_store
-    with store.context.db.write(durable=False) as tx:
-        tx.execute("DELETE FROM capture_alarms")
+    rows(store, "DELETE FROM capture_alarms")
     for number, sources in enumerate(ticks):
         look(store, *(broken(source=name) for name in sources), at=NOW + number * TICK)
         with store.context.db.read() as tx:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.tickets import Factory
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.commands import (
     NOTHING,
@@ -41,8 +42,8 @@ PAGE = Visit("33333333-0000-5000-8000-000000000001", NOW, "https://docs.rs/x", "
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path / "knowledge.db", clock=lambda: NOW) as store:
+def store(factory: Factory) -> Iterator[KnowledgeStore]:
+    with factory.open(clock=lambda: NOW) as store:
         yield store
 
 
@@ -277,9 +278,7 @@ def test_what_was_forgotten_does_not_come_back(tx: Tx) -> None:
     assert count(tx, "events") == count(tx, "browser_events") == count(tx, "tk_events") == 0
 
 
-def test_rows_of_the_original_for_the_same_event_are_equal(
-    tx: Tx, shared_data: Path, tmp_path: Path
-) -> None:
+def test_rows_of_the_original_for_the_same_event_are_equal(tx: Tx, shared_data: Path) -> None:
     golden = shared_data / "data" / "knowledge" / "golden" / "golden_rows.json"
     if not golden.exists():
         pytest.skip(f"needs {golden}; set THREADKEEP_SHARED to the folder with the golden data")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.support.tickets import Factory
 from tests.support.worlds import World
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.commands import write_command, write_tool_runs
@@ -25,7 +26,6 @@ from threadkeep.knowledge.shapes import (
     shape_of,
     target_of,
 )
-from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.fixed import archived_runs, command_in
 from threadkeep.sources.pi import PiSource
 
@@ -173,9 +173,9 @@ def test_the_rest_is_a_failure() -> None:
 
 
 @pytest.fixture
-def tx(tmp_path: Path) -> Iterator[Tx]:
+def tx(factory: Factory) -> Iterator[Tx]:
     with (
-        KnowledgeStore.open(tmp_path / "knowledge.db", clock=lambda: NOW) as store,
+        factory.open(clock=lambda: NOW) as store,
         store.context.db.write() as tx,
     ):
         yield tx

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 
 from tests.support import memories as asked
 from tests.support.knowledge import assert_sound
 from tests.support.memories import Notebook
+from tests.support.tickets import Factory
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.memory_documents import (
@@ -22,15 +22,14 @@ from threadkeep.knowledge.memory_documents import (
     node_uuid,
     query_memories,
 )
-from threadkeep.knowledge.store import KnowledgeStore
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[Notebook]:
-    book = Notebook(tmp_path / "knowledge.db")
+def book(factory: Factory) -> Iterator[Notebook]:
+    book = Notebook(factory.open(schema=23))
     yield book
     book.store.close()
-    assert_sound(tmp_path / "knowledge.db")
+    assert_sound(book.store.path)
 
 
 def shown(book: Notebook) -> set[int]:
@@ -218,8 +217,8 @@ def test_what_is_asked_of_memories(book: Notebook) -> None:
             memory_history(tx, MemoryFilter(repository="ada/kiln"))
 
 
-def test_probes_are_never_queued_and_never_shown(tmp_path: Path) -> None:
-    book = Notebook(tmp_path / "knowledge.db", PROBE_REPOSITORY)
+def test_probes_are_never_queued_and_never_shown(factory: Factory) -> None:
+    book = Notebook(factory.open(schema=23), PROBE_REPOSITORY)
     book.put("a.md", "probe")
     assert book.ask(asked.TICKETS) == []
     with book.store.context.db.read() as tx:
@@ -228,8 +227,8 @@ def test_probes_are_never_queued_and_never_shown(tmp_path: Path) -> None:
     book.store.close()
 
 
-def test_a_file_at_18_has_no_memories(tmp_path: Path) -> None:
-    with KnowledgeStore.open(tmp_path / "knowledge.db") as store, store.context.db.read() as tx:
+def test_a_file_at_18_has_no_memories(factory: Factory) -> None:
+    with factory.open() as store, store.context.db.read() as tx:
         assert query_memories(tx, MemoryFilter()) == ([], False)
         assert memory_history(tx, MemoryFilter(document_uuid="x")) == ([], False)
         assert memory_health(tx, 0) is None

@@ -1,8 +1,6 @@
 """Queues: who gets which ticket, and what becomes of it."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -19,6 +17,7 @@ from tests.lengths import examples
 from tests.support.tickets import (
     LONG_AGO,
     NOW,
+    Factory,
     add_row,
     add_ticket,
     column,
@@ -56,11 +55,9 @@ every_queue = pytest.mark.parametrize("queue", ALL)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeStore]:
+def store(lasting_factory: Factory) -> KnowledgeStore:
     """A store that has all queues."""
-    path = tmp_path_factory.mktemp("knowledge") / "knowledge.db"
-    with KnowledgeStore.open(path, schema=23) as store:
-        yield store
+    return lasting_factory.open(schema=23)
 
 
 def take(
@@ -198,8 +195,8 @@ def test_probes_are_never_given_out(tx: Tx, queue: Queue) -> None:
 
 
 @every_queue
-def test_a_ticket_without_its_row_is_not_stuck(tmp_path: Path, queue: Queue) -> None:
-    with KnowledgeStore.open(tmp_path / "knowledge.db", schema=23) as store:
+def test_a_ticket_without_its_row_is_not_stuck(queue: Queue, factory: Factory) -> None:
+    with factory.open(schema=23) as store:
         with store.context.db.write(foreign_keys=False) as tx:
             add_ticket(tx, queue, 77)
         with store.context.db.write() as tx:
@@ -305,9 +302,9 @@ def test_the_reaper_takes_back_what_is_too_old(tx: Tx, queue: Queue) -> None:
 
 
 def test_the_reaper_looks_at_the_frozen_queue_but_nothing_is_taken_from_it(
-    tmp_path: Path,
+    factory: Factory,
 ) -> None:
-    with KnowledgeStore.open(tmp_path / "knowledge.db") as store, undone(store) as tx:
+    with factory.open() as store, undone(store) as tx:
         assert queues_of(tx) == [queue for queue in ALL if queue != "memory"]
         _look_at_frozen(tx)
 

@@ -1,7 +1,6 @@
 """Tool calls as events: a call is completed by its first result, whatever that says."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,18 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.lengths import examples
+from tests.support.tickets import Factory
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.commands import write_tool_runs
 from threadkeep.knowledge.records import ToolRun
-from threadkeep.knowledge.store import KnowledgeStore
 
 NOW = 1_800_000_000_000
 CALL = ToolRun("toolu_1", "s", NOW, "Bash", "make", "/u/app", "main")
 
 
 @pytest.fixture
-def tx(tmp_path: Path) -> Iterator[Tx]:
-    store = KnowledgeStore.open(tmp_path / "knowledge.db", clock=lambda: NOW)
+def tx(factory: Factory) -> Iterator[Tx]:
+    store = factory.open(clock=lambda: NOW)
     with store, store.context.db.write() as tx:
         yield tx
 

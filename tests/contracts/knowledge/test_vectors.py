@@ -1,19 +1,15 @@
 """Vectors beside the contract: whose they are, of which model, what is near, what is old."""
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.conftest import REPO, cannot_run
 from tests.memory.vectors.embedders import floats, vector_of
 from tests.support.knowledge import NOW, clock
+from tests.support.tickets import Factory
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.knowledge import vectors
@@ -36,8 +32,8 @@ MODEL = "hash-8"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path / "knowledge.db", clock=clock) as opened:
+def store(factory: Factory) -> Iterator[KnowledgeStore]:
+    with factory.open(clock=clock) as opened:
         with opened.context.db.write() as tx:
             tx.execute("INSERT INTO tk_sessions (id, harness, session_id) VALUES (1, 'toy', 's')")
         yield opened
@@ -163,14 +159,16 @@ def test_many_vectors_fill_several_chunks(
             assert index.nearest(tx, vector_of(str(number)), limit=1)[0][1] == number
 
 
-def test_what_another_process_stores_is_seen_at_once(store: KnowledgeStore) -> None:
+def test_what_another_process_stores_is_seen_at_once(
+    store: KnowledgeStore, factory: Factory
+) -> None:
     index = VectorIndex(MODEL)
     with store.context.db.write() as tx:
         messages(tx, 1)
     with store.context.db.read() as tx:
         assert index.count(tx) == 1
-    other = KnowledgeStore.open(store.context.db.path, clock=clock)
-    with other, other.context.db.write() as tx:
+    other = factory.reopen(store, clock=clock)
+    with other.context.db.write() as tx:
         messages(tx, 2)
     with store.context.db.read() as tx:
         assert index.nearest(tx, vector_of("2"), limit=1)[0][1] == 2
@@ -305,37 +303,3 @@ def test_a_file_without_our_tables_has_no_vectors(store: KnowledgeStore) -> None
 
 
 # ---------------------------------------------------------------------- the contract's own table
-
-_IN_A_PYTHON_THAT_CAN = """
-import sys
-from pathlib import Path
-from tests.contracts.knowledge.contract_vectors import run
-run(Path(sys.argv[1]))
-print("done")
-"""
-
-
-def python_that_loads_extensions() -> str:
-    asks = "import sqlite3, sys; print(sys.version_info[:2], sqlite3.Connection.load_extension)"
-    for python in (sys.executable, "/usr/bin/python3"):
-        if Path(python).exists():
-            shown = subprocess.run(
-                [python, "-c", asks], capture_output=True, text=True, check=False
-            )
-            if shown.stdout.startswith(str(sys.version_info[:2])):
-                return python
-    return cannot_run("no Python of this version here can load SQLite's extensions")
-
-
-def test_nodes_get_the_contracts_own_vectors_where_sqlite_vec_can_be_loaded(tmp_path: Path) -> None:
-    pytest.importorskip("sqlite_vec", reason="needs the package sqlite-vec")
-    packages = [path for path in sys.path if path.endswith("site-packages")]
-    path = os.pathsep.join([str(REPO / "src"), str(REPO), *packages])
-    shown = subprocess.run(
-        [python_that_loads_extensions(), "-c", _IN_A_PYTHON_THAT_CAN, str(tmp_path / "k.db")],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (shown.stdout, shown.stderr) == ("done\n", "")

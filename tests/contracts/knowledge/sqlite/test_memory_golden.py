@@ -122,7 +122,7 @@ def test_the_same_files_become_the_same_rows(
     tmp_path: Path, expected: dict[str, Any], given: dict[str, Any]
 ) -> None:
     """Told in the same order; but for the hash of a secret's file, which we do not keep."""
-    book = Notebook(tmp_path / "ours.db", given["repository"])
+    book = Notebook(KnowledgeStore.open(tmp_path / "ours.db", schema=23), given["repository"])
 
     def mask(text: str) -> str:
         return text.replace(SECRET, "[REDACTED]")

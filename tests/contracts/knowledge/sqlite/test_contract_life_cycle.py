@@ -3,7 +3,6 @@
 The other program is played by plain statements on the contract's tables. It knows none of ours.
 """
 
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -11,7 +10,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from tests.support.tickets import NOW, column, insert, status_of, ticket_row, undone, waiting
+from tests.support.tickets import (
+    NOW,
+    Factory,
+    column,
+    insert,
+    status_of,
+    ticket_row,
+    undone,
+    waiting,
+)
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.forget import erase_nodes
 from threadkeep.knowledge.nodes import write_node
@@ -268,8 +276,8 @@ def test_another_program_can_take_our_nodes_out(tx: Tx) -> None:
     assert column(tx, "SELECT count(*) FROM knowledge_fts WHERE rowid = ?", node) == [0]
 
 
-def test_a_vector_that_outlives_its_node_never_becomes_that_of_another(tmp_path: Path) -> None:
-    with KnowledgeStore.open(tmp_path / "knowledge.db") as store, store.context.db.write() as tx:
+def test_a_vector_that_outlives_its_node_never_becomes_that_of_another(factory: Factory) -> None:
+    with factory.open() as store, store.context.db.write() as tx:
         node = write(tx, "shell", waiting(tx, "shell"))
         tx.execute("CREATE TABLE knowledge_vectors_rowids (rowid INTEGER PRIMARY KEY, id)")
         insert(tx, "knowledge_vectors_rowids", rowid=node)
