@@ -15,11 +15,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from threadkeep.knowledge.search_index import Scope, entries_of_sessions, narrowed
+from threadkeep.knowledge.hit_rows import load_messages
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.search_index import entries_of_sessions
+from threadkeep.knowledge.search_scope import ANY_NODE, scope_of
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.memory.hits import load_messages
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters, Meaning
+from threadkeep.memory.records import Meaning
 
 REPO: Final = Path(__file__).parents[2]
 _FIRST: Final = 10
@@ -113,7 +115,7 @@ def ask_all(memory: Memory, asked: Sequence[Asked]) -> Score:
     """Ask memory every question."""
 
     def keys(one: Asked) -> list[str]:
-        found = memory.recall(one.text, Filters(project=one.project), limit=_FIRST)
+        found = memory.recall(one.text, Query(project=(one.project,)), limit=_FIRST)
         return [hit.key or "" for hit in found.hits]
 
     return _scored(asked, keys)
@@ -124,8 +126,8 @@ def ask_vectors(store: KnowledgeStore, meaning: Meaning, asked: Sequence[Asked])
 
     def keys(one: Asked) -> list[str]:
         vector = meaning.embedder.embed([one.text])[0]
-        with store.context.db.read() as tx:
-            scope = narrowed(tx, Scope(project=one.project))
+        with store.read() as tx:
+            scope = scope_of(tx, Query(project=(one.project,)), ANY_NODE, 0)
             ids = entries_of_sessions(tx, scope.sessions or (), _LONGEST)
             near = meaning.vectors.similarities(tx, vector, "message", ids)
             best = sorted(near, key=lambda number: -near[number])[:_FIRST]

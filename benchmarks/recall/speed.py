@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from benchmarks.recall.corpus import NOW, Words, make_store
 from threadkeep.capture.capture import History
+from threadkeep.knowledge.query import Query
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters, Meaning
+from threadkeep.memory.records import Meaning
 
 _EACH: Final = 12
 _REPEATS: Final = 3
@@ -18,12 +19,12 @@ _MID: Final = (400, 3_000)
 _RARE: Final = (20_000, 60_000)
 
 
-class Query(NamedTuple):
+class Asked(NamedTuple):
     """A question, and what it is an example of."""
 
     group: str
     text: str
-    filters: Filters = Filters()
+    within: Query = Query()
 
 
 class Timed(NamedTuple):
@@ -35,32 +36,32 @@ class Timed(NamedTuple):
     p95: float
 
 
-def query_set() -> list[Query]:
+def query_set() -> list[Asked]:
     """Give the questions: rare, middling and frequent words, sentences, names of code, Chinese."""
     return list(_queries(Words(11)))
 
 
-def _queries(words: Words) -> Iterator[Query]:
+def _queries(words: Words) -> Iterator[Asked]:
     draw, known = words.random, words.all
     for number in range(_EACH):
         rare, mid = known[draw.randrange(*_RARE)], known[draw.randrange(*_MID)]
         other, common = known[draw.randrange(*_MID)], known[draw.randrange(_COMMON)]
-        yield Query("rare", rare)
-        yield Query("rare and more", f"{rare} {mid}")
-        yield Query("middling", f"{mid} {other}")
-        yield Query("frequent", f"{common} {known[draw.randrange(_COMMON)]}")
-        yield Query("question", f"how did I use {mid} and {other} with the {common} server?")
-        yield Query("long question", f"why did {words.text(12)} fail in the {common} of {rare}?")
-        yield Query("name of code", f"{mid}_{common} src/{other}.py E{number * 7:04}")
-        yield Query("chinese", "数据库锁定"[number % 3 :] + "修复")
-        yield Query("in a project", f"{mid} {common}", Filters(project=f"project{number}"))
+        yield Asked("rare", rare)
+        yield Asked("rare and more", f"{rare} {mid}")
+        yield Asked("middling", f"{mid} {other}")
+        yield Asked("frequent", f"{common} {known[draw.randrange(_COMMON)]}")
+        yield Asked("question", f"how did I use {mid} and {other} with the {common} server?")
+        yield Asked("long question", f"why did {words.text(12)} fail in the {common} of {rare}?")
+        yield Asked("name of code", f"{mid}_{common} src/{other}.py E{number * 7:04}")
+        yield Asked("chinese", "数据库锁定"[number % 3 :] + "修复")
+        yield Asked("in a project", f"{mid} {common}", Query(project=(f"project{number}",)))
 
 
-def time_all(memory: Memory, queries: Sequence[Query]) -> list[Timed]:
+def time_all(memory: Memory, queries: Sequence[Asked]) -> list[Timed]:
     """Ask each question some times, and keep the middle of them; the first round warms up."""
     spent: dict[str, list[float]] = {}
     for query in queries:
-        memory.recall(query.text, query.filters)
+        memory.recall(query.text, query.within)
     for query in queries:
         runs = [_ask(memory, query) for _ in range(_REPEATS)]
         spent.setdefault(query.group, []).append(median(runs))
@@ -68,9 +69,9 @@ def time_all(memory: Memory, queries: Sequence[Query]) -> list[Timed]:
     return [*rows, _timed("all", [one for times in spent.values() for one in times])]
 
 
-def _ask(memory: Memory, query: Query) -> float:
+def _ask(memory: Memory, query: Asked) -> float:
     started = time.perf_counter()
-    memory.recall(query.text, query.filters)
+    memory.recall(query.text, query.within)
     return (time.perf_counter() - started) * 1000
 
 

@@ -11,7 +11,8 @@ from threadkeep.capture.capture import History
 from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.watch import watch
 from threadkeep.home.home import Home
-from threadkeep.memory.records import Filters
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.search_scope import NodeChoice
 from threadkeep.service.learn import enrich
 from threadkeep.service.watchdog import look_once
 from threadkeep.sources.claude.memory import host_and_path, repository_of
@@ -77,11 +78,13 @@ def test_notes_become_documents_and_are_recalled(desk: Desk) -> None:
         ("project_glaze.md", "ready"),
     }
     with desk.home.memory() as memory:
-        (hit,) = memory.recall("parser last line", Filters(source="memory"), limit=1).hits
+        (hit,) = memory.recall(
+            "parser last line", nodes=NodeChoice(evidence="memory"), limit=1
+        ).hits
         assert hit.source.startswith("memory-")
         assert memory.open(hit.source).text == "Before all."
-        assert memory.recall("parser", Filters(category="project")).hits
-        assert not memory.recall("parser", Filters(category="user")).hits
+        assert memory.recall("parser", nodes=NodeChoice(category="project")).hits
+        assert not memory.recall("parser", nodes=NodeChoice(category="user")).hits
 
 
 def test_a_change_is_a_revision_and_a_file_that_goes_is_hidden_at_once(desk: Desk) -> None:
@@ -92,15 +95,15 @@ def test_a_change_is_a_revision_and_a_file_that_goes_is_hidden_at_once(desk: Des
     with desk.history() as history:
         enrich(desk.home, history, with_model=False)
     with desk.home.memory() as memory:
-        assert memory.recall("quokka", Filters(kinds=("node",))).hits
+        assert memory.recall("quokka", Query(kind=("node",))).hits
     (desk.notes / "a.md").unlink()
     desk.capture()
     assert desk.ask(asked.DOCUMENTS)[0][1] == "unavailable"
     desk.capture()  # a second look at once is no second look
     assert desk.ask(asked.DOCUMENTS)[0][1] == "unavailable"
     with desk.home.memory() as memory:
-        assert not memory.recall("quokka", Filters(kinds=("node",))).hits
-        assert memory.recall("quokka", Filters(kinds=("node",), include_excluded=True)).hits
+        assert not memory.recall("quokka", Query(kind=("node",))).hits
+        assert memory.recall("quokka", Query(kind=("node",)), nodes=NodeChoice(excluded=True)).hits
     desk.write("a.md", "# One\n\nThe quokka wakes up.\n")
     desk.capture()
     assert desk.ask(asked.DOCUMENTS)[0][1:3] == ["active", "ready"]

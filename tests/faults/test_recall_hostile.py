@@ -21,12 +21,13 @@ from threadkeep.capture.capture import History
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.lessons import LessonRules
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.vectors import VectorIndex
 from threadkeep.memory.learn.model_client import ModelFailed
 from threadkeep.memory.learn.worker import Enricher
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters, Meaning
+from threadkeep.memory.records import Meaning
 from threadkeep.memory.vectors.backfill import archived_texts, embed_pending
 from threadkeep.service.doctor.doctor import clear_indexes
 
@@ -141,9 +142,9 @@ def test_any_limit_is_one(memory: Memory, limit: int) -> None:
 
 def test_odd_filters_places_and_days_are_answered_or_refused_in_our_words(memory: Memory) -> None:
     odd = [
-        *(Filters(project=text) for text in ("\0", "%_*[a", "\ud800", "/" * 10_000)),
-        *(Filters(entity="\ud800"), Filters(branch="'\""), Filters(role="x" * 100_000)),
-        *(Filters(source="\0"), Filters(since=2**70), Filters(until=-(2**70))),
+        *(Query(project=(text,)) for text in ("\0", "%_*[a", "\ud800", "/" * 10_000)),
+        *(Query(entity="\ud800"), Query(branch=("'\"",)), Query(role=("x" * 100_000,))),
+        *(Query(agent=("\0",)), Query(since=2**70), Query(until=-(2**70))),
     ]
     refs = ["", ":", "message:", "message:-1", "node:0", "message:1e5", "page:１", "\0", "x:1"]
     refs += ["message:" + "9" * 5_000, "command:٣", "\ud800", "a" * 100_000]
@@ -350,7 +351,7 @@ def test_a_store_of_an_older_version_answers_read_only_and_catches_up(copied: Ma
         assert found.notes
     with copied.world.history() as history:
         whole = Memory(history.store, history.sources).recall("walrus slow", limit=50)
-        assert {hit.kind for hit in whole.hits} >= {"message", "node", "command", "page"}
+        assert {hit.kind for hit in whole.hits} >= {"message", "node", "command", "visit"}
 
 
 @pytest.mark.parametrize("read_first", [True, False])
@@ -375,4 +376,4 @@ def test_a_file_of_the_original_program_is_answered_from(
         for word in [*words, "error", "", "cargo build"]:
             for answer in ANSWERS.values():
                 answer(memory, word)
-        assert memory.timeline(since=0, until=ms(10**6)) is not None
+        assert memory.timeline(within=Query(since=0, until=ms(10**6))) is not None

@@ -13,6 +13,8 @@ from tests.support.tickets import add_event, insert
 from threadkeep.errors import Invalid
 from threadkeep.home.opening import all_sources
 from threadkeep.knowledge.evidence import EvidencePacket, Freshness, FreshnessStatus, freshness_of
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.search_scope import NodeChoice
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.agent_query import (
     AgentHit,
@@ -23,7 +25,6 @@ from threadkeep.memory.agent_query import (
     find_conflicts,
 )
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000
@@ -100,7 +101,7 @@ def memory(book: Notebook) -> Memory:
 
 
 def test_an_answer_carries_what_it_rests_on(memory: Memory) -> None:
-    answer = agent_query(memory, "glaze parser", Filters())
+    answer = agent_query(memory, "glaze parser", Query())
     (first, *_) = answer.hits
     assert [one.ref for one in first.evidence] == ["memory-1"]
     assert first.evidence[0].table == "memory_chunks"
@@ -110,32 +111,33 @@ def test_an_answer_carries_what_it_rests_on(memory: Memory) -> None:
 
 
 def test_modes_and_limits(memory: Memory) -> None:
-    assert agent_query(memory, "kiln", Filters(), limit=0).hits == ()
-    assert agent_query(memory, "kiln", Filters(), mode="decisions").hits == ()
-    recent = agent_query(memory, "zzz", Filters(), mode="recent", limit=1)
+    assert agent_query(memory, "kiln", Query(), limit=0).hits == ()
+    assert agent_query(memory, "kiln", Query(), mode="decisions").hits == ()
+    recent = agent_query(memory, "zzz", Query(), mode="recent", limit=1)
     assert len(recent.hits) == 1
     assert recent.truncated
-    assert "rows behind" in agent_query(memory, "kiln", Filters(), mode="evidence").answer
-    assert agent_query(memory, "zzz", Filters()).answer == "Nothing is known about it."
+    assert "rows behind" in agent_query(memory, "kiln", Query(), mode="evidence").answer
+    assert agent_query(memory, "zzz", Query()).answer == "Nothing is known about it."
 
 
 def test_an_unknown_source_or_category_is_refused(memory: Memory) -> None:
-    with pytest.raises(Invalid, match="no source 'nobody'"):
-        agent_query(memory, "kiln", Filters(source="nobody"))
+    with pytest.raises(Invalid, match="no agent 'nobody'"):
+        agent_query(memory, "kiln", Query(agent=("nobody",)))
     with pytest.raises(Invalid, match="no category"):
-        memory.recall("kiln", Filters(category="nothing"))
-    for known in ("shell", "claude", "agent", "browser", "workflow", "claude-auto-memory", "pi"):
-        memory.recall("kiln", Filters(source=known))
+        memory.recall("kiln", nodes=NodeChoice(category="nothing"))
+    for known in ("claude", "Claude-Code", "pi"):
+        memory.recall("kiln", Query(agent=(known,)))
 
 
 def test_hidden_evidence_is_no_evidence(book: Notebook, memory: Memory) -> None:
     book.miss("user_ada.md")
     words = "user_ada.md"
-    assert not agent_query(memory, words, Filters(category="user")).hits
-    (only,) = agent_query(memory, words, Filters(include_excluded=True), limit=1).hits
+    assert not agent_query(memory, words, Query(), nodes=NodeChoice(category="user")).hits
+    every = NodeChoice(excluded=True)
+    (only,) = agent_query(memory, words, Query(), nodes=every, limit=1).hits
     assert [one.ref for one in only.evidence] == ["memory-2"]
     memory.include_excluded = True
-    assert len(memory.recall("kiln", Filters(kinds=("node",))).hits) == 2
+    assert len(memory.recall("kiln", Query(kind=("node",))).hits) == 2
 
 
 def test_freshness_tells_idle_from_failing(book: Notebook) -> None:
@@ -173,17 +175,18 @@ def test_nodes_that_came_since_the_index_are_found_in_a_file_that_is_only_read(
     with KnowledgeStore.open(tmp_path / "knowledge.db", read_only=True) as store:
         looking = Memory(store, all_sources([], [], []), clock=lambda: book.now)
 
-        def found(words: str, **filters: Any) -> list[str]:
-            hits = looking.recall(words, Filters(kinds=("node",), **filters), explain=True).hits
+        def found(words: str, project: str = "", **chosen: Any) -> list[str]:
+            within = Query(kind=("node",), project=(project,) if project else ())
+            hits = looking.recall(words, within, nodes=NodeChoice(**chosen), explain=True).hits
             return [hit.title for hit in hits]
 
         assert found("feedback_tests.md")[0] == "Memory: feedback_tests.md"
         assert len(found("kiln")) == 3
         assert found("")[0] == "Memory: feedback_tests.md"
         assert found("kiln", category="feedback") == ["Memory: feedback_tests.md"]
-        assert len(found("kiln", source="memory", project="kiln")) == 3
+        assert len(found("kiln", evidence="memory", project="kiln")) == 3
         assert found("feedback_tests.md", project="other") == []
-        assert found("feedback_tests.md", source="shell") == []
+        assert found("feedback_tests.md", evidence="shell") == []
         assert found("?!") == []
         book.miss("feedback_tests.md")
         assert found("feedback_tests.md", category="feedback") == []

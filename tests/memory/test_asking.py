@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.errors import Busy, Damaged, NotFound
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
 from threadkeep.memory.ask import (
     MOST_CHARACTERS,
     WIDE,
@@ -21,9 +23,9 @@ from threadkeep.memory.ask import (
     widened,
 )
 from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
-from threadkeep.memory.records import Filters, Hit, HitDetail, RecallResult
+from threadkeep.memory.records import Hit, HitDetail, RecallResult
 
-ANY = Filters()
+ANY = Query()
 AT = 1_790_000_000_000
 TEXTS = st.lists(
     st.text(max_size=300) | st.text(alphabet="port 8080.\nwe fixed?!`", max_size=300), max_size=5
@@ -34,6 +36,7 @@ class Shelf:
     """A memory of a few texts that are found in their order."""
 
     store: Any = None
+    clock: Any = None
     sources: Any = None
 
     def __init__(self, *texts: str | tuple[str, str], broken: Sequence[int] = ()) -> None:
@@ -43,7 +46,13 @@ class Shelf:
         self.hits = tuple(_hit(at, role, len(said)) for at, (role, _) in enumerate(said))
 
     def recall(
-        self, text: str, filters: Filters = ANY, *, limit: int = 10, explain: bool = False
+        self,
+        text: str,
+        within: Query = ANY,
+        *,
+        nodes: NodeChoice = ANY_NODE,
+        limit: int = 10,
+        explain: bool = False,
     ) -> RecallResult:
         found = tuple(hit for hit in self.hits if hit.score > 0)
         return RecallResult(

@@ -177,5 +177,5 @@ def test_every_source_has_its_trust() -> None:
     assert label(kind="message", role="user") == "user said"
     assert label(kind="message", role="assistant") == "agent said"
     assert label(kind="message", role="tool") == "tool output (untrusted)"
-    assert label(kind="page") == "web page (untrusted)"
-    assert label(kind="ci") == "CI"
+    assert label(kind="visit") == "web page (untrusted)"
+    assert label(kind="run") == "CI"

@@ -11,19 +11,18 @@ from tests.support.toy_sources import line
 from tests.support.worlds import World
 from threadkeep.capture.capture import History
 from threadkeep.capture.forget_selection import Forget
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_index import (
-    Scope,
     first_varint,
     inner_words,
-    narrowed,
     run_title,
     strings_in,
 )
+from threadkeep.knowledge.search_scope import ANY_NODE, scope_of
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory import candidates
 from threadkeep.memory.memory import Memory
 from threadkeep.memory.question import read_question
-from threadkeep.memory.records import Filters
 
 SESSION = (
     "INSERT INTO sessions (id, start_time, terminal, shell, hostname, username, created_at) "
@@ -84,7 +83,7 @@ def history(world: World) -> Iterator[History]:
 
 def refs(history: History, text: str, **filters: Any) -> list[str]:
     memory = Memory(history.store, history.sources, clock=lambda: NOW)
-    return [hit.ref for hit in memory.recall(text, Filters(**filters)).hits]
+    return [hit.ref for hit in memory.recall(text, Query(**filters)).hits]
 
 
 def test_everything_is_found_wherever_it_stands(world: World, history: History) -> None:
@@ -100,9 +99,9 @@ def test_everything_is_found_wherever_it_stands(world: World, history: History) 
         "VALUES (1, 'me/quay', 'quokka needs water', 1, 1)",
     )
     found = refs(history, "quokka")
-    assert set(found) == {"command:1", "node:1", "page:1", "ci:9", "lesson:1"}
+    assert set(found) == {"command:1", "node:1", "visit:1", "run:9", "lesson:1"}
     assert refs(history, "plan failed") == ["command:1"]
-    assert refs(history, "nightly") == ["ci:9"]
+    assert refs(history, "nightly") == ["run:9"]
 
 
 def test_what_changed_is_found_by_its_new_words_alone(world: World, history: History) -> None:
@@ -117,7 +116,7 @@ def test_what_changed_is_found_by_its_new_words_alone(world: World, history: His
         "INSERT INTO workflow_annotations (job_id, level, message) VALUES (4, 'failure', 'otter')",
     )
     assert refs(history, "walrus") == []
-    assert set(refs(history, "otter")) == {"node:1", "command:1", "ci:9"}
+    assert set(refs(history, "otter")) == {"node:1", "command:1", "run:9"}
 
 
 def test_a_number_that_is_used_again_leads_to_the_new_row(world: World, history: History) -> None:
@@ -189,8 +188,8 @@ def test_a_budget_loses_no_rare_word(world: World, monkeypatch: pytest.MonkeyPat
         assert refs(history, "common rare3")[0] == "message:4"
         assert refs(history, "common")[0] == "message:40"
         assert refs(history, "common", until=6)[0] == "message:6"
-        with history.store.context.db.read() as tx:
-            found = candidates.find(tx, read_question("common"), narrowed(tx, Scope()))
+        with history.store.read() as tx:
+            found = candidates.find(tx, read_question("common"), scope_of(tx, Query(), ANY_NODE, 0))
         assert found.compared <= 10 + 4
 
 

@@ -1,6 +1,7 @@
 """fixed: an error, the next success of the same command, and what came between."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -8,10 +9,10 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.remembered import Machine
 from tests.support.user_homes import open_history, settle
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import GitState
 from threadkeep.memory.fixed import Fix, FixStep, best_first, error_words, fixed
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters
 
 BOOM = "Traceback\nModuleNotFoundError: No module named 'yaml'"
 CLAUDE = "5e550000-0000-4000-8000-000000000001"
@@ -22,9 +23,9 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def found(machine: Machine, text: str, **filters: str) -> list[Fix]:
+def found(machine: Machine, text: str, **filters: Any) -> list[Fix]:
     with machine.memory() as memory:
-        fixes = fixed(memory, text, Filters(**filters))  # type: ignore[arg-type]
+        fixes = fixed(memory, text, Query(**filters))
         for fix in fixes:
             steps = [fix.failure, *fix.between, *([fix.success] if fix.success else [])]
             assert all(memory.open(step.ref, 0).text for step in steps)
@@ -145,15 +146,15 @@ def test_ci_that_failed_passed_with_a_later_commit(machine: Machine) -> None:
         "same session",
     )
     assert fix.success is not None
-    assert (fix.failure.ref, fix.success.ref) == ("ci:7", "ci:8")
+    assert (fix.failure.ref, fix.success.ref) == ("run:7", "run:8")
 
 
 def test_filters_hold(machine: Machine) -> None:
     machine.pi("p1", (1, "make test", BOOM, True))
     machine.shell(2, "make all", 1, BOOM)
-    assert [fix.command for fix in found(machine, BOOM, source="shell")] == ["make all"]
-    assert [fix.command for fix in found(machine, BOOM, harness="pi")] == ["make test"]
-    assert found(machine, BOOM, project="elsewhere") == []
+    assert [fix.command for fix in found(machine, BOOM, kind=("command",))] == ["make all"]
+    assert [fix.command for fix in found(machine, BOOM, agent=("pi",))] == ["make test"]
+    assert found(machine, BOOM, project=("elsewhere",)) == []
 
 
 def test_nothing_is_found_where_nothing_failed(machine: Machine) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given, strategies as st
 
 from threadkeep.base.config import RecallSettings
-from threadkeep.knowledge.search_index import Side
+from threadkeep.knowledge.search_scope import Side
 from threadkeep.memory.question import times_in
 from threadkeep.memory.ranking import Candidate, fuse, recency, weight_of
 

@@ -70,13 +70,13 @@ def test_a_node_opens_with_its_evidence_and_entities(memory: Memory) -> None:
 
 
 def test_pages_and_runs_open(memory: Memory) -> None:
-    assert memory.open("page:1").hit.url == "https://docs.example/guide"
+    assert memory.open("visit:1").hit.url == "https://docs.example/guide"
     run = memory.open("workflow-9")
-    assert run.hit.ref == "ci:9"
+    assert run.hit.ref == "run:9"
     assert run.facts["conclusion"] == "failure"
 
 
-@pytest.mark.parametrize("ref", ["message:999", "node:nope", "command:0", "page:2", "claude-77"])
+@pytest.mark.parametrize("ref", ["message:999", "node:nope", "command:0", "visit:2", "claude-77"])
 def test_what_is_not_there_or_not_to_be_seen_is_not_found(memory: Memory, ref: str) -> None:
     with pytest.raises(NotFound):
         memory.open(ref)

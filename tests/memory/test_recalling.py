@@ -15,8 +15,9 @@ from tests.support.worlds import World
 from threadkeep.base.config import RecallSettings
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge import archive
+from threadkeep.knowledge.query import Query
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters, Meaning, Owner, RecallResult
+from threadkeep.memory.records import Meaning, Owner, RecallResult
 
 DAY = 86_400_000
 TALK = (
@@ -127,29 +128,28 @@ def test_a_quoted_phrase_is_needed_and_an_excluded_word_is_not_shown(memory: Mem
 
 
 @pytest.mark.parametrize(
-    "filters,expected",
+    "within,expected",
     [
-        (Filters(), {"command:1", "command:2", "message:7", "node:1"}),
-        (Filters(project="/u/harbour"), {"command:2", "message:7"}),
-        (Filters(project="quay"), {"command:1"}),
-        (Filters(source="shell"), {"command:1", "command:2"}),
-        (Filters(source="pi"), {"message:7"}),
-        (Filters(harness="pi"), {"message:7"}),
-        (Filters(since=NOW - 30 * DAY), {"command:2", "message:7"}),
-        (Filters(until=NOW - 300 * DAY), {"command:1", "node:1"}),
-        (Filters(role="user"), {"message:7"}),
-        (Filters(outcome="failure"), {"command:1"}),
-        (Filters(entity="walrus"), {"node:1"}),
-        (Filters(kinds=("node",)), {"node:1"}),
-        (Filters(branch="nowhere"), set()),
+        (Query(), {"command:1", "command:2", "message:7", "node:1"}),
+        (Query(project=("/u/harbour",)), {"command:2", "message:7"}),
+        (Query(project=("quay",)), {"command:1"}),
+        (Query(kind=("command",)), {"command:1", "command:2"}),
+        (Query(agent=("PI",)), {"message:7"}),
+        (Query(since=NOW - 30 * DAY), {"command:2", "message:7"}),
+        (Query(until=NOW - 300 * DAY), {"command:1", "node:1"}),
+        (Query(role=("user",)), {"message:7"}),
+        (Query(outcome=("failure",)), {"command:1"}),
+        (Query(entity="walrus"), {"node:1"}),
+        (Query(kind=("node",)), {"node:1"}),
+        (Query(branch=("nowhere",)), set()),
     ],
 )
-def test_filters_narrow(memory: Memory, filters: Filters, expected: set[str]) -> None:
-    assert set(refs(memory.recall("walrus", filters))) == expected
+def test_filters_narrow(memory: Memory, within: Query, expected: set[str]) -> None:
+    assert set(refs(memory.recall("walrus", within))) == expected
 
 
 def test_the_newer_of_two_alike_comes_first(memory: Memory) -> None:
-    found = refs(memory.recall("walrus", Filters(kinds=("command",))))
+    found = refs(memory.recall("walrus", Query(kind=("command",))))
     assert found == ["command:2", "command:1"]
 
 
@@ -167,7 +167,7 @@ def test_meaning_finds_what_words_do_not_and_never_overrides_them(memory: Memory
     assert found.by_meaning
     assert "message:3" in refs(found)
     assert refs(found)[0] != "message:3"
-    near = meant.recall("precipitation", Filters(project="/u/quay"), explain=True)
+    near = meant.recall("precipitation", Query(project=("/u/quay",)), explain=True)
     assert refs(near)[0] == "message:3"
     assert near.hits[0].why is not None
     assert near.hits[0].why.meaning == 0.9

@@ -7,10 +7,10 @@ from hypothesis import given, strategies as st
 
 from tests.support.remembered import Machine
 from threadkeep.errors import NotFound
+from threadkeep.knowledge.query import Query
 from threadkeep.memory.context import context, overlap, similar, telling_terms, words_of
 from threadkeep.memory.fence import strip_context
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters
 
 PARSER = "The parser reads tokens from the lexer and builds a syntax tree for the compiler."
 ALIKE = "A lexer gives tokens; our parser turns them into the syntax tree of each module."
@@ -46,7 +46,7 @@ def test_what_is_like_a_text_is_found(machine: Machine) -> None:
         assert ALIKE in texts(memory, "parser tokens lexer")
         assert len(texts(memory, "parser tokens lexer", limit=1)) == 1
         assert texts(memory, "parser", limit=0) == []
-        assert similar(memory, "deploy", Filters(role="user")).hits == ()
+        assert similar(memory, "deploy", Query(role=("user",))).hits == ()
 
 
 def test_a_reference_that_is_gone_is_said(machine: Machine) -> None:
@@ -73,7 +73,7 @@ def test_a_block_tells_of_each_item_where_it_is_from(machine: Machine) -> None:
     assert block.endswith("\nthreadkeep-memory id=feed>>>")
     heads = [line for line in block.splitlines() if line.startswith("[")]
     assert any("user said" in head and "· pi ·" in head and "message:" in head for head in heads)
-    assert any("web page (untrusted)" in head and "page:" in head for head in heads)
+    assert any("web page (untrusted)" in head and "visit:" in head for head in heads)
     assert all(" ago" in head for head in heads)
     assert f"| {ALIKE}" in block
 

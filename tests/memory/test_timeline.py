@@ -11,6 +11,7 @@ from tests.lengths import examples
 from tests.support.knowledge import ask, do
 from tests.support.remembered import START, Machine, ms
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import EntryRow, GitState
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.fixed import fixed
@@ -20,7 +21,7 @@ from threadkeep.memory.timeline import Moment, commit_text, in_time, near, span_
 
 CLAUDE = "5e550000-0000-4000-8000-000000000001"
 DAY = START.date()
-KINDS = st.sampled_from(["command", "prompt", "page", "ci"])
+KINDS = st.sampled_from(["command", "prompt", "visit", "run"])
 MOMENTS = st.lists(
     st.builds(
         Moment,
@@ -64,10 +65,10 @@ def test_everything_is_mixed_in_the_order_of_time(machine: Machine) -> None:
     assert told(moments) == [
         ("command", "git status"),
         ("prompt", "make the parser quick"),
-        ("page", "How parsers work"),
+        ("visit", "How parsers work"),
         ("answer", "done, it is quick"),
         ("command", "make test"),
-        ("ci", "push on main at 0000000000: failure (change 31)"),
+        ("run", "push on main at 0000000000: failure (change 31)"),
         ("prompt", "thanks"),
     ]
     answer = moments[3]
@@ -95,10 +96,16 @@ def test_a_project_has_its_own_work_and_the_pages_read_meanwhile(machine: Machin
     with machine.memory() as memory:
         expected = ["make app", "for app", "push on main at 0000000000: success (change 1)"]
         for name in ("app", "/u/app"):
-            found = [m.text for m in timeline(memory, project=name)]
+            found = [m.text for m in timeline(memory, Query(project=(name,)))]
             assert found == [*expected, "about app"]
-        assert [m.text for m in timeline(memory, project="/u/lib")] == ["make lib", "for lib"]
-        assert [m.text for m in timeline(memory, project="o/lib")] == ["make lib"]
+        assert [m.text for m in timeline(memory, Query(project=("/u/lib",)))] == [
+            "make lib",
+            "for lib",
+        ]
+        assert [m.text for m in timeline(memory, Query(project=("o/lib",)))] == [
+            "make lib",
+            "for lib",
+        ]
 
 
 def test_the_same_command_again_and_again_is_one_moment(machine: Machine) -> None:
@@ -145,7 +152,7 @@ def test_the_latest_are_told_when_there_are_too_many(machine: Machine) -> None:
     with machine.memory() as memory:
         assert [m.text for m in timeline(memory, limit=2)] == ["make step4", "make step5"]
         assert timeline(memory, limit=0) == []
-        spans = timeline(memory, since=ms(1), until=ms(3))
+        spans = timeline(memory, Query(since=ms(1), until=ms(3)))
     assert [m.text for m in spans] == ["make step1", "make step2"]
 
 
@@ -174,7 +181,7 @@ def test_a_file_that_another_program_made_is_told_too(machine: Machine) -> None:
     assert [(m.kind, m.source) for m in moments] == [
         ("command", "shell"),
         ("command", "shell"),
-        ("page", "browser"),
+        ("visit", "browser"),
         ("work", "claude-code"),
         ("command", "claude-code"),
     ]

@@ -176,8 +176,8 @@ DEFAULT_TEXT: Final = f"""\
 # half_life_days = 180
 # floor = 0.7
 
-# How much each kind of hit counts: message, node, command, page, ci, lesson.
-# weights = {{ page = 0.8 }}
+# How much each kind of hit counts: message, command, visit, run, lesson, node.
+# weights = {{ visit = 0.8 }}
 
 [health]
 # A violation that ended and comes back within so many minutes is the same alarm, not a new one.
@@ -369,12 +369,16 @@ class EmbeddingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     api_key_env: str = "THREADKEEP_MODEL_KEY"
 
 
+# `page` and `ci` are what visits and runs were called before.
+WeightKind = Literal["message", "command", "visit", "run", "lesson", "node", "page", "ci"]
+
+
 class RecallSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[recall]`."""
 
     half_life_days: Positive = 180
     floor: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.7
-    weights: dict[Literal["message", "node", "command", "page", "ci", "lesson"], float] = {}
+    weights: dict[WeightKind, float] = {}
 
 
 class HealthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -129,7 +129,7 @@ def drop_unfounded(tx: Tx) -> int:
     touched = {lesson for _, lesson in lost}
     for row in tx.all("lesson_keys") if touched else ():
         key = LessonKey(*row)
-        lesson = _key_digest(key)
+        lesson = key_digest(key)
         if lesson in touched and tx.value("still_counted", {"lesson": lesson}) is None:
             tx.run("unlearn_lesson", key._asdict())
             tx.run("drop_lesson_waiting", key._asdict())
@@ -240,7 +240,7 @@ def _count(
     if tx.run("counted_before", name):
         return 0
     key = lesson_key(run)
-    tx.run("count_failure", {**name, "lesson": _key_digest(key), "origin": origin})
+    tx.run("count_failure", {**name, "lesson": key_digest(key), "origin": origin})
     before = tx.one("last_failure", {"command": command, "origin": origin})
     is_lesson = learn(tx, key, rules, min(run.at, now), summary_of(run, key))
     if is_lesson and before is not None and before[1] is not None:
@@ -285,7 +285,8 @@ def _same_project(one: str, other: str) -> bool:
     return one.rsplit("/", 1)[-1].lower() == other.rsplit("/", 1)[-1].lower()
 
 
-def _key_digest(key: LessonKey) -> bytes:
+def key_digest(key: LessonKey) -> bytes:
+    """Give the digest by which counted failures name their lesson."""
     return digest(msgspec.json.encode(tuple(key)))
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from threadkeep.home.opening import answering
 from threadkeep.knowledge.agent_views import AgentViewFilter, EventView
+from threadkeep.knowledge.query import Kind, Query
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.contract_answers import (
     CiStatus,
@@ -34,15 +35,15 @@ from threadkeep.mcp.tools import (
     ToolReply,
     clamped,
     cut,
-    filter_source,
     kept,
+    of_contract_source,
     other,
     text,
     younger_than,
 )
 from threadkeep.memory.ask import Citation
 from threadkeep.memory.fence import FenceItem
-from threadkeep.memory.records import Filters, Hit
+from threadkeep.memory.records import Hit
 
 # ------------------------------------------------------------------------------
 # The arguments of the contract's nine tools, with its names and defaults.
@@ -162,7 +163,7 @@ def ask(room: ToolContext, given: AskArguments) -> ToolReply:
     memory = room.desk.memory
     answer = memory.ask(
         given.question,
-        filters=_filters(room, given, branch=given.branch),
+        **_asked(room, given, branch=given.branch),
         limit=clamped(given.limit),
         answer_with=answering(room.desk.home, memory),
         zone=room.zone,
@@ -208,8 +209,8 @@ def _hits(
 ) -> list[tuple[Hit, int]]:
     """Recall nodes alone, each with its number."""
     memory = room.desk.words_only if by_words else room.desk.memory
-    filters = msgspec.structs.replace(_filters(room, given, **more), kinds=("node",))
-    found = memory.recall(query, filters, limit=clamped(given.limit)).hits
+    asked = _asked(room, given, kind=("node",), **more)
+    found = memory.recall(query, **asked, limit=clamped(given.limit)).hits
     return [(hit, int(hit.ref.partition(":")[2])) for hit in found]
 
 
@@ -237,9 +238,9 @@ def get_context(room: ToolContext, given: ContextArguments) -> ToolReply:
     """Give a block for a prompt."""
     limit = clamped(given.limit)
     room_for = min(_LONGEST_CONTEXT, 400 + limit * _CONTEXT)
-    filters = _filters(room, given)
+    asked = _asked(room, given)
     block = room.desk.memory.context(
-        given.query, filters=filters, limit=limit, max_chars=room_for, new_id=room.fence_id
+        given.query, **asked, limit=limit, max_chars=room_for, new_id=room.fence_id
     )
     return ToolReply(f"# Context from threadkeep\n\n{block}" if block else NOTHING)
 
@@ -268,17 +269,29 @@ def get_lessons(room: ToolContext, given: LessonArguments) -> ToolReply:
 # ---------------------------------------------------------------------- asking
 
 
-def _filters(room: ToolContext, given: Any, *, branch: str = "", entity: str = "") -> Filters:
-    """Read the filters that nearly all of these tools have."""
-    return Filters(
-        project=given.project or None,
-        source=filter_source(given.source),
+def _asked(
+    room: ToolContext,
+    given: Any,
+    *,
+    branch: str = "",
+    entity: str = "",
+    kind: tuple[Kind, ...] = (),
+) -> dict[str, Any]:
+    """Read the filters that nearly all of these tools have, as recall takes them."""
+    within = Query(
+        project=(given.project,) if given.project else (),
         since=younger_than(given.since, room.now()),
-        branch=branch or None,
+        branch=(branch,) if branch else (),
         entity=entity or None,
-        category=getattr(given, "category", "") or None,
-        include_excluded=getattr(given, "include_excluded", False),
+        kind=kind,
     )
+    within, nodes = of_contract_source(within, given.source)
+    nodes = msgspec.structs.replace(
+        nodes,
+        category=getattr(given, "category", "") or None,
+        excluded=getattr(given, "include_excluded", False),
+    )
+    return {"within": within, "nodes": nodes}
 
 
 def _narrowed(room: ToolContext, given: Any, branch: str | None = None) -> AgentViewFilter:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import msgspec
 
 from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
+from threadkeep.knowledge.query import Query
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.reply_text import told
 from threadkeep.mcp.tools import (
@@ -21,8 +22,8 @@ from threadkeep.mcp.tools import (
     ToolReply,
     clamped,
     cut,
-    filter_source,
     kept,
+    of_contract_source,
     other,
     text,
     younger_than,
@@ -30,7 +31,6 @@ from threadkeep.mcp.tools import (
 from threadkeep.memory.agent_query import AgentAnswer, AgentHit, AgentMode
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago
-from threadkeep.memory.records import Filters
 
 _SHOWN: Final = 2_000
 
@@ -109,15 +109,15 @@ class MemoryHistory(msgspec.Struct, frozen=True):
 
 def agent_query(room: ToolContext, given: AgentArguments) -> ToolReply:
     """Answer with what is known, what that rests on, how fresh and how sure it is."""
-    filters = Filters(
-        project=given.project or None,
-        source=filter_source(given.source),
+    within = Query(
+        project=(given.project,) if given.project else (),
         since=younger_than(given.since, room.now()),
-        branch=given.branch or None,
-        include_excluded=given.include_excluded,
+        branch=(given.branch,) if given.branch else (),
     )
-    limit = clamped(given.limit)
-    answer = room.desk.memory.agent_query(given.query, filters, mode=given.mode, limit=limit)
+    within, nodes = of_contract_source(within, given.source)
+    nodes = msgspec.structs.replace(nodes, excluded=given.include_excluded)
+    asked = {"nodes": nodes, "mode": given.mode, "limit": clamped(given.limit)}
+    answer = room.desk.memory.agent_query(given.query, within, **asked)
     now = room.now()
     found = kept(answer.hits, lambda hit: _of_hit(hit, now))
     data = msgspec.structs.replace(

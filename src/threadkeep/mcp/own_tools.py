@@ -6,7 +6,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.results import Sum
+from threadkeep.knowledge.search_scope import of_source
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.paging import go_on, later, left_with, query_of, read_place, when
 from threadkeep.mcp.reply_text import told
@@ -30,7 +32,7 @@ from threadkeep.mcp.tools import (
 )
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago, label_of
-from threadkeep.memory.records import Filters, Hit
+from threadkeep.memory.records import Hit
 from threadkeep.memory.timeline import Moment
 
 # ------------------------------------------------------------------------------
@@ -53,11 +55,10 @@ class RecallArguments(msgspec.Struct, frozen=True):
     limit: Limit = 10
     cursor: Cursor = ""
     project: Project = ""
-    source: Annotated[
-        str, text("Source", "Only from: shell, agent, browser, ci, or a program such as codex.")
-    ] = ""
+    agent: Agent = ""
+    source: Annotated[str, text("Source", "Old name of agent and kind; give these.")] = ""
     kind: Annotated[
-        Literal["", "message", "node", "command", "page", "ci", "lesson"],
+        Literal["", "message", "command", "visit", "run", "lesson", "node"],
         other("Kind", "Only this kind of thing. Empty: all."),
     ] = ""
     since: Since = ""
@@ -321,15 +322,16 @@ def recall(room: ToolContext, given: RecallArguments) -> ToolReply:
     first, limit = read_place(given.cursor), clamped(given.limit)
     if first + limit > _MOST_SEEN:
         raise Invalid("nobody reads that far", hint="ask with other words, or with filters")
-    filters = Filters(
-        project=given.project or None,
-        source=given.source or None,
+    query = Query(
+        project=(given.project,) if given.project else (),
         since=moment(given.since, room.now(), room.zone),
         until=moment(given.until, room.now(), room.zone, end=True),
-        branch=given.branch or None,
-        kinds=(given.kind,) if given.kind else (),
+        branch=(given.branch,) if given.branch else (),
+        kind=(given.kind,) if given.kind else (),
+        agent=(given.agent,) if given.agent else (),
     )
-    answer = room.desk.memory.recall(given.query, filters, limit=first + limit + 1)
+    within, nodes = of_source(query, given.source)
+    answer = room.desk.memory.recall(given.query, within, nodes=nodes, limit=first + limit + 1)
     hits = answer.hits[first : first + limit]
     found = kept([_hit_row(hit, room.now()) for hit in hits], _of_hit)
     behind = first + len(found.rows)
@@ -373,9 +375,9 @@ def timeline(room: ToolContext, given: TimelineArguments) -> ToolReply:
     limit = clamped(given.limit)
     since, until = _span(room, given)
     before = read_place(given.cursor) if given.cursor else until
-    moments = room.desk.memory.timeline(
-        project=given.project or None, since=since, until=before, zone=room.zone, limit=limit
-    )
+    project = (given.project,) if given.project else ()
+    within = Query(project=project, since=since, until=before)
+    moments = room.desk.memory.timeline(within=within, zone=room.zone, limit=limit)
     newest_first = kept([_moment_row(one) for one in reversed(moments)], _of_moment)
     shown = newest_first._replace(rows=newest_first.rows[::-1], items=newest_first.items[::-1])
     is_full = len(moments) == limit or shown.left_out

@@ -8,7 +8,9 @@ import msgspec
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.agent_views import AgentNodeView, node_views
 from threadkeep.knowledge.evidence import EvidencePacket, Freshness, evidence_packets, freshness_of
-from threadkeep.memory.records import Filters, Hit
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
+from threadkeep.memory.records import Hit
 
 if TYPE_CHECKING:
     from threadkeep.memory.memory import Memory
@@ -278,17 +280,24 @@ class AgentAnswer(msgspec.Struct, frozen=True):
 
 
 def agent_query(
-    memory: "Memory", query: str, filters: Filters, *, mode: AgentMode = "known", limit: int = 10
+    memory: "Memory",
+    query: str,
+    within: Query,
+    *,
+    nodes: NodeChoice = ANY_NODE,
+    mode: AgentMode = "known",
+    limit: int = 10,
 ) -> AgentAnswer:
     """Answer a question of an agent from nodes alone."""
     size = max(0, min(limit, _MOST))
     if not size:
         return AgentAnswer(mode, query, "Ask for at least one hit: the limit is 0.")
-    only_nodes = msgspec.structs.replace(filters, kinds=("node",))
+    only_nodes = msgspec.structs.replace(within, kind=("node",))
     wanted = min(size * _WIDER, _MOST) if mode == "decisions" else size
-    found = memory.recall("" if mode == "recent" else query, only_nodes, limit=wanted + 1).hits
-    everything = filters.include_excluded or memory.include_excluded
-    with memory.store.context.db.read(lenient=True) as tx:
+    text = "" if mode == "recent" else query
+    found = memory.recall(text, only_nodes, nodes=nodes, limit=wanted + 1).hits
+    everything = nodes.excluded or memory.include_excluded
+    with memory.store.read(lenient=True) as tx:
         hits = _hits(tx, found, memory.clock(), everything=everything)
     if mode == "decisions":
         hits = [hit for hit in hits if hit.design_decisions]

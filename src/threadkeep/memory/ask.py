@@ -16,11 +16,13 @@ import msgspec
 
 from threadkeep.base.fts import index_words
 from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
 from threadkeep.memory.hits import day_of, label_of
 from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
 from threadkeep.memory.learn.draft_text import RESULT
-from threadkeep.memory.memory import MemoryReader
-from threadkeep.memory.records import Filters, Hit, HitDetail, RecallResult
+from threadkeep.memory.memory import ANYTHING, MemoryReader
+from threadkeep.memory.records import Hit, HitDetail, RecallResult
 
 # ------------------------------------------------------------------------------
 # Passages: the sentences and lines of stored texts that answer a question best, word for word.
@@ -356,14 +358,15 @@ class Answer(msgspec.Struct, frozen=True):
 def ask(
     memory: MemoryReader,
     question: str,
-    filters: Filters = Filters(),  # noqa: B008  (a constant)
+    within: Query = ANYTHING,
     *,
+    nodes: NodeChoice = ANY_NODE,
     limit: int = 8,
     answer_with: Answering | None = None,
     zone: tzinfo = UTC,
 ) -> Answer:
     """Answer a question from what is remembered, with quotations that open at their place."""
-    found = memory.recall(question, filters, limit=max(limit, _LOOKED_INTO))
+    found = memory.recall(question, within, nodes=nodes, limit=max(limit, _LOOKED_INTO))
     texts, notes = _texts(memory, found)
     chosen = best_passages(question, [text for _, text in texts], limit)
     cited = tuple(

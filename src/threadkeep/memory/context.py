@@ -10,11 +10,13 @@ import msgspec
 
 from threadkeep.base.fts import index_words, snippet
 from threadkeep.errors import NotFound
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
 from threadkeep.memory.ask import STOP_WORDS
 from threadkeep.memory.fence import FenceItem, fenced, new_fence_id
 from threadkeep.memory.hits import ago, label_of
-from threadkeep.memory.memory import MemoryReader
-from threadkeep.memory.records import Filters, Hit, RecallResult
+from threadkeep.memory.memory import ANYTHING, MemoryReader
+from threadkeep.memory.records import Hit, RecallResult
 
 _ITEM_CHARACTERS: Final = 700
 
@@ -24,17 +26,17 @@ NewId = Callable[[], str]
 def context(
     memory: MemoryReader,
     query: str,
-    filters: Filters = Filters(),  # noqa: B008  (a constant)
+    within: Query = ANYTHING,
     *,
+    nodes: NodeChoice = ANY_NODE,
     limit: int = 8,
     max_chars: int = 4000,
     new_id: NewId = new_fence_id,
 ) -> str:
     """Give what is remembered about something as a block for a prompt, empty if nothing is."""
-    now = memory.store.context.clock()
-    items = [
-        _item(memory, hit, query, now) for hit in memory.recall(query, filters, limit=limit).hits
-    ]
+    now = memory.clock()
+    found = memory.recall(query, within, nodes=nodes, limit=limit).hits
+    items = [_item(memory, hit, query, now) for hit in found]
     return fenced(items, new_id(), max_chars)
 
 
@@ -54,7 +56,7 @@ def _cut(text: str, query: str) -> str:
 # ------------------------------------------------------------------------------
 # similar: what is like a thing that was found, or like a text, but is not the same again.
 
-_REF: Final = re.compile(r"(?:message|node|command|page|ci|lesson|segment):\S+")
+_REF: Final = re.compile(r"(?:message|node|command|visit|page|run|ci|lesson|segment):\S+")
 _READ: Final = 4_000  # characters: what a text is about, it says at its beginning
 _TERMS: Final = 12
 _SHORTEST: Final = 3
@@ -65,15 +67,16 @@ _SAME: Final = 0.8  # of their words in common
 def similar(
     memory: MemoryReader,
     what: str,
-    filters: Filters = Filters(),  # noqa: B008  (a constant)
+    within: Query = ANYTHING,
     *,
+    nodes: NodeChoice = ANY_NODE,
     limit: int = 10,
 ) -> RecallResult:
     """Find what is like a hit, named by its reference, or like any text; the nearest first."""
     own = what.strip() if _REF.fullmatch(what.strip()) else None
     text = memory.open(own, 0).text if own is not None else what
     query = " ".join(telling_terms(text)) or " ".join(text.split()[:_TERMS])
-    found = memory.recall(query, filters, limit=limit * _LOOKED_AT + 1)
+    found = memory.recall(query, within, nodes=nodes, limit=limit * _LOOKED_AT + 1)
     mine = words_of(text)
     hits = [hit for hit in found.hits if hit.ref != own and not _is_copy(memory, hit, mine)]
     return msgspec.structs.replace(found, query=what, hits=tuple(hits[: max(limit, 0)]))

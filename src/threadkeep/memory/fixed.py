@@ -12,7 +12,21 @@ import msgspec
 
 from threadkeep.base.fts import index_words, match_query
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.attempts import (
+    calls_before,
+    command_row,
+    commands_since,
+    entries_behind,
+    failed_jobs,
+    failed_results as failed_result_rows,
+    later_calls,
+    newest_failures,
+    next_success,
+    results_after,
+    results_behind,
+)
 from threadkeep.knowledge.failures import AttemptBatch, Look, is_change, is_edit, run_of_row
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import (
     CommandAttempt,
     Entry,
@@ -22,7 +36,7 @@ from threadkeep.knowledge.records import (
     to_entry,
 )
 from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.search_scope import ANY_NODE, Scope, scope_of
 from threadkeep.knowledge.shapes import (
     is_failure,
     main_step,
@@ -34,8 +48,7 @@ from threadkeep.knowledge.shapes import (
 from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.knowledge.workflow_runs import commit_message
 from threadkeep.memory.learn.text_cleaning import plain
-from threadkeep.memory.memory import MemoryReader
-from threadkeep.memory.records import Filters
+from threadkeep.memory.memory import ANYTHING, MemoryReader
 
 # ------------------------------------------------------------------------------
 # Tool calls of agents as the archive has them: the call, its result, and what was run.
@@ -72,7 +85,7 @@ class Archive:
         if result is None:
             return None
         near: tuple[EntryRow, Entry] | None = None
-        for other in self._rows("calls_before", row):
+        for other in calls_before(self.tx, row, _CALLS_LOOKED_AT):
             call = self.entry(other)
             if call is not None and result.call_id and call.call_id == result.call_id:
                 return other, call
@@ -83,7 +96,7 @@ class Archive:
     def result_of(self, row: EntryRow) -> tuple[EntryRow, Entry] | None:
         """Find the result of a call."""
         call = self.entry(row)
-        for other in self._rows("result_behind", row) if call is not None else ():
+        for other in results_behind(self.tx, row, _CALLS_LOOKED_AT) if call is not None else ():
             result = self.entry(other)
             if result is not None and call is not None and call.call_id == result.call_id:
                 return other, result
@@ -111,23 +124,14 @@ class Archive:
             session=session_id,
         )
 
-    def _rows(self, query: str, row: EntryRow) -> Iterator[EntryRow]:
-        values = {"log": row.log_id, "line": row.line, "part": row.part, "session": row.session}
-        return map(to_entry, self.tx.all(query, values | {"limit": _CALLS_LOOKED_AT}))
-
 
 def archived_runs(sources: Readers) -> Look:
     """Give the reader of archived tool calls that `learn_failures` takes."""
 
     def look(tx: Tx, after: int, limit: int) -> AttemptBatch:
-        upto = tx.value("entries_to", {"after": after, "limit": limit})
-        if upto is None:
-            return AttemptBatch([], after)
-        rows = tx.all("results_between", {"after": after, "upto": upto})
+        rows, upto = results_after(tx, after, limit)
         archive = Archive(tx, sources)
-        return AttemptBatch(
-            [run for row in rows if (run := _run(archive, row)) is not None], int(upto)
-        )
+        return AttemptBatch([run for row in rows if (run := _run(archive, row)) is not None], upto)
 
     return look
 
@@ -168,9 +172,8 @@ def _joined(listed: str) -> str:
 
 _TEXT: Final = 300  # characters of a command or a prompt
 _ANY_OF: Final = 6  # words: of an error that nobody had in just these words
-_OF_OTHERS: Final = frozenset({"shell", "browser", "ci"})
 
-StepKind = Literal["command", "edit", "prompt", "ci"]
+StepKind = Literal["command", "edit", "prompt", "run"]
 
 
 class FixStep(msgspec.Struct, frozen=True):
@@ -205,7 +208,7 @@ def one_line(text: str) -> str:
 
 def failed_command(tx: Tx, number: int) -> Failure | None:
     """Give a stored command that failed; None if it did not, or is gone."""
-    row = tx.one("one_run", {"id": number})
+    row = command_row(tx, number)
     run = None if row is None else run_of_row(*row)
     if run is None or not is_failure(run.command, run.exit_code, run.output):
         return None
@@ -213,15 +216,15 @@ def failed_command(tx: Tx, number: int) -> Failure | None:
 
 
 def failed_results(
-    archive: Archive, words: tuple[str, ...], filters: Filters, limit: int
+    archive: Archive, words: tuple[str, ...], scope: Scope, limit: int
 ) -> list[Failure]:
     """Find tool calls of agents that failed with some words: with all, else with any of them."""
-    if filters.source in _OF_OTHERS:
-        return []
     longest = sorted(words, key=len, reverse=True)[:_ANY_OF]
     found: dict[int, Failure] = {}
     for asked in (" ".join(words), " OR ".join(f'"{word}"' for word in longest)):
-        for row in _result_rows(archive.tx, asked, filters, limit):
+        match = match_query(asked)
+        rows = [] if match is None else failed_result_rows(archive.tx, match, scope, limit)
+        for row in rows:
             one = _failed_result(archive, row)
             if one is not None:
                 found.setdefault(one.run.id, one)
@@ -232,10 +235,10 @@ def failed_results(
 
 def ci_failures(tx: Tx, number: int) -> list[Failure]:
     """Give the jobs of a run of CI that failed."""
-    texts = "\n".join(str(row[0]) for row in tx.all("ci_texts", {"id": number}))
+    jobs, texts = failed_jobs(tx, number)
     found = []
-    for run, repo, sha, branch, at, job in tx.all("ci_failed_steps", {"id": number}):
-        step = FixStep(f"ci:{run}", at, f"{job} on {branch or '?'} at {sha[:10]}", "ci")
+    for run, repo, sha, branch, at, job in jobs:
+        step = FixStep(f"run:{run}", at, f"{job} on {branch or '?'} at {sha[:10]}", "run")
         key = f"ci-{run}-{job}"
         told = CommandAttempt(run, at, job, None, 1, texts[-_OUTPUT:], "", key, repo=repo)
         found.append(Failure(told, step, repo, job=job, branch=branch))
@@ -243,17 +246,6 @@ def ci_failures(tx: Tx, number: int) -> list[Failure]:
 
 
 # ---------------------------------------------------------------------- inside
-
-
-def _result_rows(tx: Tx, asked: str, filters: Filters, limit: int) -> list[tuple[Any, ...]]:
-    match = match_query(asked)
-    if match is None:
-        return []
-    harness = filters.harness or (None if filters.source == "agent" else filters.source)
-    among = CapturedSessionFilter(
-        harness, filters.project, filters.branch, filters.since, filters.until
-    )
-    return tx.all("failed_results", {**among.params(), "match": match, "limit": limit})
 
 
 def _failed_result(archive: Archive, row: tuple[Any, ...]) -> Failure | None:
@@ -332,8 +324,7 @@ def _runs_behind(
 ) -> Iterator[tuple[EntryRow, CommandAttempt | None]]:
     """Yield the calls with their results, and the prompts, behind an entry of a session."""
     calls: dict[str, tuple[EntryRow, Entry]] = {}
-    values = {"log": row.log_id, "line": row.line, "part": row.part, "session": row.session}
-    for one in map(to_entry, archive.tx.all("entries_behind", values | {"limit": _ENTRIES})):
+    for one in entries_behind(archive.tx, row, _ENTRIES):
         if one.kind == "prompt":
             yield one, None
         elif one.kind in {"tool_call", "tool_result"} and (entry := archive.entry(one)) is not None:
@@ -349,10 +340,9 @@ def _in_other_sessions(archive: Archive, failed: Failure, shape: str) -> Ending 
     if match is None:
         return None
     project = failed.project.rsplit("/", 1)[-1]
-    values = {"match": match, "at": failed.run.at, "project": project, "cwd": failed.run.cwd}
+    values = {"at": failed.run.at, "project": project, "cwd": failed.run.cwd}
     session = -1 if failed.row is None else failed.row.session
-    rows = archive.tx.all("later_calls", {**values, "session": session, "limit": _CALLS})
-    for row in rows:
+    for row in later_calls(archive.tx, match, {**values, "session": session}, _CALLS):
         run = _answered(archive, row)
         if run is not None and run.exit_code == 0 and is_try(run.command, shape):
             return Ending(step_of(run, f"message:{run.id}"), (), same_session=False)
@@ -390,7 +380,7 @@ def _among_events(tx: Tx, failed: Failure, shape: str) -> Ending | None:
 
 
 def _runs_since(tx: Tx, at: int, number: int) -> Iterator[CommandAttempt]:
-    rows = tx.all("runs_since", {"at": at, "id": number, "limit": _EVENTS})
+    rows = commands_since(tx, at, number, _EVENTS)
     for id_, when, command, tool, exit_code, cwd, repo, session in rows:
         yield CommandAttempt(id_, when, command, tool, exit_code, "", cwd, "", repo, str(session))
 
@@ -400,14 +390,15 @@ def _same_project(one: str, other: str) -> bool:
 
 
 def _ci_ending(tx: Tx, failed: Failure) -> Ending | None:
-    values = {"repo": failed.project, "job": failed.job, "branch": failed.branch}
-    row = tx.one("ci_next_success", {**values, "at": failed.run.at})
+    row = next_success(tx, failed.project, failed.job, failed.branch, failed.run.at)
     if row is None:
         return None
     run, sha, raw, at, branch = row
     message = commit_message(raw)
-    changed = (FixStep(f"ci:{run}", at, f"{sha[:10]} {message}".strip(), "ci"),) if message else ()
-    success = FixStep(f"ci:{run}", at, f"{failed.job} on {branch or '?'} at {sha[:10]}", "ci")
+    changed = (
+        (FixStep(f"run:{run}", at, f"{sha[:10]} {message}".strip(), "run"),) if message else ()
+    )
+    success = FixStep(f"run:{run}", at, f"{failed.job} on {branch or '?'} at {sha[:10]}", "run")
     return Ending(success, changed, same_session=branch == failed.branch)
 
 
@@ -461,7 +452,7 @@ class Fix(msgspec.Struct, frozen=True):
 def fixed(
     memory: MemoryReader,
     error_text: str,
-    filters: Filters = Filters(),  # noqa: B008  (a constant)
+    within: Query = ANYTHING,
     *,
     limit: int = 5,
 ) -> list[Fix]:
@@ -470,18 +461,18 @@ def fixed(
     words = error_words(error_text)
     if not words or limit <= 0:
         return []
-    kinds = msgspec.structs.replace(filters, kinds=("command", "ci"), role=None, outcome=None)
-    hits = memory.recall(" ".join(words), kinds, limit=_HITS).hits
-    refs = [hit.ref for hit in hits]
-    with memory.store.context.db.read(lenient=True) as tx:
+    tried = msgspec.structs.replace(within, kind=("command", "run"), role=(), outcome=())
+    refs = [hit.ref for hit in memory.recall(" ".join(words), tried, limit=_HITS).hits]
+    with memory.store.read(lenient=True) as tx:
         tables = names(tx, "table")
         archive = Archive(tx, memory.sources) if "tk_entries" in tables else None
         if "tk_thing_words" not in tables:  # another program's file: the newest are looked through
-            newest = tx.all("newest_failures", {"limit": _UNINDEXED})
-            refs += [f"command:{number}" for (number,) in newest]
+            refs += [f"command:{number}" for number in newest_failures(tx, _UNINDEXED)]
         found = [*_of_events(tx, refs), *_of_ci(tx, refs)]
-        if archive is not None:
-            found += failed_results(archive, words, filters, _HITS)
+        if archive is not None and (not within.kind or "message" in within.kind):
+            said = msgspec.structs.replace(within, kind=(), role=(), outcome=())
+            scope = scope_of(tx, said, ANY_NODE, memory.clock())
+            found += failed_results(archive, words, scope, _HITS)
         fixes = [_fix(tx, archive, one, error_text, words) for one in _matching(found, words)]
     return best_first(fixes)[:limit]
 
@@ -523,7 +514,7 @@ def _of_events(tx: Tx, refs: Sequence[str]) -> list[Failure]:
 
 
 def _of_ci(tx: Tx, refs: Sequence[str]) -> list[Failure]:
-    numbers = [int(ref.partition(":")[2]) for ref in refs if ref.startswith("ci:")]
+    numbers = [int(ref.partition(":")[2]) for ref in refs if ref.startswith("run:")]
     return [one for number in numbers for one in ci_failures(tx, number)]
 
 

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, NamedTuple, cast
 
@@ -11,11 +11,21 @@ import msgspec
 from threadkeep.base.fts import contains_unspaced, index_words
 from threadkeep.base.text import one_line
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.hit_rows import (
+    SessionMessage,
+    SessionName,
+    decoded,
+    evidence_rows,
+    segment_at,
+    session_of,
+    texts_of_run,
+    thing_row,
+)
 from threadkeep.knowledge.nodes import _fields, summary_of
-from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
+from threadkeep.knowledge.query import Kind
 from threadkeep.knowledge.search_index import run_title, strings_in
 from threadkeep.memory.question import Question
-from threadkeep.memory.records import Hit, Kind
+from threadkeep.memory.records import Hit
 
 # ------------------------------------------------------------------------------
 # Snippets: the stretch of a text that has most of what was asked for, with the words marked.
@@ -148,18 +158,10 @@ WIDTH: Final = 240
 NO_MARKS: Final = Marks(frozenset(), (), ())
 # Of a node's content, beside its summary: what was written as sentences.
 _SENTENCES: Final = ("intent", "key_decisions", "design_decisions", "problems_encountered")
-_ENTRY_WIDTH: Final = len(EntryRow.__struct_fields__)
 # What is opened by a name of its own and found as something else.
 _SHOWN_AS: Final = {"segment": "message", "memory": "node"}
 # The names under which the contract's own programs know the agents.
 _SHORT: Final = {"claude-code": "claude"}
-
-
-class SessionMessage(NamedTuple):
-    """A message and its session."""
-
-    row: EntryRow
-    session: CapturedSession
 
 
 class HitText(NamedTuple):
@@ -174,17 +176,10 @@ def short_name(harness: str) -> str:
     return _SHORT.get(harness, harness)
 
 
-def load_messages(tx: Tx, ids: Iterable[int]) -> dict[int, SessionMessage]:
-    """Read messages with their sessions, by id."""
-    rows = tx.all("shown_entries", {"ids": msgspec.json.encode(list(ids)).decode()})
-    return {row[0]: SessionMessage(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in rows}
-
-
 def message_hit(tx: Tx, message: SessionMessage, text: str, marks: Marks = NO_MARKS) -> Hit:
     """Make the hit of a message."""
     row, session = message
-    named = {"session_id": session.session_id, "harness": session.agent}
-    segment = tx.value("segment_at", {**named, "at": row.at})
+    segment = segment_at(tx, SessionName(session.agent, session.session_id), row.at)
     name = short_name(session.agent)
     return Hit(
         ref=f"message:{row.id}",
@@ -210,8 +205,7 @@ def load_thing(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> HitTe
 
     Of a file without our index (`indexed`) less is known about nodes.
     """
-    query = "shown_node_plainly" if kind == "node" and not indexed else f"shown_{kind}"
-    row = tx.one(query, {"id": number})
+    row = thing_row(tx, kind, number, indexed=indexed)
     if row is None:
         return None
     title, text = _described(tx, kind, row)
@@ -227,11 +221,10 @@ def _described(tx: Tx, kind: str, row: Sequence[Any]) -> tuple[str, str]:
     title, text = decoded(row[2]), decoded(row[3])
     if kind == "node":
         return summary_of(title), note_of(title) or text
-    if kind == "ci":
-        parts = tx.all("texts_of_run", {"id": row[0]})
-        lines = (" ".join(filter(None, map(decoded, part))) for part in parts)
+    if kind == "run":
         name = run_title(title) or f"run {row[0]}"
-        return name, "\n".join([f"{decoded(row[12])} {row[9]}: {name}", *lines])
+        said = f"{decoded(row[12])} {row[9]}: {name}"
+        return name, "\n".join([said, *texts_of_run(tx, row[0])])
     return title, text
 
 
@@ -254,6 +247,8 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         source = f"{short_name(harness)}-{number}"
     if kind == "node":
         source = next(iter(evidence_of(tx, number, 1)), source)
+    if kind in {"node", "lesson"} and (of := session_of(tx, kind, number)) is not None:
+        harness, session = of
     folder = decoded(cwd) or None
     place = (decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
     return Hit(
@@ -277,15 +272,8 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
 
 def evidence_of(tx: Tx, node: int, limit: int = 100) -> list[str]:
     """Name what a node rests on, in the contract's form: shell-1, claude-5, browser-2."""
-    rows = tx.all("source_of_node", {"id": node, "limit": limit})
+    rows = evidence_rows(tx, node, limit)
     return [f"{short_name(harness) if harness else name}-{n}" for name, n, harness in rows]
-
-
-def decoded(value: Any) -> str:
-    """Read a column that was asked for as bytes."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if value is None else str(value)
 
 
 # ------------------------------------------------------------------------------
@@ -311,8 +299,8 @@ _KINDS: Final[dict[Kind, str]] = {
     "message": "message",
     "node": "summary",
     "command": "shell command",
-    "page": "web page (untrusted)",
-    "ci": "CI",
+    "visit": "web page (untrusted)",
+    "run": "CI",
     "lesson": "lesson",
 }
 

@@ -16,12 +16,14 @@ from threadkeep.knowledge.memory_documents import (
     memory_history,
     query_memories,
 )
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import Readers
 from threadkeep.knowledge.search_index import BATCH, index_things, is_behind, is_indexable
+from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.opened import open_ref
 from threadkeep.memory.recall import RecallRequest, meant, recall_in
-from threadkeep.memory.records import Filters, HitDetail, Meaning, RecallResult
+from threadkeep.memory.records import HitDetail, Meaning, RecallResult
 from threadkeep.sources.records import Source
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from threadkeep.memory.timeline import Moment
 
 
-ANYTHING: Final = Filters()
+ANYTHING: Final = Query()
 DEFAULTS: Final = RecallSettings()
 # A question does not wait for a writer: what is not indexed yet is found without its neighbours.
 _PATIENCE: Final = 0.2
@@ -63,12 +65,13 @@ class Memory:
     def recall(
         self,
         text: str,
-        filters: Filters = ANYTHING,
+        within: Query = ANYTHING,
         *,
+        nodes: NodeChoice = ANY_NODE,
         limit: int = 10,
         explain: bool = False,
     ) -> RecallResult:
-        """Find what answers a question best; any text is one.
+        """Find what answers a question best; any text is one, `within` says what a hit must be.
 
         Without words, the newest is given. `explain` says of each hit why it stands there.
         """
@@ -76,15 +79,15 @@ class Memory:
         now = self.clock()
         most = min(max(0, limit), _MOST)
         if self.include_excluded:
-            filters = msgspec.structs.replace(filters, include_excluded=True)
-        asked = RecallRequest(text, filters, most, explain, self.settings, now, self.zone)
+            nodes = msgspec.structs.replace(nodes, excluded=True)
+        asked = RecallRequest(text, within, nodes, most, explain, self.settings, now, self.zone)
         compared = meant(self.meaning, text)
-        with self.store.context.db.read() as tx:
+        with self.store.read() as tx:
             return recall_in(tx, self.sources, asked, compared)
 
     def open(self, ref: str, around: int = 3) -> HitDetail:
         """Open a hit at its place, with so many neighbours on each side."""
-        with self.store.context.db.read(lenient=True) as tx:
+        with self.store.read(lenient=True) as tx:
             return open_ref(tx, self.sources, ref, around)
 
     def index(self, limit: int | None = None) -> int:
@@ -94,11 +97,11 @@ class Memory:
     def _index(self, limit: int | None, budget: float | None) -> int:
         done = 0
         while limit is None or done < limit:
-            with self.store.context.db.read() as tx:
+            with self.store.read() as tx:
                 if not is_indexable(tx) or not is_behind(tx):
                     return done
             room = BATCH if limit is None else min(BATCH, limit - done)
-            with self.store.context.db.write(durable=False, budget=budget) as tx:
+            with self.store.write(durable=False, budget=budget) as tx:
                 done += index_things(tx, room)
         return done
 
@@ -135,20 +138,20 @@ class Memory:
 
         return similar(self, what, **options)
 
-    def agent_query(self, query: str, filters: Filters = ANYTHING, **options: Any) -> "AgentAnswer":
+    def agent_query(self, query: str, within: Query = ANYTHING, **options: Any) -> "AgentAnswer":
         """Answer with evidence, freshness and confidence (see `recall.agent_query`)."""
         from threadkeep.memory.agent_query import agent_query  # noqa: PLC0415
 
-        return agent_query(self, query, filters, **options)
+        return agent_query(self, query, within, **options)
 
     def memories(self, asked: MemoryFilter) -> tuple[list[MemoryPart], bool]:
         """Give what Claude's notes say now, and whether there is more."""
-        with self.store.context.db.read(lenient=True) as tx:
+        with self.store.read(lenient=True) as tx:
             return query_memories(tx, asked)
 
     def memory_history(self, asked: MemoryFilter) -> tuple[list[MemoryRevision], bool]:
         """Give the history of one of Claude's notes, and whether there is more."""
-        with self.store.context.db.read(lenient=True) as tx:
+        with self.store.read(lenient=True) as tx:
             return memory_history(tx, asked)
 
     def context(self, query: str, **options: Any) -> str:
@@ -185,8 +188,18 @@ class MemoryReader(Protocol):
     def sources(self) -> Readers:
         """The sources, by which the archive is read."""
 
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+
     def recall(
-        self, text: str, filters: Filters = ..., *, limit: int = ..., explain: bool = ...
+        self,
+        text: str,
+        within: Query = ...,
+        *,
+        nodes: NodeChoice = ...,
+        limit: int = ...,
+        explain: bool = ...,
     ) -> RecallResult:
         """Find what was said, done and seen."""
 

@@ -1,36 +1,41 @@
 """Opening a hit: the thing itself, whole, with what stands before and after it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal
 
 import msgspec
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.hit_rows import (
+    commands_beside,
+    decoded,
+    entities_of,
+    entries_beside,
+    facts_of,
+    first_of_segment,
+    load_messages,
+    node_number,
+    thing_row,
+)
 from threadkeep.knowledge.records import EntryRow, Readers
 from threadkeep.knowledge.search_index import is_indexable
 from threadkeep.knowledge.transcript import ArchivedEntries
-from threadkeep.memory.hits import (
-    decoded,
-    evidence_of,
-    load_messages,
-    load_thing,
-    message_hit,
-    thing_hit,
-)
+from threadkeep.memory.hits import evidence_of, load_thing, message_hit, thing_hit
 from threadkeep.memory.records import Hit, HitDetail
 
-_THINGS: Final = ("node", "command", "page", "ci", "lesson", "segment", "memory")
+_THINGS: Final = ("node", "command", "visit", "run", "lesson", "segment", "memory")
 _MOST_AROUND: Final = 100
 # What the contract calls a source -> what it is here.
 _BY_SOURCE: Final = {
     "shell": "command",
-    "browser": "page",
-    "workflow": "ci",
+    "browser": "visit",
+    "workflow": "run",
     "lesson": "lesson",
     "memory": "memory",
 }
+_BEFORE: Final = {"page": "visit", "ci": "run"}  # as they were called before
 _AGENTS: Final = "segment"
 
 
@@ -40,6 +45,7 @@ def parse_ref(ref: str) -> tuple[str, str]:
     if not colon:
         source, dash, number = ref.strip().rpartition("-")
         kind = _BY_SOURCE.get(source, _AGENTS) if dash and number.isdecimal() else ""
+    kind = _BEFORE.get(kind, kind)
     if kind not in {"message", *_THINGS} or not number:
         msg = f"{ref!r} is no reference to something recalled"
         raise Invalid(msg, hint="give one as recall shows it, such as message:12 or node:3")
@@ -65,8 +71,7 @@ def open_ref(tx: Tx, sources: Readers, ref: str, around: int = 3) -> HitDetail:
 def _number(tx: Tx, kind: str, name: str) -> int | None:
     if name.isdecimal() and len(name) < 19:  # noqa: PLR2004  (digits of a 64-bit number)
         return int(name)
-    found = tx.value("node_number", {"uuid": name}) if kind == "node" else None
-    return None if found is None else int(found)
+    return node_number(tx, name) if kind == "node" else None
 
 
 # ---------------------------------------------------------------------- messages
@@ -77,10 +82,7 @@ def _message(tx: Tx, sources: Readers, number: int, around: int) -> HitDetail | 
     if message is None:
         return None
     row, session = message
-    place = {"session": session.id, "log": row.log_id, "line": row.line, "part": row.part}
-    page = {**place, "limit": around}
-    before = [found[0] for found in tx.all("entries_before", page)][::-1]
-    after = [found[0] for found in tx.all("entries_after", page)]
+    before, after = entries_beside(tx, row, around)
     beside = load_messages(tx, [*before, *after])
     texts = ArchivedEntries(tx, sources)
 
@@ -108,19 +110,17 @@ def _thing(tx: Tx, sources: Readers, what: tuple[str, int], around: int) -> HitD
     kind, number = what
     thing = load_thing(tx, kind, number, indexed=is_indexable(tx))
     if thing is None and kind == "segment":  # its session is archived: open it where it begins
-        first = tx.value("first_entry_of_segment", {"id": number})
-        return None if first is None else _message(tx, sources, int(first), around)
+        first = first_of_segment(tx, number)
+        return None if first is None else _message(tx, sources, first, around)
     if thing is None:
         return None
     before, after = _commands_around(tx, number, around) if kind == "command" else ((), ())
-    facts = _known(_FACTS[kind](tx, number)) if kind in _FACTS else {}
-    return HitDetail(thing_hit(thing), thing.text, before, after, facts)
+    facts = _facts_of_node(tx, number) if kind == "node" else facts_of(tx, kind, number)
+    return HitDetail(thing_hit(thing), thing.text, before, after, _known(facts))
 
 
 def _commands_around(tx: Tx, number: int, around: int) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
-    page = {"id": number, "limit": around}
-    before = [row[0] for row in tx.all("commands_before", page)][::-1]
-    after = [row[0] for row in tx.all("commands_after", page)]
+    before, after = commands_beside(tx, number, around)
 
     def shown(ids: list[int]) -> tuple[Hit, ...]:
         things = (load_thing(tx, "command", one) for one in ids)
@@ -130,66 +130,17 @@ def _commands_around(tx: Tx, number: int, around: int) -> tuple[tuple[Hit, ...],
 
 
 def _facts_of_node(tx: Tx, number: int) -> dict[str, Any]:
-    entities: dict[str, list[str]] = {}
-    for kind, name in tx.all("entities_of_node_named", {"id": number}):
-        entities.setdefault(kind, []).append(decoded(name))
-    rests_on = evidence_of(tx, number)
-    return {"evidence": rests_on, "entities": entities, "content": _content(tx, number)}
-
-
-def _content(tx: Tx, number: int) -> Any:
-    row = tx.one("shown_node_plainly", {"id": number})
+    row = thing_row(tx, "node", number, indexed=False)
     try:
-        return msgspec.json.decode(decoded(row[2])) if row else None
+        content = msgspec.json.decode(decoded(row[2])) if row else None
     except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _facts_of_command(tx: Tx, number: int) -> dict[str, Any]:
-    columns = ("exit_code", "duration_ms", "hostname", "shell", "git_commit", "git_dirty", "tool")
-    return _named(columns, tx.one("facts_of_command", {"id": number}))
-
-
-def _facts_of_page(tx: Tx, number: int) -> dict[str, Any]:
-    columns = ("domain", "dwell_ms", "scroll_depth", "search_query", "referrer")
-    return _named(columns, tx.one("facts_of_page", {"id": number}))
-
-
-def _facts_of_lesson(tx: Tx, number: int) -> dict[str, Any]:
-    columns = ("tool", "rule_id", "path_prefix", "fix_hint", "occurrences", "first_seen_at")
-    return _named(columns, tx.one("facts_of_lesson", {"id": number}))
-
-
-def _facts_of_run(tx: Tx, number: int) -> dict[str, Any]:
-    columns = ("event", "status", "conclusion", "actor", "commit")
-    return _named(columns, tx.one("facts_of_run", {"id": number}))
-
-
-def _facts_of_memory(tx: Tx, number: int) -> dict[str, Any]:
-    columns = (
-        *("repository", "logical_path", "document", "state", "revision", "ordinal"),
-        *("heading_path", "published"),
-    )
-    return _named(columns, tx.one("facts_of_memory", {"id": number}))
-
-
-def _named(columns: tuple[str, ...], row: tuple[Any, ...] | None) -> dict[str, Any]:
-    values = (decoded(value) if isinstance(value, bytes) else value for value in row or ())
-    return dict(zip(columns, values, strict=False))
+        content = None
+    rests_on = evidence_of(tx, number)
+    return {"evidence": rests_on, "entities": entities_of(tx, number), "content": content}
 
 
 def _known(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value not in (None, "", [], {})}
-
-
-_FACTS: Final[dict[str, Callable[[Tx, int], dict[str, Any]]]] = {
-    "node": _facts_of_node,
-    "command": _facts_of_command,
-    "page": _facts_of_page,
-    "lesson": _facts_of_lesson,
-    "ci": _facts_of_run,
-    "memory": _facts_of_memory,
-}
 
 
 # ------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from heapq import nlargest
 from typing import Final, NamedTuple
 
 from threadkeep.base.config import RecallSettings
-from threadkeep.knowledge.search_index import Posting, Side
+from threadkeep.knowledge.search_index import Posting
+from threadkeep.knowledge.search_scope import SHOWN_AS, Side
 from threadkeep.memory.question import When, is_then
 
 # What a neighbour's words are worth here: the message before, the one after, two before, two after.
@@ -194,8 +195,10 @@ def recency(at: int | None, now: int, settings: RecallSettings) -> float:
 
 def weight_of(kind: str, settings: RecallSettings) -> float:
     """Give the factor for a kind: ours, times what the user set."""
-    public = "message" if kind in MESSAGE_KINDS else kind
-    own: Mapping[str, float] = {str(name): value for name, value in settings.weights.items()}
+    public = "message" if kind in MESSAGE_KINDS else SHOWN_AS.get(kind, kind)
+    own: Mapping[str, float] = {
+        SHOWN_AS.get(name, str(name)): value for name, value in settings.weights.items()
+    }
     return _KINDS.get(kind, 1.0) * own.get(public, 1.0)
 
 

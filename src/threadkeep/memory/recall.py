@@ -12,25 +12,25 @@ from threadkeep.base.config import RecallSettings
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.evidence import eligible_nodes
-from threadkeep.knowledge.memory_documents import CATEGORIES, SOURCE_KIND
+from threadkeep.knowledge.hit_rows import SessionMessage, SessionName, is_probe, load_messages
+from threadkeep.knowledge.memory_documents import CATEGORIES
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import EntryRow, Readers
-from threadkeep.knowledge.search_index import Scope, narrowed
+from threadkeep.knowledge.search_scope import SHOWN_AS, NodeChoice, Scope, is_agent, scope_of
 from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.memory.candidates import (
     NOTHING,
     ByMeaning,
     Pool,
     add_meaning,
+    behind_index,
     by_words,
     find,
     find_newest,
-    unindexed_nodes,
 )
 from threadkeep.memory.hits import (
     HitText,
     Marks,
-    SessionMessage,
-    load_messages,
     load_thing,
     marks_of,
     message_hit,
@@ -38,7 +38,7 @@ from threadkeep.memory.hits import (
 )
 from threadkeep.memory.question import Question, read_question, times_in
 from threadkeep.memory.ranking import Candidate, RankedCandidate, by_time, fuse
-from threadkeep.memory.records import Filters, Hit, HitScore, Meaning, RecallResult
+from threadkeep.memory.records import Hit, HitScore, Meaning, RecallResult
 
 # ------------------------------------------------------------------------------
 # Saying things once: of hits that say the same the best is kept, with the number of the others.
@@ -151,16 +151,15 @@ def explain(ranked: RankedCandidate, pool: Pool, question: Question, best_words:
     )
 
 
-_SOURCES: Final = frozenset(("shell", "agent", "browser", "ci", "memory"))
 _MEANT: Final = 8_000  # characters of a question that its vector is made of
-_HARNESSES: Final = {"claude": "claude-code", "workflow": "ci", SOURCE_KIND: "memory"}
 
 
 class RecallRequest(NamedTuple):
     """A question with all that answering it needs."""
 
     text: str
-    filters: Filters
+    within: Query
+    nodes: NodeChoice
     limit: int
     explain: bool
     settings: RecallSettings
@@ -168,36 +167,15 @@ class RecallRequest(NamedTuple):
     zone: tzinfo = UTC
 
 
-def scope_of(filters: Filters) -> Scope:
-    """Read filters as what candidates are limited to."""
-    named = _HARNESSES.get(filters.source or "", filters.source)
-    source = named if named in _SOURCES else None
-    harness = filters.harness or (None if source or named is None else named)
-    return Scope(
-        project=filters.project or None,
-        source=source,
-        harness=_HARNESSES.get(harness or "", harness),
-        since=filters.since,
-        until=filters.until,
-        branch=filters.branch,
-        entity=filters.entity,
-        role=filters.role,
-        outcome=filters.outcome,
-        kinds=tuple(filters.kinds) or None,
-        category=filters.category or None,
-    )
-
-
-def _check(tx: Tx, sources: Readers, filters: Filters) -> None:
-    """Refuse a source or a category that there is not: it would leave out everything."""
-    scope = scope_of(filters)
-    agents = {source.harness for source in sources.values()}
-    is_named = filters.source and scope.source is None and scope.harness not in agents
-    if is_named and tx.value("is_agent", {"harness": scope.harness}) is None:
-        known = ", ".join((*sorted(_SOURCES), *sorted(agents)))
-        raise Invalid(f"there is no source {filters.source!r}", hint=f"known: {known}")
-    if filters.category and filters.category not in CATEGORIES:
-        msg = f"there is no category {filters.category!r} of memories"
+def _check(tx: Tx, sources: Readers, asked: RecallRequest) -> None:
+    """Refuse an agent or a category that there is not: it would leave out everything."""
+    readable = {source.harness for source in sources.values()}
+    for name in asked.within.agent:
+        if not is_agent(tx, name, readable):
+            known = ", ".join(sorted(readable))
+            raise Invalid(f"there is no agent {name!r}", hint=f"known: {known}")
+    if asked.nodes.category and asked.nodes.category not in CATEGORIES:
+        msg = f"there is no category {asked.nodes.category!r} of memories"
         raise Invalid(msg, hint="known: " + ", ".join(CATEGORIES))
 
 
@@ -226,14 +204,14 @@ def meant(meaning: Meaning | None, text: str) -> MeaningSearch:
 def recall_in(tx: Tx, sources: Readers, asked: RecallRequest, meant: MeaningSearch) -> RecallResult:
     """Answer a question inside one transaction."""
     question = read_question(asked.text)
-    _check(tx, sources, asked.filters)
-    scope = narrowed(tx, scope_of(asked.filters))
+    _check(tx, sources, asked)
+    scope = scope_of(tx, asked.within, asked.nodes, asked.now, asked.zone)
     pool = find(tx, question, scope) if question.clues else _without_words(tx, asked, scope)
-    candidates = [*by_words(tx, pool, scope), *unindexed_nodes(tx, asked.text, scope)]
+    candidates = [*by_words(tx, pool, scope), *behind_index(tx, asked.text, scope)]
     if meant.by is not None:
         candidates = add_meaning(tx, meant.by, candidates, scope)
     ranked = _ordered(candidates, question, asked)
-    settled_at = None if asked.filters.include_excluded else asked.now
+    settled_at = None if asked.nodes.excluded else asked.now
     shower = _Shower(tx, sources, marks_of(question), settled_at)
     kept = collapse(shower.seen(ranked, asked.limit), asked.limit, shower.text_of)
     hits = _shown(shower, kept, (asked, pool, question))
@@ -297,7 +275,7 @@ class _Shower:
         self._texts: dict[int, str] = {}
         self._messages: dict[int, SessionMessage] = {}
         self._things: dict[int, HitText] = {}
-        self._probes: dict[tuple[str, str], bool] = {}
+        self._probes: dict[SessionName, bool] = {}
 
     def seen(self, ranked: Sequence[RankedCandidate], limit: int) -> list[RankedCandidate]:
         """Give the best that users may see: no probes, nothing that is gone."""
@@ -345,15 +323,14 @@ class _Shower:
     def _is_visible(self, one: Candidate) -> bool:
         if one.side == "entry":
             return one.id in self._messages and not self._is_probe(self._messages[one.id])
-        thing = load_thing(self._tx, one.kind, one.row, indexed=one.id > 0)
+        thing = load_thing(self._tx, SHOWN_AS.get(one.kind, one.kind), one.row, indexed=one.id > 0)
         if thing is not None:
             self._things[one.id] = thing
         return thing is not None
 
     def _is_probe(self, message: SessionMessage) -> bool:
         session = message.session
-        key = session.session_id, session.agent
+        key = SessionName(session.agent, session.session_id)
         if key not in self._probes:
-            values = {"session_id": key[0], "harness": key[1]}
-            self._probes[key] = self._tx.value("is_probe_session", values) is not None
+            self._probes[key] = is_probe(self._tx, key)
         return self._probes[key]

@@ -6,26 +6,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.query import Kind
 from threadkeep.memory.vectors.records import Embedder
-
-Kind = Literal["message", "node", "command", "page", "ci", "lesson"]
-
-
-class Filters(msgspec.Struct, frozen=True):
-    """What a hit must be; None means anything."""
-
-    project: str | None = None  # a folder with all below it, its last component, or owner/name
-    source: str | None = None  # shell, agent, browser, ci, memory, or a program by its harness name
-    harness: str | None = None
-    since: int | None = None  # epoch milliseconds
-    until: int | None = None
-    branch: str | None = None
-    entity: str | None = None  # a name or its canonical form
-    role: str | None = None  # user, assistant, tool, system: messages alone have one
-    outcome: str | None = None  # success, partial, failure, unknown
-    kinds: tuple[Kind, ...] = ()  # empty: all
-    category: str | None = None  # of memories: user, feedback, project, reference, index
-    include_excluded: bool = False  # also nodes that rest on nothing real or settled
 
 
 class HitScore(msgspec.Struct, frozen=True):
@@ -44,11 +26,11 @@ class HitScore(msgspec.Struct, frozen=True):
 class Hit(msgspec.Struct, frozen=True):
     """Something that was recalled, and the place it stands at."""
 
-    ref: str  # what `open` takes: message:12, node:3, command:7, page:2, ci:9, lesson:4
+    ref: str  # what `open` takes: message:12, node:3, command:7, visit:2, run:9, lesson:4
     kind: Kind
     score: float  # the best hit has 1.0
     at: int | None  # epoch milliseconds
-    title: str  # the session, the command, the page, the summary
+    title: str  # the session, the command, the visit, the summary
     snippet: str  # the words with their neighbours, marked >>> and <<<
     source: str  # in the contract's form: shell-1, claude-5, browser-2, workflow-9, memory-3
     harness: str | None = None
@@ -60,7 +42,7 @@ class Hit(msgspec.Struct, frozen=True):
     role: str | None = None
     outcome: str | None = None
     uuid: str | None = None  # of a node
-    url: str | None = None  # of a page or a run
+    url: str | None = None  # of a visit or a run
     same: int = 0  # how many others say the same and were left out
     why: HitScore | None = None
 

@@ -13,13 +13,14 @@ import msgspec
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.records import to_entry
+from threadkeep.knowledge import span_rows
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.sessions import CapturedSessionFilter
 from threadkeep.knowledge.shapes import steps_of
+from threadkeep.knowledge.span_rows import RowSpan
 from threadkeep.knowledge.workflow_runs import commit_message
 from threadkeep.memory.fixed import Archive
-from threadkeep.memory.memory import MemoryReader
+from threadkeep.memory.memory import ANYTHING, MemoryReader
 from threadkeep.memory.opened import TimelineTurn, turns_of
 
 # ------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def _first_line(text: str) -> str:
     return lines[0].strip()[:_LONGEST] if lines else ""
 
 
-MomentKind = Literal["command", "prompt", "answer", "work", "page", "ci", "commit"]
+MomentKind = Literal["command", "prompt", "answer", "work", "visit", "run", "commit"]
 
 _NEAR_MS: Final = 5 * 60_000  # a page read so close to the work belongs to it
 _SESSIONS: Final = 500
@@ -129,25 +130,22 @@ class TimeSpan(msgspec.Struct, frozen=True):
 
 def timeline(
     memory: MemoryReader,
+    within: Query = ANYTHING,
     *,
-    project: str | None = None,
     day: date | None = None,
-    since: int | None = None,
-    until: int | None = None,
     zone: tzinfo = UTC,
     limit: int = 200,
 ) -> list[Moment]:
     """Tell what happened in a span of time, the latest `limit` things of it, the earliest first."""
-    span = span_of(day, since, until, zone)
-    with memory.store.context.db.read(lenient=True) as tx:
+    span = span_of(day, within.since, within.until, zone)
+    with memory.store.read(lenient=True) as tx:
         has_archive = "tk_entries" in names(tx, "table")
-        where = {**_places(project), "since": span.since, "until": span.until, "limit": limit * 4}
-        done = [*_commands(tx, where, has_archive=has_archive), *_runs(tx, where)]
-        done += _segments(tx, where, has_archive=has_archive)
-        turns = list(_turns(tx, where, span, limit)) if has_archive else []
+        rows = RowSpan(span.since, span.until, within, limit * 4, has_archive)
+        done = [*_commands(tx, rows), *_runs(tx, rows), *_segments(tx, rows)]
+        turns = list(_turns(tx, rows, memory.clock(), limit)) if has_archive else []
         done += [moment for moment, _ in turns]
-        pages = _pages(tx, where)
-        if project is not None:
+        pages = _pages(tx, rows)
+        if within.project:
             pages = near(pages, done)
         mixed = in_time([*done, *pages])[-limit:] if limit > 0 else []
         unread = {moment.ref: turn for moment, turn in turns}
@@ -206,21 +204,8 @@ def _is_same(last: Moment, one: Moment) -> bool:
     )
 
 
-def _places(project: str | None) -> dict[str, Any]:
-    """Give the ways in which a project may be named by a row, for LIKE."""
-    params = CapturedSessionFilter(project=project).params()
-    below = params["project_below"]
-    return {
-        "project": project,
-        "project_below": below,
-        "project_named": None if project is None else f"%/{below[:-2]}",
-        "project_in": None if project is None else f"%/{below}",
-        "project_tail": None if project is None else f"%/{below[:-2].rsplit('/', 1)[-1]}",
-    }
-
-
-def _commands(tx: Tx, where: dict[str, Any], *, has_archive: bool) -> list[Moment]:
-    rows = tx.all("commands_in_span" if has_archive else "commands_without_archive", where)
+def _commands(tx: Tx, span: RowSpan) -> list[Moment]:
+    rows = span_rows.commands(tx, span)
     commits = [Moment(**commit) for commit in commits_among(rows)]
     told = {commit.ref for commit in commits}
     shown = (_command(row) for row in rows if row[11])
@@ -236,30 +221,29 @@ def _command(row: tuple[Any, ...]) -> Moment:
     return Moment(at, "command", text, f"command:{event}", source, project, ended)
 
 
-def _pages(tx: Tx, where: dict[str, Any]) -> list[Moment]:
+def _pages(tx: Tx, span: RowSpan) -> list[Moment]:
     found = []
-    for visit, at, url, title, query in tx.all("visits_in_span", where):
+    for visit, at, url, title, query in span_rows.visits(tx, span):
         text = f"searched: {query}" if query else (title or url)
-        found.append(Moment(at, "page", text[:_SHOWN], f"page:{visit}", "browser"))
+        found.append(Moment(at, "visit", text[:_SHOWN], f"visit:{visit}", "browser"))
     return found
 
 
-def _runs(tx: Tx, where: dict[str, Any]) -> list[Moment]:
+def _runs(tx: Tx, span: RowSpan) -> list[Moment]:
     found = []
-    for run, at, repo, sha, branch, event, status, conclusion, raw in tx.all("ci_in_span", where):
+    for run, at, repo, sha, branch, event, status, conclusion, raw in span_rows.runs(tx, span):
         said = commit_message(raw)
         ended = conclusion or status
         text = f"{event} on {branch or '?'} at {sha[:10]}: {ended}" + (f" ({said})" if said else "")
         outcome = {"success": "success", "failure": "failure"}.get(conclusion or "")
-        found.append(Moment(at, "ci", text, f"ci:{run}", "ci", repo, outcome))
+        found.append(Moment(at, "run", text, f"run:{run}", "ci", repo, outcome))
     return found
 
 
-def _segments(tx: Tx, where: dict[str, Any], *, has_archive: bool) -> list[Moment]:
+def _segments(tx: Tx, span: RowSpan) -> list[Moment]:
     """Tell slices of conversations that another program stored, and the archive does not have."""
-    query = "segments_in_span" if has_archive else "segments_without_archive"
     found = []
-    for segment, at, harness, session_id, title, summary, folder in tx.all(query, where):
+    for segment, at, harness, session_id, title, summary, folder in span_rows.slices(tx, span):
         text = " ".join(str(title or summary).split())[:_SHOWN]
         project = str(folder).rstrip("/").rsplit("/", 1)[-1] or None
         moment = Moment(at, "work", text, f"segment:{segment}", harness, project)
@@ -267,28 +251,24 @@ def _segments(tx: Tx, where: dict[str, Any], *, has_archive: bool) -> list[Momen
     return found
 
 
-def _turns(
-    tx: Tx, where: dict[str, Any], span: TimeSpan, limit: int
-) -> Iterable[tuple[Moment, TimelineTurn]]:
+def _turns(tx: Tx, span: RowSpan, now: int, limit: int) -> Iterable[tuple[Moment, TimelineTurn]]:
     """Yield what agents were asked and answered, without the texts."""
-    sessions = tx.all("sessions_in_span", {**where, "limit": _SESSIONS})
     times: list[int] = []
-    for number, harness, session_id, project, ended in sessions:
-        if len(times) - bisect_left(times, ended or 0) >= limit:
+    for session in span_rows.sessions(tx, span._replace(limit=_SESSIONS), now):
+        if len(times) - bisect_left(times, session.ended_at or 0) >= limit:
             return  # enough happened since this session and all before it
-        values = {"session": number, "since": span.since, "until": span.until}
-        rows = map(to_entry, tx.all("turns_in_span", values))
+        rows = span_rows.turns(tx, session.id, span.since, span.until)
         for turn in turns_of(rows):
             moment = Moment(
                 at=turn.at,
                 kind=turn.kind,
                 text="",
                 ref=f"message:{turn.row.id}",
-                source=harness,
-                project=project or None,
+                source=session.agent,
+                project=session.project or None,
                 tools=turn.tools,
                 errors=turn.errors,
-                session_id=session_id,
+                session_id=session.session_id,
             )
             insort(times, turn.at)
             yield moment, turn

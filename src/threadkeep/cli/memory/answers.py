@@ -10,12 +10,13 @@ import click
 
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.sessions import typed
-from threadkeep.cli.memory.recall import filter_options, read_filters, remembering
+from threadkeep.cli.memory.recall import filter_options, read_within, remembering
 from threadkeep.cli.options import limit_option, project_option, since_option, until_option
 from threadkeep.cli.output import document, note, one_line, paging, progress, table, write
 from threadkeep.cli.times import read_times
 from threadkeep.cli.words import when
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.query import Query
 
 if TYPE_CHECKING:
     from threadkeep.knowledge.memory_documents import MemoryPart, MemoryRevision
@@ -44,12 +45,16 @@ def ask(call: Call, *, words: tuple[str, ...], limit: int, no_model: bool, **cho
     """
     from threadkeep.home.opening import answering
 
-    filters = read_filters(**chosen)
+    within, nodes = read_within(**chosen)
     with remembering(call) as memory:
         model = None if no_model else answering(call.home, memory)
         with nullcontext() if model is None else progress("the model writes"):
             answer = memory.ask(
-                " ".join(words), filters=filters, limit=max(limit, 0), answer_with=model
+                " ".join(words),
+                within=within,
+                nodes=nodes,
+                limit=max(limit, 0),
+                answer_with=model,
             )
     if call.as_json:
         document(answer=answer)
@@ -88,9 +93,9 @@ def fixed(call: Call, *, words: tuple[str, ...], limit: int, **chosen: Any) -> N
     WORDS are the error, or a part of it; `-` reads it from standard input.
     """
     error = sys.stdin.read() if words == ("-",) else " ".join(words)
-    filters = read_filters(**chosen)
+    within, _ = read_within(**chosen)
     with remembering(call) as memory:
-        fixes = memory.fixed(error, filters=filters, limit=max(limit, 0))
+        fixes = memory.fixed(error, within=within, limit=max(limit, 0))
     if call.as_json:
         call.answer("fixes", fixes=fixes)
         return
@@ -136,10 +141,10 @@ def context(
     Stored text can never close the fence. When an agent's log with such a block in it is captured,
     the block is not learned again.
     """
-    filters = read_filters(**chosen)
+    within, nodes = read_within(**chosen)
     with remembering(call) as memory:
         block = memory.context(
-            " ".join(words), filters=filters, limit=max(limit, 0), max_chars=max_chars
+            " ".join(words), within=within, nodes=nodes, limit=max(limit, 0), max_chars=max_chars
         )
     if call.as_json:
         document(context=block)
@@ -284,10 +289,8 @@ def timeline(
         day = "today"
     with remembering(call) as memory:
         moments = memory.timeline(
-            project=project,
+            within=Query(project=(project,) if project else (), since=first, until=last),
             day=None if day is None else read_day(day, dt.datetime.now(zone).date()),
-            since=first,
-            until=last,
             zone=zone,
             limit=max(limit, 0),
         )

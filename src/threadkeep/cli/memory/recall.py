@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
+import msgspec
 
 from threadkeep.cli.command import Call, Function, store_command
 from threadkeep.cli.history.sessions import typed
@@ -29,8 +30,9 @@ from threadkeep.cli.output import (
 from threadkeep.cli.times import read_times
 from threadkeep.cli.words import Json, folded, when
 from threadkeep.errors import Busy, Invalid, ReadOnly
+from threadkeep.knowledge.query import Kind, Query
 from threadkeep.knowledge.records import Outcome, Role
-from threadkeep.memory.records import Filters, Kind
+from threadkeep.knowledge.search_scope import NodeChoice, of_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,11 +79,7 @@ def filter_options(function: Function) -> Function:
     """Add the options that say what a hit must be."""
     options: list[Callable[[Function], Function]] = [
         project_option(),
-        click.option(
-            "--source",
-            metavar="S",
-            help="Only from: shell, agent, browser, ci, memory, or a program.",
-        ),
+        click.option("--source", metavar="S", hidden=True),
         harness_option(),
         since_option(),
         until_option(),
@@ -95,7 +93,6 @@ def filter_options(function: Function) -> Function:
         ),
         click.option(
             "--kind",
-            "kinds",
             multiple=True,
             type=click.Choice(get_args(Kind)),
             help="Only these.",
@@ -110,10 +107,26 @@ def filter_options(function: Function) -> Function:
     return function
 
 
-def read_filters(*, since: str | None, until: str | None, **chosen: Any) -> Filters:
+def read_within(
+    *,
+    since: str | None,
+    until: str | None,
+    category: str | None,
+    include_excluded: bool,
+    source: str | None,
+    **chosen: Any,
+) -> tuple[Query, NodeChoice]:
     """Read the options that say what a hit must be."""
     first, last = read_times(since, until)
-    return Filters(since=first, until=last, **chosen)
+    agent = chosen.pop("harness", None) or chosen.pop("agent", None)
+    several: dict[str, Any] = {
+        name: (value,) if isinstance(value, str) else tuple(value or ())
+        for name, value in {**chosen, "agent": agent}.items()
+        if name != "entity"
+    }
+    query = Query(**several, entity=chosen.get("entity"), since=first, until=last)
+    query, nodes = of_source(query, source)
+    return query, msgspec.structs.replace(nodes, category=category, excluded=include_excluded)
 
 
 def opening_command(call: Call, hit: "Hit") -> str:
@@ -213,14 +226,16 @@ _TITLE = 70
 @limit_option(10)
 @click.option("--explain", is_flag=True, help="Say why each hit stands where it does.")
 def recall(call: Call, *, words: tuple[str, ...], limit: int, explain: bool, **chosen: Any) -> None:
-    """Find WORDS in everything: messages, commands, pages, CI, and what was learned from them.
+    """Find WORDS in everything: messages, commands, visits, CI, and what was learned from them.
 
     Ask in plain words, or give a name, a path, an error code. The best hit comes first; below each
     stands the command that opens it at its place.
     """
-    filters = read_filters(**chosen)
+    within, nodes = read_within(**chosen)
     with remembering(call) as memory:
-        found = memory.recall(" ".join(words), filters, limit=max(limit, 0), explain=explain)
+        found = memory.recall(
+            " ".join(words), within, nodes=nodes, limit=max(limit, 0), explain=explain
+        )
     show_found(call, found)
 
 
@@ -236,9 +251,9 @@ def recall(call: Call, *, words: tuple[str, ...], limit: int, explain: bool, **c
 @limit_option(10)
 def similar(call: Call, *, ref: str, limit: int, **chosen: Any) -> None:
     """Find what is like REF: a hit that another question gave, or any text."""
-    filters = read_filters(**chosen)
+    within, nodes = read_within(**chosen)
     with remembering(call) as memory:
-        found = memory.similar(ref, filters=filters, limit=max(limit, 0))
+        found = memory.similar(ref, within=within, nodes=nodes, limit=max(limit, 0))
     show_found(call, found)
 
 
@@ -276,8 +291,6 @@ def show_found(call: Call, found: "RecallResult") -> None:
 
 def found_json(call: Call, found: "RecallResult") -> Json:
     """Shape an answer for `--json`."""
-    import msgspec
-
     hits = [{**msgspec.to_builtins(hit), "open": opening_command(call, hit)} for hit in found.hits]
     return {**msgspec.structs.asdict(found), "hits": hits}
 

@@ -26,16 +26,6 @@ ORDER BY e.line DESC, e.part DESC LIMIT :limit
 SELECT {place} FROM tk_entries AS e WHERE e.log_id = :log AND (e.line, e.part) > (:line, :part) AND e.session = :session
 ORDER BY e.line, e.part LIMIT :limit
 
--- name: failed_results
-SELECT {place}, s.session_id, s.harness, s.cwd, s.project, f.rank FROM tk_entry_words AS f
-JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
-WHERE tk_entry_words MATCH :match AND e.kind = 'tool_result' AND e.error = 1 AND {no_probe}
-  AND (CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
-  AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.cwd = :project OR s.cwd LIKE :project_below ESCAPE '\')
-  AND (CAST(:branch AS TEXT) IS NULL OR s.git_branch = :branch)
-  AND (CAST(:since AS INTEGER) IS NULL OR e.at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR e.at < :until)
-ORDER BY f.rank LIMIT :limit
-
 -- name: later_calls
 SELECT {place}, s.session_id, s.harness, s.cwd, s.project FROM tk_entry_words AS f
 JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
@@ -69,54 +59,10 @@ UNION ALL SELECT excerpt FROM workflow_log_excerpts WHERE job_id IN (SELECT id F
 
 -- ------------------------------------------------------------------ timelines
 
--- name: sessions_in_span
-SELECT s.id, s.harness, s.session_id, s.project, s.ended_at FROM tk_sessions AS s
-WHERE coalesce(s.ended_at, 0) >= :since AND coalesce(s.started_at, 0) < :until AND s.hidden = 0 AND s.is_subagent = 0 AND s.entries > 0 AND {no_probe}
-  AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.cwd = :project OR s.cwd LIKE :project_below ESCAPE '\')
-ORDER BY s.ended_at DESC LIMIT :limit
-
 -- name: turns_in_span
 SELECT {place} FROM tk_entries AS e WHERE e.session = :session AND e.at >= :since AND e.at < :until
   AND e.kind IN ('prompt', 'text', 'tool_call', 'tool_result') ORDER BY e.log_id, e.line, e.part
 
--- piece: command
-e.id, e.timestamp, e.command, e.exit_code, e.duration_ms, e.cwd, e.git_repo, e.git_branch, e.git_commit, e.source_kind, e.tool_name
-
--- piece: commands
-FROM events AS e WHERE e.timestamp >= :since AND e.timestamp < :until AND e.probe_tag IS NULL
-  AND (CAST(:project AS TEXT) IS NULL OR e.cwd = :project OR e.cwd LIKE :project_below ESCAPE '\' OR e.cwd LIKE :project_named ESCAPE '\'
-    OR e.cwd LIKE :project_in ESCAPE '\' OR e.git_repo = :project OR e.git_repo LIKE :project_named ESCAPE '\')
-ORDER BY e.timestamp DESC, e.id DESC LIMIT :limit
-
--- Tool calls of sessions that are archived are told with their turns, but for commits.
--- name: commands_in_span
-SELECT {command}, e.source_kind = 'shell'
-  OR NOT EXISTS (SELECT 1 FROM tk_sessions AS t JOIN sessions AS s ON s.terminal = t.session_id WHERE s.id = e.session_id)
-{commands}
-
--- name: commands_without_archive
-SELECT {command}, 1 {commands}
-
--- piece: segments
-SELECT a.id, a.start_time, a.harness, a.session_id, a.title, substr(a.summary_text, 1, 1000), a.cwd FROM agentic_sessions AS a
-WHERE a.end_time >= :since AND a.start_time < :until AND a.probe_tag IS NULL AND a.is_subagent = 0
-  AND (CAST(:project AS TEXT) IS NULL OR a.cwd = :project OR a.cwd LIKE :project_below ESCAPE '\' OR a.cwd LIKE :project_named ESCAPE '\'
-    OR a.cwd LIKE :project_in ESCAPE '\')
-
--- name: segments_in_span
-{segments} AND NOT EXISTS (SELECT 1 FROM tk_sessions AS t WHERE t.harness = a.harness AND t.session_id = a.session_id)
-ORDER BY a.start_time DESC LIMIT :limit
-
--- name: segments_without_archive
-{segments} ORDER BY a.start_time DESC LIMIT :limit
-
 -- name: visits_in_span
 SELECT id, timestamp, url, title, search_query FROM browser_events
 WHERE timestamp >= :since AND timestamp < :until AND probe_tag IS NULL ORDER BY timestamp DESC, id DESC LIMIT :limit
-
--- name: ci_in_span
-SELECT r.id, coalesce(r.completed_at, r.started_at, r.first_seen_at), r.repo, r.head_sha, r.head_branch, r.event, r.status, r.conclusion, r.raw_json
-FROM workflow_runs AS r
-WHERE coalesce(r.completed_at, r.started_at, r.first_seen_at) >= :since AND coalesce(r.completed_at, r.started_at, r.first_seen_at) < :until
-  AND (CAST(:project AS TEXT) IS NULL OR r.repo = :project OR r.repo LIKE :project_named ESCAPE '\' OR '/' || r.repo LIKE :project_tail ESCAPE '\')
-ORDER BY 2 DESC LIMIT :limit

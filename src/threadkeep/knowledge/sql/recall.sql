@@ -175,101 +175,14 @@ SELECT max(id) FROM tk_things
 -- name: averages_of_words
 SELECT kind = 'entry', sum(words), sum(rows) FROM tk_indexed GROUP BY kind = 'entry'
 
--- piece: sessions_within
-(CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
-  AND (CAST(:branch AS TEXT) IS NULL OR s.git_branch = :branch)
-  AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.project = :project_name OR s.cwd = :project
-    OR s.cwd LIKE :project_below ESCAPE '\' OR s.cwd LIKE :project_named ESCAPE '\' OR s.cwd LIKE :project_in ESCAPE '\')
-  AND (CAST(:since AS INTEGER) IS NULL OR s.ended_at IS NULL OR s.ended_at >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR s.started_at IS NULL OR s.started_at < :until)
-
--- name: sessions_within
-SELECT s.id FROM tk_sessions AS s WHERE {sessions_within}
-
--- name: sessions_with_entity
-SELECT DISTINCT s.id FROM entities AS n JOIN knowledge_node_entities AS k ON k.entity_id = n.id
-JOIN knowledge_node_agentic_sessions AS l ON l.knowledge_node_id = k.knowledge_node_id
-JOIN agentic_sessions AS a ON a.id = l.agentic_session_id
-JOIN tk_sessions AS s ON s.harness = a.harness AND s.session_id = a.session_id
-WHERE n.name = :entity COLLATE NOCASE OR n.canonical = :entity COLLATE NOCASE
-
--- A message with neighbours stands at its session and turn in one number; anything else below zero.
--- piece: place
-CASE WHEN t.turn IS NULL THEN -f.rowid ELSE t.session << 24 | t.turn END
-
--- name: entries_with_words
-SELECT f.rowid, {place}, coalesce(t.words, 0) FROM tk_entry_words AS f LEFT JOIN tk_turns AS t ON t.entry = f.rowid
-WHERE tk_entry_words MATCH :match ORDER BY f.rowid DESC LIMIT :limit
-
--- piece: entry_within
-(CAST(:sessions AS TEXT) IS NULL OR e.session IN (SELECT value FROM json_each(:sessions)))
-  AND (CAST(:role AS TEXT) IS NULL OR e.role = :role)
-  AND (CAST(:since AS INTEGER) IS NULL OR e.at >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR e.at < :until)
-  AND (CAST(:outcome AS TEXT) IS NULL OR (e.kind = 'tool_result' AND :outcome = CASE WHEN e.error THEN 'failure' ELSE 'success' END))
-
--- name: entries_with_words_within
-SELECT f.rowid, {place}, coalesce(t.words, 0) FROM tk_entry_words AS f
-JOIN tk_entries AS e ON e.id = f.rowid LEFT JOIN tk_turns AS t ON t.entry = f.rowid
-WHERE tk_entry_words MATCH :match AND {entry_within} ORDER BY f.rowid DESC LIMIT :limit
-
--- name: entries_with_words_plainly
-SELECT f.rowid, -f.rowid, 0 FROM tk_entry_words AS f JOIN tk_entries AS e ON e.id = f.rowid
-WHERE tk_entry_words MATCH :match AND {entry_within} ORDER BY f.rowid DESC LIMIT :limit
-
--- name: newest_entries_within
-SELECT e.id, -e.id, 0 FROM tk_entries AS e
-WHERE {entry_within} AND e.kind IN ('prompt', 'text') ORDER BY e.id DESC LIMIT :limit
-
--- piece: thing_within
-(CAST(:kinds AS TEXT) IS NULL OR t.kind IN (SELECT value FROM json_each(:kinds)))
-  AND (CAST(:source AS TEXT) IS NULL OR t.source = :source)
-  AND (CAST(:harness AS TEXT) IS NULL OR t.harness = :harness)
-  AND (CAST(:branch AS TEXT) IS NULL OR t.branch = :branch)
-  AND (CAST(:outcome AS TEXT) IS NULL OR t.outcome = :outcome)
-  AND (CAST(:since AS INTEGER) IS NULL OR t.at >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR t.at < :until)
-  AND (CAST(:category AS TEXT) IS NULL OR (t.kind = 'node' AND EXISTS (
-      SELECT 1 FROM knowledge_node_memory_chunks AS k JOIN memory_chunks AS c ON c.id = k.memory_chunk_id
-      JOIN memory_documents AS d ON d.active_revision_id = c.revision_id JOIN memory_document_categories AS g ON g.document_id = d.id
-      WHERE k.knowledge_node_id = t.row AND g.category = :category)))
-  AND (CAST(:project AS TEXT) IS NULL OR t.repo = :project OR t.repo LIKE :project_named ESCAPE '\' OR t.cwd = :project
-    OR t.cwd LIKE :project_below ESCAPE '\' OR t.cwd LIKE :project_named ESCAPE '\' OR t.cwd LIKE :project_in ESCAPE '\')
-  AND (CAST(:entity AS TEXT) IS NULL OR (t.kind = 'node' AND EXISTS (
-      SELECT 1 FROM knowledge_node_entities AS k JOIN entities AS n ON n.id = k.entity_id
-      WHERE k.knowledge_node_id = t.row AND (n.name = :entity COLLATE NOCASE OR n.canonical = :entity COLLATE NOCASE)))
-    OR (t.kind = 'command' AND EXISTS (
-      SELECT 1 FROM event_entities AS k JOIN entities AS n ON n.id = k.entity_id
-      WHERE k.event_id = t.row AND (n.name = :entity COLLATE NOCASE OR n.canonical = :entity COLLATE NOCASE))))
-
--- name: things_with_words
-SELECT t.id, -t.id, t.words FROM tk_thing_words AS f JOIN tk_things AS t ON t.id = f.rowid
-WHERE tk_thing_words MATCH :match ORDER BY f.rowid DESC LIMIT :limit
-
--- name: things_with_words_within
-SELECT t.id, -t.id, t.words FROM tk_thing_words AS f JOIN tk_things AS t ON t.id = f.rowid
-WHERE tk_thing_words MATCH :match AND {thing_within} ORDER BY f.rowid DESC LIMIT :limit
-
--- name: newest_things_within
-SELECT t.id, -t.id, t.words FROM tk_things AS t WHERE {thing_within} ORDER BY t.id DESC LIMIT :limit
-
 -- name: entries_at_turns
 SELECT t.session, t.turn, t.entry FROM json_each(:places) AS p
 CROSS JOIN tk_turns AS t ON t.session = json_extract(p.value, '$[0]') AND t.turn = json_extract(p.value, '$[1]')
 
 -- ------------------------------------------------------------------ what was found
 
--- CROSS JOIN keeps the list on the outside: the other way round all nodes were read, 60 ms instead of one.
-
--- name: found_entries
-SELECT e.id, e.at, e.kind, e.hash FROM json_each(:ids) AS i CROSS JOIN tk_entries AS e ON e.id = i.value
-WHERE {entry_within}
-
 -- name: found_things
 SELECT t.id, t.at, t.kind, t.hash, t.row FROM json_each(:ids) AS i CROSS JOIN tk_things AS t ON t.id = i.value
-
--- name: things_by_rows
-SELECT t.id, t.row FROM json_each(:rows) AS i CROSS JOIN tk_things AS t ON t.kind = :kind AND t.row = i.value WHERE {thing_within}
 
 -- name: is_probe_session
 SELECT 1 FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness AND probe_tag IS NOT NULL LIMIT 1
@@ -345,6 +258,32 @@ FROM memory_chunks AS c JOIN memory_revisions AS r ON r.id = c.revision_id JOIN 
 
 -- name: is_agent
 SELECT 1 FROM agentic_sessions WHERE harness = :harness LIMIT 1
+
+-- The session of a node: that of its latest slice, else that of an agent's command.
+-- name: session_of_node
+SELECT harness, session_id FROM (
+  SELECT 0 AS nth, a.harness AS harness, a.session_id AS session_id, a.end_time AS at
+  FROM knowledge_node_agentic_sessions AS l JOIN agentic_sessions AS a ON a.id = l.agentic_session_id WHERE l.knowledge_node_id = :id
+  UNION ALL
+  SELECT 0, 'claude-code', c.session_id, c.end_time
+  FROM knowledge_node_claude_sessions AS l JOIN claude_sessions AS c ON c.id = l.claude_session_id WHERE l.knowledge_node_id = :id
+  UNION ALL
+  SELECT 1, t.harness, t.session_id, e.timestamp
+  FROM knowledge_node_events AS l JOIN events AS e ON e.id = l.event_id JOIN sessions AS s ON s.id = e.session_id
+  JOIN tk_sessions AS t ON t.session_id = s.terminal WHERE l.knowledge_node_id = :id
+) ORDER BY nth, at DESC LIMIT 1
+
+-- name: key_of_lesson
+SELECT repo, tool, rule_id, path_prefix FROM lessons WHERE id = :id
+
+-- name: session_of_lesson
+SELECT harness, session_id FROM (
+  SELECT t.harness AS harness, t.session_id AS session_id, e.at AS at FROM tk_counted AS c
+  JOIN tk_entries AS e ON e.id = c.row JOIN tk_sessions AS t ON t.id = e.session WHERE c.lesson = :lesson AND c.origin = 'entry'
+  UNION ALL
+  SELECT t.harness, t.session_id, e.timestamp FROM tk_counted AS c JOIN events AS e ON e.id = c.row
+  JOIN sessions AS s ON s.id = e.session_id JOIN tk_sessions AS t ON t.session_id = s.terminal WHERE c.lesson = :lesson AND c.origin = 'event'
+) ORDER BY at DESC LIMIT 1
 
 -- name: node_number
 SELECT id FROM knowledge_nodes WHERE uuid = :uuid

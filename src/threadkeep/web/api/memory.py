@@ -1,7 +1,7 @@
 """Memory: recall, open, ask, and what else is made of it."""
 
 import datetime as dt
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -11,11 +11,13 @@ from threadkeep.errors import Invalid
 from threadkeep.home.opening import answering
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
-from threadkeep.knowledge.records import Outcome, Role
+from threadkeep.knowledge.query import Kind, Query
+from threadkeep.knowledge.records import Kind as EntryKind, Outcome, Role
+from threadkeep.knowledge.search_scope import NodeChoice, of_source
 from threadkeep.memory.agent_query import AgentAnswer, AgentMode
 from threadkeep.memory.ask import Answer
 from threadkeep.memory.fixed import Fix
-from threadkeep.memory.records import Filters, HitDetail, Kind, RecallResult
+from threadkeep.memory.records import HitDetail, RecallResult
 from threadkeep.memory.timeline import Moment as Happened
 from threadkeep.web.api.verb import (
     Cursor,
@@ -44,7 +46,8 @@ class AgentQuestion(Strict, frozen=True):
 
     query: Text
     mode: AgentMode = "known"
-    source: Name | None = None
+    agent: Name | None = None
+    source: Name | None = None  # an agent, or where it comes from: give `agent` instead
     since: Moment | None = None
     project: Name | None = None
     branch: Name | None = None
@@ -93,15 +96,16 @@ class RevisionList(msgspec.Struct, frozen=True):
 
 def query(stores: Stores, _: Empty, body: AgentQuestion) -> AgentAnswer:
     """Answer with what is known, what that rests on, how fresh and how sure it is."""
-    filters = Filters(
-        project=body.project,
-        source=body.source,
+    given = Query(
+        project=_one(body.project),
         since=body.since,
-        branch=body.branch,
-        include_excluded=body.include_excluded,
+        branch=_one(body.branch),
+        agent=_one(body.agent),
     )
+    within, nodes = of_source(given, body.source)
+    nodes = msgspec.structs.replace(nodes, excluded=body.include_excluded)
     with reading_memory(stores) as memory:
-        return memory.agent_query(body.query, filters, mode=body.mode, limit=body.limit)
+        return memory.agent_query(body.query, within, nodes=nodes, mode=body.mode, limit=body.limit)
 
 
 def notes(stores: Stores, _: Empty, body: WantedNotes) -> NoteList:
@@ -142,6 +146,8 @@ NOTE_VERBS: tuple[Verb, ...] = (
 )
 
 
+OldKind = Literal["message", "node", "command", "page", "ci", "lesson"]
+_NOW: dict[str, Any] = {"page": "visit", "ci": "run"}
 Near = Annotated[int, Meta(ge=0, le=50)]
 Characters = Annotated[int, Meta(ge=200, le=100_000)]
 Few = Annotated[int, Meta(ge=1, le=50)]
@@ -152,15 +158,21 @@ class Recall(Strict, frozen=True):
 
     q: Words
     project: Name | None = None
-    source: Name | None = None
-    harness: Name | None = None
+    agent: Name | None = None
     since: Moment | None = None
     until: Moment | None = None
     branch: Name | None = None
+    model: Name | None = None
+    session: Name | None = None
     entity: Name | None = None
     role: Role | None = None
+    part: EntryKind | None = None
+    tool: Name | None = None
     outcome: Outcome | None = None
-    kinds: tuple[Kind, ...] = ()
+    kind: tuple[Kind, ...] = ()
+    source: Name | None = None  # these three as they were asked before: give agent and kind
+    harness: Name | None = None
+    kinds: tuple[OldKind, ...] = ()
     category: Name | None = None
     include_excluded: bool = False
     limit: Limit = 10
@@ -227,11 +239,26 @@ class ContextBlock(msgspec.Struct, frozen=True):
 
 
 def recall(stores: Stores, asked: Recall) -> RecallResult:
-    """Find what answers a question best: messages, commands, pages, CI, and what was learned."""
-    given = msgspec.structs.asdict(asked)
-    options = {"limit": given.pop("limit"), "explain": given.pop("explain")}
+    """Find what answers a question best: messages, commands, visits, CI, what was learned."""
+    names = ("project", "branch", "model", "session", "role", "part", "tool", "outcome")
+    several: dict[str, Any] = {name: _one(getattr(asked, name)) for name in names}
+    query = Query(
+        **several,
+        agent=_one(asked.agent or asked.harness),
+        kind=asked.kind or tuple(_NOW.get(one, one) for one in asked.kinds),
+        entity=asked.entity,
+        since=asked.since,
+        until=asked.until,
+    )
+    within, nodes = of_source(query, asked.source)
+    nodes = msgspec.structs.replace(nodes, category=asked.category, excluded=asked.include_excluded)
+    options: dict[str, Any] = {"limit": asked.limit, "explain": asked.explain}
     with reading_memory(stores) as memory:
-        return memory.recall(given.pop("q"), Filters(**given), **options)
+        return memory.recall(asked.q, within, nodes=nodes, **options)
+
+
+def _one(value: str | None) -> tuple[str, ...]:
+    return () if value is None else (value,)
 
 
 def opened(stores: Stores, asked: OneRef) -> HitDetail:
@@ -244,8 +271,9 @@ def ask(stores: Stores, _: Empty, body: Ask) -> Answer:
     """Answer a question with passages that were really said."""
     with reading_memory(stores) as memory:
         model = answering(stores.home, memory) if body.model else None
-        filters = Filters(project=body.project, include_excluded=body.include_excluded)
-        given: dict[str, Any] = {"filters": filters, "limit": body.limit}
+        nodes = NodeChoice(excluded=body.include_excluded)
+        within = Query(project=_one(body.project))
+        given: dict[str, Any] = {"within": within, "nodes": nodes, "limit": body.limit}
         zone = ZoneInfo(stores.home.zone)
         return memory.ask(body.question, **given, answer_with=model, zone=zone)
 
@@ -253,23 +281,23 @@ def ask(stores: Stores, _: Empty, body: Ask) -> Answer:
 def fixed(stores: Stores, _: Empty, body: FixRequest) -> ResultPage[Fix]:
     """Find how an error was ended before; the most telling first."""
     with reading_memory(stores) as memory:
-        filters = Filters(project=body.project)
-        return ResultPage(memory.fixed(body.error, filters=filters, limit=body.limit))
+        within = Query(project=_one(body.project))
+        return ResultPage(memory.fixed(body.error, within=within, limit=body.limit))
 
 
 def similar(stores: Stores, asked: Like) -> RecallResult:
     """Find what is like a hit, or like a text."""
     with reading_memory(stores) as memory:
-        filters = Filters(project=asked.project)
-        return memory.similar(asked.q, filters=filters, limit=asked.limit)
+        within = Query(project=_one(asked.project))
+        return memory.similar(asked.q, within=within, limit=asked.limit)
 
 
 def context(stores: Stores, _: Empty, body: ContextFor) -> ContextBlock:
     """Make a fenced block for a prompt of what is remembered."""
     given: dict[str, Any] = {"limit": body.limit, "max_chars": body.max_chars}
     with reading_memory(stores) as memory:
-        filters = Filters(project=body.project)
-        return ContextBlock(memory.context(body.about, filters=filters, **given))
+        within = Query(project=_one(body.project))
+        return ContextBlock(memory.context(body.about, within=within, **given))
 
 
 def timeline(stores: Stores, asked: TimelineRequest) -> ResultPage[Happened]:
@@ -280,8 +308,8 @@ def timeline(stores: Stores, asked: TimelineRequest) -> ResultPage[Happened]:
 
         def fetch(before: int | None, count: int) -> list[Happened]:
             until = last if before is None else before
-            given: dict[str, Any] = {"project": asked.project, "since": since, "until": until}
-            return memory.timeline(**given, zone=zone, limit=count)[::-1]
+            within = Query(project=_one(asked.project), since=since, until=until)
+            return memory.timeline(within=within, zone=zone, limit=count)[::-1]
 
         def key(one: Happened) -> tuple[int, str]:
             return one.at, f"{one.kind} {one.ref}"

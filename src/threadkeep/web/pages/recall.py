@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -13,17 +13,18 @@ import msgspec
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.lessons import Lesson
-from threadkeep.knowledge.query import Query, parse_query
+from threadkeep.knowledge.query import Kind, Query, parse_query
 from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodePage, NodeView
 from threadkeep.memory.ask import Answer
 from threadkeep.memory.fixed import Fix
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters, Hit, HitDetail, Kind, RecallResult
+from threadkeep.memory.records import Hit, HitDetail, RecallResult
 from threadkeep.memory.timeline import Moment
 from threadkeep.web.page import Elsewhere, SitePage, SiteRequest
 from threadkeep.web.words import opening_address, session_address, when, with_query
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_OLD_KINDS: Final = {"page": "visit", "ci": "run"}
 _SHOWN: Final = 20
 _COMPARED: Final = 50  # hits whose facets are counted
 _MOST: Final = 500
@@ -102,10 +103,10 @@ def recall(visit: SiteRequest) -> RecallPage:
     q = visit.query.get("q", "").strip()
     asked = {name: value for name in _ASKED if (value := visit.query.get(name, ""))}
     query = parse_query(q, visit.now, visit.zone)
-    filters = filters_of(query, asked, visit)
+    within = within_of(query, asked, visit)
     limit = max(1, visit.number("limit", _SHOWN, _MOST))
     compared = max(limit, _COMPARED)
-    found = _found(visit.stores.memory(), query.text, filters, compared)
+    found = _found(visit.stores.memory(), query.text, within, compared)
     rows = tuple(row_of(hit) for hit in found.hits[:limit])
     more = with_query("/recall", q=q, **asked, limit=limit * 2)
     return RecallPage(
@@ -122,12 +123,12 @@ def recall(visit: SiteRequest) -> RecallPage:
     )
 
 
-def _found(memory: Memory, words: str, filters: Filters, limit: int) -> RecallResult:
+def _found(memory: Memory, words: str, within: Query, limit: int) -> RecallResult:
     """Recall words; where nothing has them, the last one may not be typed to its end."""
-    found = memory.recall(words, filters, limit=limit, explain=True)
+    found = memory.recall(words, within, limit=limit, explain=True)
     if found.hits or not words[-1:].isalnum():
         return found
-    return memory.recall(f"{words}*", filters, limit=limit, explain=True)
+    return memory.recall(f"{words}*", within, limit=limit, explain=True)
 
 
 def ask(visit: SiteRequest) -> AskPage:
@@ -137,8 +138,8 @@ def ask(visit: SiteRequest) -> AskPage:
         return AskPage(q, None, {})
     query = parse_query(q, visit.now, visit.zone)
     asked = {name: value for name in _ASKED if (value := visit.query.get(name, ""))}
-    filters = filters_of(query, asked, visit)
-    answer = visit.stores.memory().ask(query.text or q, filters=filters, zone=visit.zone)
+    within = within_of(query, asked, visit)
+    answer = visit.stores.memory().ask(query.text or q, within=within, zone=visit.zone)
     return AskPage(q, answer, asked)
 
 
@@ -191,23 +192,18 @@ def row_of(hit: Hit) -> HitLink:
     return HitLink(hit, opening_address(hit.ref))
 
 
-def filters_of(query: Query, asked: dict[str, str], visit: SiteRequest) -> Filters:
+def within_of(query: Query, asked: dict[str, str], visit: SiteRequest) -> Query:
     """Put what was typed and what was chosen together; what was chosen goes first."""
     since = parse_query(f"since:{asked.get('since', '')}", visit.now, visit.zone).since
-    kind = cast("Kind", asked.get("kind"))
-    return Filters(
-        project=asked.get("project") or _first(query.project),
-        source=asked.get("source"),
-        harness=asked.get("agent") or _first(query.agent),
-        since=query.since if since is None else since,
-        until=query.until,
-        branch=_first(query.branch),
-        kinds=(kind,) if kind in KINDS else (),
-    )
-
-
-def _first(values: tuple[str, ...]) -> str | None:
-    return values[0] if values else None
+    chosen: dict[str, Any] = {
+        name: (asked[name],) for name in ("agent", "project") if asked.get(name)
+    }
+    kind = _OLD_KINDS.get(asked.get("kind", ""), asked.get("kind"))
+    if kind in KINDS:
+        chosen["kind"] = (kind,)
+    if since is not None:
+        chosen["since"] = since
+    return msgspec.structs.replace(query, **chosen)
 
 
 def facets_of(q: str, asked: dict[str, str], hits: Iterable[Hit]) -> tuple[RecallFacet, ...]:
@@ -232,16 +228,10 @@ def _choice(name: str, counted: tuple[str, int], q: str, asked: dict[str, str]) 
     return RecallChoice(value, count, is_chosen, with_query("/recall", q=q, **then))
 
 
-def _source(hit: Hit) -> str | None:
-    """Name where a hit comes from, in the words that the filter takes."""
-    return {"command": "shell", "page": "browser", "ci": "ci"}.get(hit.kind)
-
-
 _FACETS: Final[dict[str, Callable[[Hit], str | None]]] = {
     "kind": lambda hit: hit.kind,
     "agent": lambda hit: hit.harness,
     "project": lambda hit: hit.project,
-    "source": _source,
 }
 _ASKED: Final = (*_FACETS, "since")
 
@@ -428,9 +418,8 @@ def show(visit: SiteRequest) -> TimelinePage:
     today = datetime.fromtimestamp(visit.now / 1000, visit.zone).date()
     latest = _latest(visit) or today
     day = read_day(visit.query.get("day", "")) or latest
-    moments = visit.stores.memory().timeline(
-        project=project or None, day=day, zone=visit.zone, limit=_LIMIT
-    )
+    within = Query(project=(project,) if project else ())
+    moments = visit.stores.memory().timeline(within=within, day=day, zone=visit.zone, limit=_LIMIT)
     return page_of(
         day, moments, visit.zone, latest=latest, project=project, projects=_projects(visit)
     )

@@ -20,9 +20,10 @@ from threadkeep.knowledge.memory_documents import (
     memory_history,
     query_memories,
 )
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.search_scope import NodeChoice
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.memory import Memory
-from threadkeep.memory.records import Filters
 
 FACTS = {
     "documents": asked.DOCUMENTS,
@@ -156,13 +157,13 @@ def test_the_same_words_find_the_same_nodes(
     path = tmp_path / "v23.db"
     shutil.copyfile(golden / "v23.db", path)
     only = {
-        "lexical": Filters(kinds=("node",)),
-        "only_memory": Filters(kinds=("node",), source="claude-auto-memory"),
-        "with_excluded": Filters(kinds=("node",), include_excluded=True),
+        "lexical": NodeChoice(),
+        "only_memory": NodeChoice(evidence="memory"),
+        "with_excluded": NodeChoice(excluded=True),
     }
     with KnowledgeStore.open(path, read_only=read_only) as store:
         memory = Memory(store, all_sources([], [], []), clock=lambda: expected["eligible_at_ms"])
         for words, wanted in expected["searches"].items():
-            for how, filters in only.items():
-                found = memory.recall(words, filters, limit=100).hits
+            for how, nodes in only.items():
+                found = memory.recall(words, Query(kind=("node",)), nodes=nodes, limit=100).hits
                 assert sorted(hit.uuid or "" for hit in found) == wanted[how], (words, how)
