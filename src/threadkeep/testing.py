@@ -152,14 +152,10 @@ class KnowledgeFactory(StoreFactory[KnowledgeStore]):
 class MailPair:
     """Both sides of one mailbox."""
 
-    def __init__(self, host: Host, container: Container) -> None:
+    def __init__(self, path: Path, host: Host, container: Container) -> None:
+        self.path = path
         self.host = host
         self.container = container
-
-    @property
-    def path(self) -> Path:
-        """The folder of the mailbox."""
-        return self.host.context.folder.path
 
     def close(self) -> None:
         """Close both sides."""
@@ -173,7 +169,7 @@ class MailboxFactory(StoreFactory[MailPair]):
     def connect(self, place: str, **options: Any) -> MailPair:
         """Open both sides of a session folder."""
         given = {"clock": self.clock, **options}
-        return MailPair(Host.create(place, **given), Container(place, **given))
+        return MailPair(Path(place), Host.create(place, **given), Container(place, **given))
 
 
 # Engine -> contract -> factory. An engine that is added here is one more run of every suite.
