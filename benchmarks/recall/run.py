@@ -143,7 +143,7 @@ def _meaning(history: History, cache: Path) -> Meaning | None:
     embedder = choose(EmbeddingSettings(), cache, {}, make=True).embedder
     if embedder is None:
         return None
-    embed_pending(history.store.context, embedder, archived_texts(history.sources))
+    embed_pending(history.store, embedder, archived_texts(history.sources))
     return Meaning(embedder, VectorIndex(embedder.model))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Event, Json, SessionRef, ref_id
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.tail import LOOK_AFTER, read_events
+from threadkeep.chat.tail import LOOK_AFTER
 from threadkeep.errors import Closed
 from threadkeep.state.context import Json as StateJson
 from threadkeep.state.session_db import SessionDB
@@ -155,14 +155,14 @@ class AsyncChatStore:
         """Give a session's chunks as they commit; see `ChatStore.tail`."""
         session_id = ref_id(session, "session")
         await self.session(session_id)
-        context = self.store.context
-        context.db.follow()
+        database = self.store.database
+        database.follow()
         try:
             quiet_since = time.monotonic()
             while True:
-                seen = await self.pools.read(context.db.changes)
+                seen = await self.pools.read(database.changes)
                 events, running = await self.pools.read(
-                    partial(read_events, context, session_id, after)
+                    partial(self.store.read_tail, session_id, after)
                 )
                 for event in events:
                     yield event
@@ -177,12 +177,12 @@ class AsyncChatStore:
                     return
                 await self._changed(seen, now + min(LOOK_AFTER, left or LOOK_AFTER))
         finally:
-            context.db.unfollow()
+            database.unfollow()
 
     async def _changed(self, seen: int, deadline: float) -> None:
         """Wait for a commit on the loop's time: a waiting tail holds no thread."""
         pause = _POLL_FIRST
-        while await self.pools.read(self.store.context.db.changes) == seen:
+        while await self.pools.read(self.store.database.changes) == seen:
             if time.monotonic() >= deadline:
                 return
             await asyncio.sleep(pause)

@@ -10,8 +10,9 @@ from tests.cli.histories import claude_log, said
 from threadkeep.base.presence import ExclusiveLock
 from threadkeep.home.home import Home
 from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.tail import Tail
 from threadkeep.service.parts import serve_lock
-from threadkeep.service.tail import Tail, is_served
+from threadkeep.service.tail import is_served
 
 
 def written(path: Path, *records: dict[str, Any]) -> None:
@@ -50,9 +51,14 @@ def test_what_a_serving_process_brings_is_read(run: Run, tmp_path: Path, home: P
     with ExclusiveLock(serve_lock(keep.knowledge_path()), "this test"):
         assert is_served(keep)
     with keep.history(read_only=True) as history:
-        every, other = Tail(history), Tail(history, CapturedSessionFilter(project="elsewhere"))
+        every, other = (
+            Tail(history.store, history.sources),
+            Tail(history.store, history.sources, CapturedSessionFilter(project="elsewhere")),
+        )
         quay = Tail(
-            history, CapturedSessionFilter(harness="claude-code", project="/home/demo/code/quay")
+            history.store,
+            history.sources,
+            CapturedSessionFilter(harness="claude-code", project="/home/demo/code/quay"),
         )
         assert [one.entry.text for one in every.latest(5)] == ["first"]
         assert every.new() == []

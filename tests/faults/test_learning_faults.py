@@ -35,7 +35,7 @@ TOOLS = json.dumps([{"name": "Edit", "summary": "/home/me/app/src/a.py"}] * 3)
 
 def enricher(store: KnowledgeStore, author: Author | None = None, **more: Any) -> Enricher:
     given = {"new_uuid": lambda: str(uuid4()), **more}
-    return Enricher(store.context, {}, author=author, **given)
+    return Enricher(store, {}, author=author, **given)
 
 
 def add_segments(path: Path, count: int = SEGMENTS) -> None:
@@ -93,7 +93,7 @@ def new_uuid():
     return str(uuid4())
 
 with KnowledgeStore.open(path, clock=lambda: now) as store:
-    worker = Enricher(store.context, {}, new_uuid=new_uuid, author=author)
+    worker = Enricher(store, {}, new_uuid=new_uuid, author=author)
     say("ready")
     hear()
     worker.run(at_once=True)
@@ -159,7 +159,7 @@ class Slow(HashEmbedder):
 filling.BATCH = 2
 with World(Path(sys.argv[1])).history() as history:
     if sys.argv[2] == "embed":
-        filling.embed_pending(history.store.context, Slow(), archived_texts(history.sources))
+        filling.embed_pending(history.store, Slow(), archived_texts(history.sources))
     put, seen = things._put, []
     def slow(*args, **more):
         put(*args, **more)
@@ -185,7 +185,7 @@ def test_embedding_and_indexing_go_on_after_a_kill(tmp_path: Path, what: str) ->
         child.expect("here")
         child.kill()
     with world.history() as history:
-        done = embed_pending(history.store.context, HashEmbedder(), archived_texts(history.sources))
+        done = embed_pending(history.store, HashEmbedder(), archived_texts(history.sources))
         assert done.complete
         memory = Memory(history.store, history.sources)
         memory.index()
@@ -281,7 +281,7 @@ def test_whatever_a_model_says_the_node_is_there_and_true(tmp_path: Path, turns:
     with model_server() as script, KnowledgeStore.open(path, clock=lambda: NOW) as store:
         script.will(*turns)
         settings = ModelSettings(url=script.url, timeout_secs=5, daily_tokens=50_000)
-        author = make_author(settings, store.context, {}, make_client=patient)
+        author = make_author(settings, store, {}, make_client=patient)
         report = enricher(store, author).run(at_once=True)
         assert report.errors == []
     assert_learned_once(path, 1)
@@ -305,7 +305,7 @@ def test_a_model_that_changes_its_name_writes_under_the_new_one(tmp_path: Path) 
         settings = ModelSettings(url=script.url, timeout_secs=5)
         for name in ("toy-chat", "other-chat"):
             script.models = {"data": [{"id": name}]}
-            author = make_author(settings, store.context, {}, make_client=patient)
+            author = make_author(settings, store, {}, make_client=patient)
             with store.context.db.write() as tx:
                 tx.execute("UPDATE agentic_sessions SET last_enriched_content_hash = NULL")
                 tx.execute("UPDATE agentic_enrichment_queue SET status = 'pending'")

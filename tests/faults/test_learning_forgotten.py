@@ -46,11 +46,11 @@ WORD = "wolverine"  # what is forgotten
 
 def learn_everything(history: History) -> None:
     context = history.store.context
-    Enricher(context, history.sources, new_uuid=lambda: str(uuid4())).run(at_once=True)
+    Enricher(history.store, history.sources, new_uuid=lambda: str(uuid4())).run(at_once=True)
     with context.db.write() as tx:
         rules = LessonRules(2, 30)
         learn_failures(tx, rules, context.clock(), 1000, archived_runs(history.sources))
-    embed_pending(context, HashEmbedder(), archived_texts(history.sources))
+    embed_pending(history.store, HashEmbedder(), archived_texts(history.sources))
     Memory(history.store, history.sources).index()
 
 
@@ -132,7 +132,7 @@ def test_what_is_forgotten_while_nodes_are_made_of_it_does_not_come_back(
                 forgotten.append(history.forget(what))
 
         worker = Enricher(
-            history.store.context,
+            history.store,
             history.sources,
             new_uuid=lambda: str(uuid4()),
             author=meanwhile,
@@ -156,7 +156,7 @@ def test_what_is_forgotten_while_vectors_are_made_of_it_leaves_none(tmp_path: Pa
                     forgotten.append(history.forget(Forget(pattern=WORD)))
                 return super().embed(texts)
 
-        embed_pending(history.store.context, Meanwhile(), archived_texts(history.sources))
+        embed_pending(history.store, Meanwhile(), archived_texts(history.sources))
         assert forgotten
     owners = "SELECT count(*) FROM tk_vectors WHERE kind = 'message' AND id NOT IN "
     assert ask(machine.world.database, f"{owners}(SELECT id FROM tk_entries)") == [(0,)]
@@ -203,7 +203,9 @@ def test_nothing_is_written_from_what_was_read_before_it_was_masked(
                 history.rescan()
 
         context = history.store.context
-        worker = Enricher(context, history.sources, new_uuid=lambda: str(uuid4()), author=meanwhile)
+        worker = Enricher(
+            history.store, history.sources, new_uuid=lambda: str(uuid4()), author=meanwhile
+        )
         worker.run(at_once=True)
         assert seen
         with context.db.read() as tx:
@@ -222,13 +224,13 @@ def test_what_was_learned_between_look_and_masking_is_masked_with_its_vector(
 ) -> None:
     user, file = unmasked
     with masked_history(file, user) as history:
-        context, added = history.store.context, list[int]()
+        added = list[int]()
         ((shell,),) = rows(file, "SELECT id FROM events WHERE source_kind = 'shell'")
 
         def meanwhile(_: Progress) -> None:
             if not added:
                 added.append(add_node(file, f"curl uses {SECRET}", event=shell))
-                embed_pending(context, HashEmbedder(), archived_texts(history.sources))
+                embed_pending(history.store, HashEmbedder(), archived_texts(history.sources))
 
         rescan(history.around, history.sources, show=meanwhile)
         assert added
@@ -266,7 +268,7 @@ def test_a_session_that_grew_has_one_node_which_tells_of_all(tmp_path: Path) -> 
         with masked_history(file, user) as history:
             history.capture()
             rows(file, "UPDATE agentic_enrichment_queue SET status = 'pending'")
-            Enricher(history.store.context, history.sources, new_uuid=lambda: str(uuid4())).run(
+            Enricher(history.store, history.sources, new_uuid=lambda: str(uuid4())).run(
                 at_once=True
             )
         ((content,),) = rows(file, about_it)

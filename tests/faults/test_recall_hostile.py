@@ -19,6 +19,7 @@ from tests.support.remembered import Machine, ms
 from threadkeep.base.sqlite.checks import mend_index
 from threadkeep.capture.capture import History
 from threadkeep.errors import Damaged, ThreadkeepError
+from threadkeep.knowledge.checks import clear_indexes
 from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.query import Query
@@ -29,7 +30,6 @@ from threadkeep.memory.learn.worker import Enricher
 from threadkeep.memory.memory import Memory
 from threadkeep.memory.records import Meaning
 from threadkeep.memory.vectors.backfill import archived_texts, embed_pending
-from threadkeep.service.doctor.doctor import clear_indexes
 
 INDEXES = ("knowledge_fts", "tk_entry_words", "tk_thing_words")
 ANSWERS: dict[str, Callable[[Memory, str], Any]] = {
@@ -60,11 +60,11 @@ def told(folder: Path) -> Machine:
 def learned(history: History) -> Memory:
     """Make everything of a history that can be made, and give its memory."""
     context = history.store.context
-    Enricher(context, history.sources, new_uuid=lambda: str(uuid4())).run(at_once=True)
+    Enricher(history.store, history.sources, new_uuid=lambda: str(uuid4())).run(at_once=True)
     with context.db.write() as tx:
         learn_failures(tx, LessonRules(1, 30), context.clock())
     embedder = HashEmbedder()
-    embed_pending(context, embedder, archived_texts(history.sources))
+    embed_pending(history.store, embedder, archived_texts(history.sources))
     meaning = Meaning(embedder, VectorIndex(embedder.model))
     memory = Memory(history.store, history.sources, clock=context.clock, meaning=meaning)
     memory.index()

@@ -92,7 +92,7 @@ def test_the_locks_of_a_dead_process_are_told_and_taken_at_once(tmp_path: Path) 
                 assert locks(tx, now)["shell"] == Locks(held=1, lost=0)
                 assert reap(tx, now) == 0
             assert checked(home)["queues"].what == "0 wait, 4 in hand, none failed"
-            busy = Enricher(store.context, {}, new_uuid=lambda: str(uuid4())).run(at_once=True)
+            busy = Enricher(store, {}, new_uuid=lambda: str(uuid4())).run(at_once=True)
             assert (busy.taken, [one.held for one in busy.queues.values()]) == (0, [1, 1, 1, 1])
             holder.kill()
         with database.read() as tx:
@@ -100,7 +100,7 @@ def test_the_locks_of_a_dead_process_are_told_and_taken_at_once(tmp_path: Path) 
         told = checked(home)
         assert set(told) == {f"queue {queue}" for queue in OF_18}
         assert {(one.level, one.fix) for one in told.values()} == {("warn", "threadkeep enrich")}
-        report = Enricher(store.context, {}, new_uuid=lambda: str(uuid4())).run(at_once=True)
+        report = Enricher(store, {}, new_uuid=lambda: str(uuid4())).run(at_once=True)
         assert report.taken == len(OF_18)
         assert report.errors == []
     assert checked(home)["queues"].what == "0 wait, none failed"
@@ -129,7 +129,7 @@ def dies_of_a_bomb(material: Material) -> None:
 
 def learn(path: Path) -> None:
     with KnowledgeStore.open(path) as store:
-        worker = Enricher(store.context, {}, new_uuid=lambda: str(uuid4()), author=dies_of_a_bomb)
+        worker = Enricher(store, {}, new_uuid=lambda: str(uuid4()), author=dies_of_a_bomb)
         worker.run(at_once=True)
 
 

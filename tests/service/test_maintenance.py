@@ -20,6 +20,7 @@ from threadkeep.base.backup import stamp, stamp_time
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.processes import is_running
+from threadkeep.knowledge.checks import tidy
 from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding
 from threadkeep.service.maintenance import (
@@ -29,7 +30,6 @@ from threadkeep.service.maintenance import (
     look_after,
     order_for,
     take_out_old,
-    tidy,
 )
 from threadkeep.service.supervisor import Bell
 

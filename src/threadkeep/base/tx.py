@@ -3,12 +3,13 @@
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from threadkeep.base.lock import LockClaim, WriterLock
-from threadkeep.base.sqlite_errors import FileClosed
+from threadkeep.base.sqlite_errors import FileClosed, is_of_file
 from threadkeep.base.text import to_sql
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError, TooLarge
 
@@ -117,6 +118,19 @@ class Tx:
             connection.kept[name] = make()
         found: T = connection.kept[name]
         return found
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Do what is inside whole or not at all; what an error takes back is this step alone."""
+        self.execute("SAVEPOINT step")
+        try:
+            yield
+        except Exception as error:
+            if not is_of_file(error):  # else nothing of the whole transaction can be saved
+                self.execute("ROLLBACK TO step")
+                self.execute("RELEASE step")
+            raise
+        self.execute("RELEASE step")
 
     def copy_to(
         self,

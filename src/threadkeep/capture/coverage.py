@@ -8,6 +8,7 @@ from threadkeep.capture.intake import CaptureContext
 from threadkeep.capture.records import SourceLogs, see
 from threadkeep.knowledge.archive import LogState, all_looks, keeps_sums
 from threadkeep.knowledge.copies import copies_by_harness
+from threadkeep.knowledge.health import UnknownRecord, unknown_records
 from threadkeep.sources.records import Log, Source
 
 
@@ -50,16 +51,6 @@ class CoverageCounts(msgspec.Struct):
     entries: int = 0
 
 
-class UnknownRecord(msgspec.Struct):
-    """A record type that this version does not know."""
-
-    harness: str
-    kind: str
-    count: int
-    last_seen: int
-    path: str | None
-
-
 class Coverage(msgspec.Struct):
     """What is on the disk, what is in the store, and what was not understood."""
 
@@ -94,7 +85,7 @@ def cover(around: CaptureContext, sources: Mapping[str, Source]) -> Coverage:
             harness: CoverageCounts(*counts, *sessions.get(harness, (0, 0)))
             for harness, *counts in tx.all("source_totals")
         }
-        unknown = [UnknownRecord(*row) for row in tx.all("unknown_records")]
+        unknown = unknown_records(tx)
     return Coverage(parts, stored, unknown)
 
 

@@ -6,15 +6,16 @@ import msgspec
 
 from threadkeep.base.database import Database
 from threadkeep.base.hashes import content_hash
+from threadkeep.base.processes import is_alive
 from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
-from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.checks import journal_mode, sqlite_problems
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat.context import ChatContext
 from threadkeep.chat.journal import check_row, read_open
-from threadkeep.chat.records import UNTITLED, is_time, read_object, usage_in
+from threadkeep.chat.records import UNTITLED, Json, is_time, read_object, usage_in
 from threadkeep.chat.rows import COLUMNS, SESSION, TABLES, check_hash, rehash
 from threadkeep.chat.runs import prompt_digest
 from threadkeep.errors import Damaged, SchemaMismatch, ThreadkeepError
@@ -324,3 +325,39 @@ SCHEMA = Schema(
     read_version=read_version,
     write_version=write_version,
 )
+
+
+# ------------------------------------------------------------------------------
+# What is in a file, told without reading it whole.
+
+
+class ChatFacts(msgspec.Struct, frozen=True):
+    """What is in a chat file, and who records into it."""
+
+    schema_version: int | None
+    journal_mode: str
+    event_log: bool
+    sessions: int
+    messages: int
+    live_recordings: list[Json]
+
+
+def facts(_: ChatContext, tx: Tx) -> ChatFacts:
+    """Tell what is in the file, and which recordings go on."""
+    live = [row for row in tx.all("all_recordings") if is_alive(row[3])]
+    return ChatFacts(
+        schema_version=read_version(tx),
+        journal_mode=journal_mode(tx),
+        event_log=tx.value("get_meta", {"key": "event_log"}) == "on",
+        sessions=int(tx.execute("SELECT count(*) FROM chat_sessions").fetchone()[0]),
+        messages=int(tx.execute("SELECT count(*) FROM chat_messages").fetchone()[0]),
+        live_recordings=[
+            {
+                "session_id": from_sql(row[1]),
+                "message_id": from_sql(row[0]),
+                "process": int(row[3].split(":")[0]),
+                "started_at": row[5],
+            }
+            for row in live
+        ],
+    )

@@ -95,6 +95,13 @@ class ChatStore:
         """The file of the store."""
         return self.context.db.path
 
+    @property
+    def database(self) -> Database:
+        """The file as a whole: whether it changed, its size, its copies; no tables."""
+        return self.context.db
+
+    facts = reads(verify_.facts)
+
     def close(self) -> None:
         """Close the store; recorders still open keep what they have stored."""
         self.context.db.close()
@@ -150,6 +157,7 @@ class ChatStore:
     # streams
     record = calls(recorder.record)
     tail = calls(tail_.tail)
+    read_tail = calls(tail_.read_events)
     record_usage = writes(usage.record_usage)
     spend = reads(usage.spend)
     repair_orphans = writes(orphans.repair_orphans)

@@ -102,10 +102,8 @@ def alarms() -> None:
 @click.option("--all", "every", is_flag=True, help="Also those that were seen or went away.")
 def list_(call: Call, *, every: bool) -> int:
     """List alarms, the latest first. Exit code 1 if one is active."""
-    from threadkeep.service.watchdog import alarms_of
-
     with call.home.knowledge(call.db, read_only=True) as store:
-        found = alarms_of(store, active=not every)
+        found = store.alarms(active=not every)
     if call.as_json:
         call.answer("alarms", alarms=[_as_json(one) for one in found])
     else:
@@ -121,10 +119,8 @@ def list_(call: Call, *, every: bool) -> int:
 @click.option("--note", "text", metavar="TEXT", help="What to remember about it.")
 def ack(call: Call, *, number: int, text: str | None) -> None:
     """Say that you have seen alarm NUMBER; done again, it changes nothing."""
-    from threadkeep.service.watchdog import acknowledge
-
     with call.home.knowledge(call.db, must_exist=True) as store:
-        alarm = acknowledge(store, number, text)
+        alarm = store.acknowledge(number, text)
     if call.as_json:
         document(alarm=_as_json(alarm))
     else:
@@ -134,10 +130,8 @@ def ack(call: Call, *, number: int, text: str | None) -> None:
 @store_command("prune", "threadkeep alarms prune")
 def prune(call: Call) -> None:
     """Put away the alarms that went away by themselves."""
-    from threadkeep.service.watchdog import put_away
-
     with call.home.knowledge(call.db, must_exist=True) as store:
-        count = put_away(store)
+        count = store.put_away()
     if call.as_json:
         document(pruned=count)
     else:

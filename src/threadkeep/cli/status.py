@@ -14,12 +14,12 @@ from threadkeep.cli.output import counted, document, facts, fail, note, size_tex
 from threadkeep.cli.words import Json, when
 from threadkeep.home.status import (
     KnowledgeStatus,
-    LearningStatus,
     MailStatus,
     StateStatus,
     Status,
     StoreStatus,
 )
+from threadkeep.knowledge.checks import LearningStatus
 
 if TYPE_CHECKING:
     from threadkeep.knowledge.health import Health

@@ -25,7 +25,7 @@ from threadkeep.base.backup import (
 from threadkeep.base.clock import now_ms
 from threadkeep.base.database import Database
 from threadkeep.base.paths import free_name, need_file, same_file
-from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.checks import is_blank, sqlite_problems
 from threadkeep.base.tx import Tx
 from threadkeep.chat import schema as chat_layout, schema as chat_verify
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
@@ -144,7 +144,7 @@ def back_up(
     source = home.store_path(name, path)
     with _look(home, name, source) as opened:
         return make_backup(
-            opened.context.db,
+            opened.database,
             None if target is None else free_name(Path(target), source),
             check=kind_of(name).problems_of,
             progress=progress,
@@ -364,6 +364,6 @@ def _refuse_other(target: Path, kind: Kind) -> None:
 def _is_used(path: Path) -> bool:
     try:
         with Database(path, {}, read_only=True) as found, found.read() as tx:
-            return tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+            return not is_blank(tx)
     except Damaged:
         return False

@@ -27,10 +27,9 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.opening import all_sources
 from threadkeep.home.status import FALLBACK, fallback_folders, spool_folder
 from threadkeep.knowledge.archive import known_projects
-from threadkeep.knowledge.memory_documents import has_memories
+from threadkeep.knowledge.memory_documents import takes_memories
 from threadkeep.knowledge.memory_intake import Retention
 from threadkeep.knowledge.records import Observed
-from threadkeep.knowledge.schema import changes_until, user_version
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.claude.memory import (
     READER as MEMORIES,
@@ -171,13 +170,8 @@ def _memories(settings: AutoMemorySettings, environ: Mapping[str, str]) -> Claud
 
 
 def _holds_memories(store: KnowledgeStore) -> bool:
-    """Tell whether a file is of a version that has a place for notes.
-
-    One at 18 may have the tables too, with what was imported: nothing is added to that.
-    """
     with store.read() as tx:
-        known = changes_until(user_version(tx))
-        return has_memories(tx) and any("memory_documents" in change.tables for change in known)
+        return takes_memories(tx)
 
 
 def _enabled(sources: dict[str, Source], disabled: tuple[str, ...]) -> dict[str, Source]:

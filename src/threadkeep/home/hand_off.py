@@ -71,7 +71,7 @@ def _note_retold(home: "Home", history: History, made: HandOff) -> None:
     retold = retold_in(made, history.sources)
     with suppress(ReadOnly, SchemaMismatch), home.knowledge(must_exist=True) as store:
         refuse_write(store.access)
-        with store.context.db.write() as tx:
+        with store.write() as tx:
             for origin, hashes in retold.items():
                 note_retold(tx, origin, hashes)
 

@@ -196,8 +196,8 @@ class Home:
         if read_only or must_exist:
             need_file(target, "state")
         store = SessionDB(target, read_only, timeout=budget, redact=redact)
-        if store.context.db.read_only and not read_only:
-            msg = f"{target} can only be read: {store.context.form.refusal}"
+        if store.database.read_only and not read_only:
+            msg = f"{target} can only be read: {store.refusal}"
             store.close()
             raise SchemaMismatch(msg, hint="update threadkeep to change it")
         return store

@@ -123,7 +123,7 @@ def answering(
         return None
     from threadkeep.memory.learn.model import make_answerer
 
-    return make_answerer(home.config.model, memory.store.context, home.environ, tell=tell)
+    return make_answerer(home.config.model, memory.store, home.environ, tell=tell)
 
 
 # ------------------------------------------------------------------------------

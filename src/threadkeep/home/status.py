@@ -1,30 +1,24 @@
 """The state of a home: what its files are like, found out without changing them."""
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from threadkeep.base.config import store_path
+from threadkeep.base.database import Database
 from threadkeep.base.paths import Paths
-from threadkeep.base.processes import is_alive
 from threadkeep.base.spool import Spool
 from threadkeep.base.sqlite.pragmas import Engine
-from threadkeep.base.text import from_sql
-from threadkeep.base.tx import Tx
-from threadkeep.chat import schema as chat_layout
 from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import Backup, backups_of
-from threadkeep.knowledge import schema as knowledge_layout
-from threadkeep.knowledge.ledger import ModelUsage, day_of, spent
-from threadkeep.mailbox import index_records
+from threadkeep.knowledge.checks import LearningStatus
 from threadkeep.mailbox.index import MailIndex
-from threadkeep.state import schema as state_layout
 from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
@@ -81,16 +75,6 @@ class MailStatus(msgspec.Struct, frozen=True):
     backups: int = 0
     last_backup: Backup | None = None
     problem: str = ""
-
-
-class LearningStatus(msgspec.Struct, frozen=True):
-    """What was made of what was captured, what waits for it, and what a model used today."""
-
-    nodes: int = 0
-    vectors: int = 0
-    waiting: int = 0  # tickets of all queues
-    failed: int = 0
-    model: list[ModelUsage] = []  # the ledger of this day, in UTC
 
 
 class KnowledgeStatus(msgspec.Struct, frozen=True):
@@ -155,117 +139,54 @@ def _status(kind: type[S], path: Path, look: Callable[[Path], S]) -> S:
         return kind(path=path, exists=True, bytes=os.stat(path).st_size, problem=str(error))
 
 
-def _look_into_chat(path: Path) -> StoreStatus:
+def _file(path: Path, database: Database) -> dict[str, Any]:
+    """Tell what every store's file is like, and how many backups it has."""
     backups = backups_of(path)
-    with ChatStore.open(path, read_only=True) as store, store.context.db.read() as tx:
-        live = [row for row in tx.all("all_recordings") if is_alive(row[3])]
-        return StoreStatus(
-            path=path,
-            exists=True,
-            bytes=os.stat(path).st_size,
-            wal_bytes=store.context.db.wal.size(),
-            schema_version=chat_layout.read_version(tx),
-            journal_mode=_journal_mode(tx),
-            event_log=tx.value("get_meta", {"key": "event_log"}) == "on",
-            sessions=int(tx.execute("SELECT count(*) FROM chat_sessions").fetchone()[0]),
-            messages=int(tx.execute("SELECT count(*) FROM chat_messages").fetchone()[0]),
-            live_recordings=[
-                {
-                    "session_id": from_sql(row[1]),
-                    "message_id": from_sql(row[0]),
-                    "process": int(row[3].split(":")[0]),
-                    "started_at": row[5],
-                }
-                for row in live
-            ],
-            backups=len(backups),
-            last_backup=backups[0] if backups else None,
-        )
+    return {
+        "path": path,
+        "exists": True,
+        "bytes": os.stat(path).st_size,
+        "wal_bytes": database.wal.size(),
+        "backups": len(backups),
+        "last_backup": backups[0] if backups else None,
+    }
+
+
+def _look_into_chat(path: Path) -> StoreStatus:
+
+    with ChatStore.open(path, read_only=True) as store:
+        return StoreStatus(**_file(path, store.database), **asdict(store.facts()))
 
 
 def _look_into_state(path: Path) -> StateStatus:
-    backups = backups_of(path)
-    with SessionDB(path, read_only=True) as store, store.context.db.read() as tx:
-        return StateStatus(
-            path=path,
-            exists=True,
-            bytes=os.stat(path).st_size,
-            wal_bytes=store.context.db.wal.size(),
-            schema_version=state_layout.read_version(tx),
-            journal_mode=_journal_mode(tx),
-            adopted=store.context.side,
-            sessions=int(tx.value("count_sessions")),
-            messages=int(tx.value("count_messages", {"session_id": None})),
-            backups=len(backups),
-            last_backup=backups[0] if backups else None,
-        )
+
+    with SessionDB(path, read_only=True) as store:
+        return StateStatus(**_file(path, store.database), **store.facts()._asdict())
 
 
 def _look_into_mail(path: Path) -> MailStatus:
-    backups = backups_of(path)
+
     with MailIndex.open(path, read_only=True) as index:
         sessions = index.sessions()
-        with index.context.db.read() as tx:
-            version = index_records.read_version(tx)
         return MailStatus(
-            path=path,
-            exists=True,
-            bytes=os.stat(path).st_size,
-            wal_bytes=index.context.db.wal.size(),
-            schema_version=version,
+            **_file(path, index.database),
+            schema_version=index.version,
             agents=len(index.agent_groups()),
             chats=len(index.messaging_groups()),
             sessions=len(sessions),
             active=sum(one.status == "active" for one in sessions),
-            backups=len(backups),
-            last_backup=backups[0] if backups else None,
         )
 
 
 def _look_into_knowledge(path: Path) -> KnowledgeStatus:
-    from threadkeep.knowledge.copies import copies_by_harness
     from threadkeep.knowledge.store import KnowledgeStore
 
-    backups = backups_of(path)
-    with KnowledgeStore.open(path, read_only=True) as store, store.context.db.read() as tx:
-        # A file that only Hippo wrote has no such table.
-        captured = "tk_sessions" in knowledge_layout.names(tx, "table")
-        totals = tx.all("session_totals") if captured else []
-        copies = sum(copies_by_harness(tx).values())
+    with KnowledgeStore.open(path, read_only=True) as store:
         return KnowledgeStatus(
-            path=path,
-            exists=True,
-            bytes=os.stat(path).st_size,
-            wal_bytes=store.context.db.wal.size(),
-            schema_version=knowledge_layout.read_version(tx),
+            **_file(path, store.database),
             writable=store.access.finding.writable,
-            sessions=sum(int(row[1]) for row in totals),
-            messages=sum(int(row[2]) for row in totals) - copies,
-            learned=_learned(tx, store.context.clock()),
-            backups=len(backups),
-            last_backup=backups[0] if backups else None,
+            **asdict(store.facts()),
         )
-
-
-def _learned(tx: Tx, now: int) -> LearningStatus:
-    from threadkeep.knowledge.queues import depths
-
-    tables = knowledge_layout.names(tx, "table")
-    vectors = tx.all("count_vectors") if "tk_vectors" in tables else []
-    states = Counter[str]()
-    for depth in depths(tx).values():
-        states.update(depth)
-    return LearningStatus(
-        nodes=int(tx.execute("SELECT count(*) FROM knowledge_nodes").fetchone()[0]),
-        vectors=sum(int(row[1]) for row in vectors),
-        waiting=states["pending"] + states["processing"],
-        failed=states["failed"],
-        model=spent(tx, day_of(now)),
-    )
-
-
-def _journal_mode(tx: Tx) -> str:
-    return str(tx.execute("PRAGMA journal_mode").fetchone()[0])
 
 
 # ------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What agents used lately, quickly enough for a prompt: today, the present block, one session."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,7 +10,6 @@ import msgspec
 
 from threadkeep.base.config import read_settings
 from threadkeep.base.tokens import write_note
-from threadkeep.base.tx import Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.prices import (
     AnswerUsage,
@@ -22,8 +21,7 @@ from threadkeep.knowledge.prices import (
     step_of,
 )
 from threadkeep.knowledge.results import BillingBlock, Sum
-from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.tail import RecentAnswer, answers_of, recent_answers
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home
@@ -65,11 +63,9 @@ def spent_lately(
 ) -> RecentUsage:
     """Sum up what was used lately; the store must exist."""
     book = _open_book(home, now)
-    with home.knowledge(path, read_only=True) as store, store.context.db.read() as tx:
-        if "tk_usage" not in names(tx, "table"):
-            return RecentUsage(Sum(), None, None)
-        lately = list(_answers(tx.all("tail_spent", {"since": now - _BACK}), book))
-        session = None if session_id is None else _summed(_in_session(tx, session_id, book))
+    with home.knowledge(path, read_only=True) as store, store.read() as tx:
+        lately = [_priced(one, book) for one in recent_answers(tx, now - _BACK)]
+        own = None if session_id is None else answers_of(tx, session_id)
     midnight = datetime.fromtimestamp(now / 1000, ZoneInfo(home.zone)).replace(
         hour=0, minute=0, second=0, microsecond=0
     )
@@ -78,24 +74,17 @@ def spent_lately(
     return RecentUsage(
         today=_summed(one for one in lately if one.at >= today),
         block=next((one for one in make_blocks(lately, now) if one.active), None),
-        session=session,
+        session=None if own is None else _summed(_priced(one, book) for one in own),
     )
 
 
-def _in_session(tx: Tx, session_id: str, book: Book) -> Iterable[AnswerUsage]:
-    return _answers(tx.all("tail_spent_in", {"session_id": session_id}), book)
-
-
-def _answers(rows: Iterable[Sequence[object]], book: Book) -> Iterable[AnswerUsage]:
-    for row in msgspec.convert(
-        rows, list[tuple[int | None, str, str, int, int, int, int, int, int]]
-    ):
-        at, harness, model, *counts = row
-        size = counts[0] + counts[2] + counts[3]
-        when = at or 0
-        rates = book.rates_of(harness, model, step_of(size), when) if model else None
-        pico = None if rates is None else rates.of(TokenCounts(*counts[:5]))
-        yield AnswerUsage(when, model or _UNKNOWN, (1, *counts), pico if sum(counts[:4]) else 0)
+def _priced(one: RecentAnswer, book: Book) -> AnswerUsage:
+    at, harness, model, *counts = one
+    size = counts[0] + counts[2] + counts[3]
+    when = at or 0
+    rates = book.rates_of(harness, model, step_of(size), when) if model else None
+    pico = None if rates is None else rates.of(TokenCounts(*counts[:5]))
+    return AnswerUsage(when, model or _UNKNOWN, (1, *counts), pico if sum(counts[:4]) else 0)
 
 
 def _summed(answers: Iterable[AnswerUsage]) -> Sum:
@@ -103,12 +92,6 @@ def _summed(answers: Iterable[AnswerUsage]) -> Sum:
     for one in answers:
         total.add(one.spent, one.pico)
     return total.done()
-
-
-def unfinished_answers(store: KnowledgeStore, since: int | None, until: int | None) -> int:
-    """Count the answers of a time whose last count is missing from their log."""
-    with store.context.db.read() as tx:
-        return int(tx.value("tail_unfinished", {"since": since, "until": until}) or 0)
 
 
 # ---------------------------------------------------------------------- prices

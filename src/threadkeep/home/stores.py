@@ -169,39 +169,39 @@ class Stores:
 
     def memory(self) -> "Memory":
         """Give memory, which recalls."""
-        return self._once("memory", self._open_memory, lambda one: one.store.context.db)
+        return self._once("memory", self._open_memory, lambda one: one.store.database)
 
     def _open_memory(self) -> "Memory":
         return open_memory_to_ask(self.home, self.db)
 
     def archive(self) -> "History":
         """Give the captured history, to read it."""
-        return self._once("archive", self._open_archive, lambda one: one.store.context.db)
+        return self._once("archive", self._open_archive, lambda one: one.store.database)
 
     def _open_archive(self) -> "History":
         return open_history_to_list(self.home, self.db)
 
     def history(self) -> "History":
         """Give the captured history, to change it."""
-        return self._once("history", self._open_history, lambda one: one.store.context.db)
+        return self._once("history", self._open_history, lambda one: one.store.database)
 
     def _open_history(self) -> "History":
         return self.home.history(self.db, must_exist=True)
 
     def chat(self) -> "ChatStore":
         """Give the chat store; it is begun if there is none."""
-        return self._once("chat", self.home.chat, lambda chat: chat.context.db)
+        return self._once("chat", self.home.chat, lambda chat: chat.database)
 
     def replies(self) -> "Replies":
         """Give what follows the replies that are recorded in the chat store."""
         from threadkeep.chat.replies import Replies
 
         chat = self.chat()
-        return self._once("replies", lambda: Replies(chat), lambda _: chat.context.db)
+        return self._once("replies", lambda: Replies(chat), lambda _: chat.database)
 
     def state(self) -> "SessionDB":
         """Give the state store; it is begun if there is none."""
-        return self._once("state", self.home.state, lambda state: state.context.db)
+        return self._once("state", self.home.state, lambda state: state.database)
 
     def close(self) -> None:
         """Close all that was opened; what is in use is closed when it is no more."""
@@ -274,34 +274,34 @@ class Desk:
 
     def nodes(self, ids: Sequence[int]) -> dict[int, AgentNodeView]:
         """Read nodes by their numbers."""
-        with self.memory.store.context.db.read(lenient=True) as tx:
+        with self.memory.store.read(lenient=True) as tx:
             return node_views(tx, ids)
 
     def events(self, source: str, wanted: AgentViewFilter) -> list[EventView]:
         """Give commands, slices of sessions and visits, the latest first."""
-        with self.memory.store.context.db.read(lenient=True) as tx:
+        with self.memory.store.read(lenient=True) as tx:
             return event_views(tx, source, wanted)
 
     def entities(self, kind: str | None, wanted: AgentViewFilter) -> list[AgentEntityView]:
         """Give what knowledge mentions."""
-        with self.memory.store.context.db.read(lenient=True) as tx:
+        with self.memory.store.read(lenient=True) as tx:
             return entity_views(tx, kind, wanted)
 
     def projects(self, limit: int) -> list[ProjectView]:
         """Give the places where something was done."""
-        with self.memory.store.context.db.read(lenient=True) as tx:
+        with self.memory.store.read(lenient=True) as tx:
             return project_views(tx, limit)
 
     def latest_run(self, repo: str, sha: str | None, branch: str | None) -> RunDetails | None:
         """Give the latest run of CI of a commit, a branch or a repository."""
-        with self.memory.store.context.db.read(lenient=True) as tx:
+        with self.memory.store.read(lenient=True) as tx:
             return latest_run(tx, repo, sha, branch)
 
     def lessons(
         self, repo: str | None, path: str | None, tool: str | None, limit: int
     ) -> list[Lesson]:
         """Give what went wrong more than once."""
-        with self.memory.store.context.db.read(lenient=True) as tx:
+        with self.memory.store.read(lenient=True) as tx:
             return list_lessons(tx, repo, path, tool, limit)
 
     # ------------------------------------------------------------------ writing
@@ -321,7 +321,7 @@ class Desk:
         note = self._note(text, author, title, project, tuple(tags))
         uuid = str(uuid4())
         roots = project_roots(self.home.config.enrich, self.home.environ)
-        with store.context.db.write() as tx:
+        with store.write() as tx:
             return Remembered(write_note(tx, note, uuid=uuid, roots=roots), uuid)
 
     def _note(

@@ -1,14 +1,16 @@
 """What a node rests on, row by row, so that whoever reads an answer can look for themselves."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
-from threadkeep.base.json import encode
+from threadkeep.base.json import decode, encode
+from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
+from threadkeep.errors import Invalid
 from threadkeep.knowledge.health import health_name
-from threadkeep.knowledge.memory_documents import PROBE_REPOSITORY, SOURCE_KIND
+from threadkeep.knowledge.memory_documents import PROBE_REPOSITORY, SOURCE_KIND, category_of
 from threadkeep.knowledge.schema import changes_until, names, user_version
 
 # ------------------------------------------------------------------------------
@@ -188,3 +190,202 @@ def _cut(value: Any) -> str:
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
     plain = text.strip()
     return plain if len(plain) <= _EXCERPT else f"{plain[: _EXCERPT - 1]}…"
+
+
+# ------------------------------------------------------------------------------
+# What nodes are derived from, as plain values: commands, visits, notes and runs.
+
+_VISITS_AROUND_MS: Final = 5 * 60_000
+_MOST_VISITS: Final = 10
+_MOST_REMARKS: Final = 60
+_LOG_EXCERPT: Final = 16_000
+_TITLE: Final = 400
+
+
+class CommandEvidence(msgspec.Struct, frozen=True):
+    """One command or tool call, with what it printed."""
+
+    id: int
+    session: int
+    at: int  # epoch milliseconds, when it was reported
+    command: str
+    output: str
+    exit_code: int | None
+    duration_ms: int
+    cwd: str
+    repo: str
+    branch: str
+    commit: str
+    by_agent: bool  # False: typed by a person
+    tool: str = ""  # as the agent calls it
+    told_by_session: bool = False  # the node of the agent's session is about it
+
+
+class VisitEvidence(msgspec.Struct, frozen=True):
+    """One visit to a page."""
+
+    id: int
+    at: int
+    url: str
+    title: str
+    domain: str
+    dwell_ms: int
+    query: str  # what was searched for there
+    text: str
+
+
+class MemoryNote(msgspec.Struct, frozen=True):
+    """A revision of a memory."""
+
+    revision: int
+    repository: str
+    logical_path: str
+    category: str  # that its name tells, empty if none
+    is_current: bool  # no newer one has come
+    sections: tuple[tuple[str, str], ...]  # the headings above each, and what it says
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """What a job of CI said about a line of code."""
+
+    level: str
+    tool: str
+    rule: str
+    path: str
+    line: int | None
+    message: str
+
+
+class JobDone(msgspec.Struct, frozen=True):
+    """One job of a run."""
+
+    name: str
+    conclusion: str
+    remarks: tuple[Remark, ...] = ()
+    excerpt: str = ""  # the end of its log
+
+
+class RunDone(msgspec.Struct, frozen=True):
+    """One run of CI."""
+
+    id: int
+    repo: str
+    sha: str
+    branch: str
+    event: str
+    conclusion: str
+    url: str
+    actor: str
+    name: str  # of the workflow
+    title: str  # of the change that it checked
+    at: int | None
+    seconds: int | None
+    jobs: tuple[JobDone, ...] = ()
+
+
+def read_commands(tx: Tx, ids: Sequence[int]) -> list[CommandEvidence]:
+    """Read commands with what they printed."""
+    return [_command(row) for row in tx.all("evidence_commands", {"ids": encode(list(ids))})]
+
+
+def _command(row: tuple[Any, ...]) -> CommandEvidence:
+    number, session, at, command, stdout, stderr, code, duration, *place, kind, tool, told = row
+    cwd, repo, branch, commit = map(_text, place)
+    return CommandEvidence(
+        id=number,
+        session=session,
+        at=at,
+        command=_text(command),
+        output="\n".join(filter(None, (_text(stdout), _text(stderr)))),
+        exit_code=code,
+        duration_ms=duration,
+        cwd=cwd,
+        repo=repo,
+        branch=branch,
+        commit=commit,
+        by_agent=kind != "shell",
+        tool=_text(tool),
+        told_by_session=bool(told),
+    )
+
+
+def read_visits(tx: Tx, ids: Sequence[int]) -> list[tuple[VisitEvidence, float | None]]:
+    """Read visits, each with how far the page was scrolled."""
+    rows = tx.all("evidence_visits", {"ids": encode(list(ids))})
+    return [(_visit(row), row[-1]) for row in rows]
+
+
+def visits_around(tx: Tx, since: int, until: int) -> list[VisitEvidence]:
+    """Read what was looked at around some time, without the pages' text."""
+    span = {
+        "since": since - _VISITS_AROUND_MS,
+        "until": until + _VISITS_AROUND_MS,
+        "limit": _MOST_VISITS,
+    }
+    return [_visit(row) for row in tx.all("evidence_visits_around", span)]
+
+
+def _visit(row: tuple[Any, ...]) -> VisitEvidence:
+    number, at, url, title, domain, dwell, query, text, _ = row
+    return VisitEvidence(
+        *(number, at, _text(url), _text(title), _text(domain), dwell, _text(query), _text(text))
+    )
+
+
+def read_note(tx: Tx, revision: int) -> MemoryNote | None:
+    """Read a revision of a memory with its sections; None if it is gone."""
+    row = tx.one("memory_to_publish", {"id": revision})
+    if row is None:
+        return None
+    _, _, _, _, _, repository, logical_path, _, current, _ = row
+    parts = tx.all("chunks_of_revision", {"id": revision})
+    return MemoryNote(
+        *(revision, _text(repository), _text(logical_path)),
+        category=category_of(_text(logical_path)) or "",
+        is_current=current == revision,
+        sections=tuple((_text(path), _text(text)) for _, path, text in parts),
+    )
+
+
+def read_run(tx: Tx, number: int) -> RunDone | None:
+    """Read a run of CI with its jobs; None if it is gone."""
+    row = tx.one("evidence_run", {"id": number})
+    if row is None:
+        return None
+    number, repo, sha, branch, event, conclusion, url, actor, raw, started, completed = row
+    told = _told(raw)
+    return RunDone(
+        *(number, _text(repo), _text(sha), _text(branch), _text(event), _text(conclusion)),
+        *(_text(url), _text(actor), _text(told.get("name"))[:_TITLE]),
+        *(_text(told.get("display_title"))[:_TITLE], started),
+        seconds=(completed - started) // 1000 if started and completed else None,
+        jobs=tuple(_job(tx, *job) for job in tx.all("evidence_jobs", {"id": number})),
+    )
+
+
+def _job(tx: Tx, number: int, name: str, conclusion: str | None) -> JobDone:
+    remarks = tx.all("evidence_remarks", {"id": number, "limit": _MOST_REMARKS})
+    excerpts = tx.all("evidence_excerpts", {"id": number, "length": _LOG_EXCERPT})
+    return JobDone(
+        *(_text(name), _text(conclusion)),
+        tuple(_remark(row) for row in remarks),
+        "\n".join(_text(row[0]) for row in excerpts),
+    )
+
+
+def _remark(row: tuple[Any, ...]) -> Remark:
+    level, tool, rule, path, line, message = row
+    return Remark(_text(level), _text(tool), _text(rule), _text(path), line, _text(message))
+
+
+def _told(raw: Any) -> dict[str, Any]:
+    try:
+        found = decode(raw) if raw else None
+    except Invalid:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: Any) -> str:
+    """Give a stored text, empty for none; one that no UTF-8 can hold is stored as bytes."""
+    return from_sql(value) if isinstance(value, str | bytes) else ""

@@ -185,6 +185,11 @@ def summary_of(run: CommandAttempt, key: LessonKey) -> str:
 # ---------------------------------------------------------------------- one pass
 
 
+def learned_to(tx: Tx) -> tuple[int, ...]:
+    """Tell up to where failures were counted, of events and of entries."""
+    return tuple(int(tx.value("learned_to", {"origin": one}) or 0) for one in (EVENTS, ENTRIES))
+
+
 def _learn_from(tx: Tx, origin: str, look: Look, rules: LessonRules, now: int, limit: int) -> int:
     seen = int(tx.value("learned_to", {"origin": origin}) or 0)
     if origin == EVENTS:  # the number of a row that is gone may be given again

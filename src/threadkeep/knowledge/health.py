@@ -9,7 +9,6 @@ from threadkeep.base.json import decode, encode
 from threadkeep.base.processes import is_alive, is_stopped
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.schema import names
 
 # The names that the contract seeds; other harnesses follow the same form.
@@ -90,13 +89,66 @@ def recount(tx: Tx, now: int) -> None:
 
 
 def all_health(tx: Tx) -> list[Health]:
-    """Give the health of every source."""
-    return [Health(*row) for row in tx.all("all_health")]
+    """Give the health of every source; none in a file that does not keep it."""
+    rows = tx.all("all_health") if "source_health" in names(tx, "table") else []
+    return [Health(*row) for row in rows]
 
 
 def all_drops(tx: Tx) -> list[Drop]:
-    """Give what was dropped, by source and reason."""
-    return [Drop(*row) for row in tx.all("drops")]
+    """Give what was dropped, by source and reason; none in a file that does not count it."""
+    rows = tx.all("drops") if "tk_drops" in names(tx, "table") else []
+    return [Drop(*row) for row in rows]
+
+
+class UnknownRecord(msgspec.Struct):
+    """A record type that this version does not know."""
+
+    harness: str
+    kind: str
+    count: int
+    last_seen: int
+    path: str | None
+
+
+def unknown_records(tx: Tx) -> list[UnknownRecord]:
+    """Give the record types that were met and are not known."""
+    rows = tx.all("unknown_records") if "tk_unknown" in names(tx, "table") else []
+    return [UnknownRecord(*row) for row in rows]
+
+
+# ------------------------------------------------------------------------------
+# What a look at the store tells the watchdog, and what that remembers of the look before.
+
+
+class LastSeen(msgspec.Struct, frozen=True):
+    """When something last came of what is compared with the disk; None if it never did."""
+
+    captured: int | None  # a log
+    typed: int | None  # a command that a person typed, when it began
+
+
+def last_seen(tx: Tx) -> LastSeen:
+    """Tell when a log was last captured, and a command last typed."""
+    captured = tx.value("last_captured") if "tk_logs" in names(tx, "table") else None
+    return LastSeen(captured, tx.value("last_typed"))
+
+
+def last_tool_call(tx: Tx, since: int, until: int) -> tuple[int, int | None] | None:
+    """Give the last tool call of some time, and the last event since that came of one."""
+    if "tk_entries" not in names(tx, "table"):
+        return None
+    called = tx.value("last_tool_call", {"since": since, "until": until})
+    return None if called is None else (called, tx.value("last_tool_event", {"since": called}))
+
+
+def watchdog_memory(tx: Tx) -> str | None:
+    """Give what the watchdog noted at its last look."""
+    return tx.value("watchdog_memory") if "tk_watchdog" in names(tx, "table") else None
+
+
+def note_watchdog(tx: Tx, memory: str, now: int) -> None:
+    """Keep what the watchdog notes for its next look."""
+    tx.run("put_watchdog_memory", {"memory": memory, "now": now})
 
 
 # ------------------------------------------------------------------------------
@@ -217,26 +269,24 @@ def settle_alarms(
     return Changes(tuple(raised), tuple(reopened), tuple(resolved))
 
 
-def list_alarms(
-    _: KnowledgeContext, tx: Tx, *, active: bool = True, limit: int = 1000
-) -> list[Alarm]:
+def list_alarms(tx: Tx, *, active: bool = True, limit: int = 1000) -> list[Alarm]:
     """List alarms, the latest first: those that go on unseen, or all."""
     if "capture_alarms" not in names(tx, "table"):
         return []
     return _alarms(tx, "active_alarms" if active else "all_alarms", limit=limit)
 
 
-def ack_alarm(ctx: KnowledgeContext, tx: Tx, number: int, note: str | None = None) -> Alarm:
+def ack_alarm(tx: Tx, number: int, now: int, note: str | None = None) -> Alarm:
     """Note that a person has seen an alarm; done again, the first note stays."""
     if number < 1:
         raise Invalid(f"{number} is no number of an alarm", hint="`threadkeep alarms list` has it")
-    tx.run("ack_alarm", {"id": number, "now": ctx.clock(), "note": note})
+    tx.run("ack_alarm", {"id": number, "now": now, "note": note})
     return _alarm(tx, number)
 
 
-def prune_alarms(ctx: KnowledgeContext, tx: Tx) -> int:
+def prune_alarms(tx: Tx, now: int) -> int:
     """Put away the alarms that went away by themselves; give how many."""
-    return tx.run("prune_alarms", {"now": ctx.clock(), "note": PRUNED_NOTE})
+    return tx.run("prune_alarms", {"now": now, "note": PRUNED_NOTE})
 
 
 # ---------------------------------------------------------------------- rows

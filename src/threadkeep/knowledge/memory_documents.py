@@ -9,7 +9,7 @@ import msgspec
 
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.schema import changes_until, names, user_version
 
 # ------------------------------------------------------------------------------
 # What a memory is called: its lasting ids, and the category that the name of its file tells.
@@ -161,6 +161,15 @@ class MemoryHealth(msgspec.Struct, frozen=True):
 def has_memories(tx: Tx) -> bool:
     """Tell whether a file can hold memories."""
     return names(tx, "table") >= _TABLES
+
+
+def takes_memories(tx: Tx) -> bool:
+    """Tell whether a file is of a version that has a place for notes.
+
+    One at 18 may have the tables too, with what was imported: nothing is added to that.
+    """
+    known = changes_until(user_version(tx))
+    return has_memories(tx) and any("memory_documents" in change.tables for change in known)
 
 
 # ---------------------------------------------------------------------- asking

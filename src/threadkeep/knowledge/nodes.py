@@ -14,12 +14,13 @@ kinds is linked and keeps its tickets. A caller has nothing left to finish.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
-from threadkeep.base.json import encode
+from threadkeep.base.json import decode, encode
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.commands import session_of
@@ -470,3 +471,36 @@ def _fields(content: str) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+# ------------------------------------------------------------------------------
+# Nodes that are there more than once.
+
+
+def drop_twins(tx: Tx) -> int:
+    """Take out nodes that are there more than once, but for the first; give how many.
+
+    One that also tells of another segment only leaves those where it has a twin.
+    """
+    if not names(tx, "table") >= {"knowledge_nodes", "knowledge_node_agentic_sessions"}:
+        return 0
+    later: dict[int, set[int]] = defaultdict(set)
+    for segment, nodes in tx.all("twin_nodes"):
+        for node in sorted(decode(nodes))[1:]:
+            later[node].add(segment)
+    for node, segments in later.items():
+        for segment in segments:
+            tx.run("unlink_twin", {"node": node, "segment": segment})
+    left = [node for node in later if not tx.one("segments_of_twin", {"node": node})]
+    erase_nodes(tx, left)
+    return len(later)
+
+
+def node_marks(tx: Tx) -> tuple[int, int]:
+    """Give how many nodes there are and the highest number: the same ones have no new twins."""
+    return tx.one("node_marks") or (0, 0)
+
+
+def count_twins(tx: Tx) -> int:
+    """Count the nodes that are there more than once; that reads all of them."""
+    return int(tx.value("duplicate_groups"))

@@ -333,6 +333,22 @@ def requeue(tx: Tx, queue: Queue, targets: Iterable[int], now: int) -> int:
     return tx.execute(sql, {"ids": ids, "now": now}).rowcount
 
 
+def retry_lost(tx: Tx, now: int) -> int:
+    """Let every ticket that failed, or whose worker is gone, be tried again; give how many."""
+    count = reap(tx, now)
+    for queue in queues_of(tx):
+        table = QUEUES[queue]
+        failed = f"SELECT {table.target} FROM {table.name} WHERE status = 'failed'"  # noqa: S608  (names of our own)
+        targets = {int(row[0]) for row in tx.execute(failed)}
+        count += requeue(tx, queue, targets, now) if targets else 0
+    return count
+
+
+def tickets_wait(tx: Tx) -> bool:
+    """Tell whether anything waits to be made a node of."""
+    return bool(tx.value("tickets_wait"))
+
+
 def learn_again(tx: Tx, queue: Queue, targets: Iterable[int]) -> None:
     """Let rows that have a ticket wait again, since the node that told of them is gone."""
     ids = encode(list(targets))

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
-from threadkeep.base.database import DEFAULT_BUDGET
+from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.sql import load_queries
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import show_as_method
@@ -19,8 +19,11 @@ from threadkeep.knowledge import (
     sessions as reading_,
     spending as spending_,
 )
-from threadkeep.knowledge.opening import Access, KnowledgeContext, open_knowledge
+from threadkeep.knowledge.opening import Access, KnowledgeContext, open_knowledge, refuse_write
 from threadkeep.knowledge.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from threadkeep.knowledge.checks import KnowledgeFacts
 
 QUERIES = load_queries(
     __package__,
@@ -74,6 +77,11 @@ class KnowledgeStore:
         return cls(KnowledgeContext(opened.database, opened.access, clock))
 
     @property
+    def database(self) -> Database:
+        """The file as a whole: where it is, whether it changed, its copies; no tables."""
+        return self.context.db
+
+    @property
     def access(self) -> Access:
         """What may be done with this file, and why not more."""
         return self.context.access
@@ -118,6 +126,26 @@ class KnowledgeStore:
     count_today = reads(events_.count_today)
     health = reads(health_.all_health)
     drops = reads(health_.all_drops)
+    alarms = reads(health_.list_alarms)
+
+    def facts(self) -> "KnowledgeFacts":
+        """Tell how much was captured into the file, and what was made of it."""
+        from threadkeep.knowledge.checks import facts  # noqa: PLC0415  (for `status` alone)
+
+        with self.read() as tx:
+            return facts(tx, self.clock())
+
+    def acknowledge(self, number: int, note: str | None = None) -> health_.Alarm:
+        """Note that a person has seen an alarm; done again, the first note stays."""
+        refuse_write(self.access)
+        with self.write() as tx:
+            return health_.ack_alarm(tx, number, self.clock(), note)
+
+    def put_away(self) -> int:
+        """Put away the alarms that went away by themselves; give how many."""
+        refuse_write(self.access)
+        with self.write() as tx:
+            return health_.prune_alarms(tx, self.clock())
 
     def backup(
         self,

@@ -9,8 +9,10 @@ import msgspec
 from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
+from threadkeep.base.paths import need_file
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.foreign import copy_untouched
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, SchemaMismatch
 from threadkeep.knowledge.opening import UpgradeReport, bring_up, find_version
 from threadkeep.knowledge.repair import Orphan, OrphanRow, find_orphans
@@ -18,9 +20,11 @@ from threadkeep.knowledge.schema import (
     SCHEMA_VERSION,
     TUNING,
     WRITTEN,
+    SchemaFinding,
     count_rows,
     explain_version,
     is_begun,
+    names,
     user_version,
 )
 
@@ -133,3 +137,41 @@ def _report(database: Database, source: Path, before: _Look, done: UpgradeReport
         orphans_left=tuple(left),
         problems=tuple(problems),
     )
+
+
+# ------------------------------------------------------------------------------
+# Knowledge files as files: what their version means, whether they are sound, how they go up.
+
+
+class KnowledgeCheck(msgspec.Struct, frozen=True):
+    """What a knowledge file's version means, and what SQLite finds wrong with the file."""
+
+    path: Path
+    finding: SchemaFinding
+    problems: list[str]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the file has a version that this program writes, or none yet."""
+        return self.finding.kind in ("current", "empty")
+
+
+def check_knowledge(path: Path) -> KnowledgeCheck:
+    """Look at a knowledge file of any version without changing it."""
+    need_file(path, "knowledge")
+    with Database(path, {}, read_only=True, tuning=TUNING) as database:
+        with database.read() as tx:
+            problems = sqlite_problems(tx, references=False)
+            unborn = _is_unborn(tx)
+        finding = explain_version(0) if unborn else find_version(database)
+    return KnowledgeCheck(path, finding, problems)
+
+
+def _is_unborn(tx: Tx) -> bool:
+    return not names(tx) or is_begun(tx)
+
+
+def migrate_knowledge(path: Path, *, to: int | None = None, dry_run: bool = False) -> Migration:
+    """Bring a knowledge file to version 18 or 23, or tell what that would do."""
+    need_file(path, "knowledge")
+    return plan_migration(path, to=to) if dry_run else migrate_file(path, to=to)

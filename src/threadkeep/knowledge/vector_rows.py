@@ -134,6 +134,21 @@ def claim_model(tx: Tx, model: str, dimensions: int, now: int) -> None:
         tx.run("set_vector_model", {"model": model, "dimensions": dimensions, "now": now})
 
 
+def nodes_without_vector(tx: Tx, before: int) -> int:
+    """Count the nodes made until then that have no vector of what they say now."""
+    return int(tx.value("count_nodes_without_vector", {"before": before}))
+
+
+def last_entry(tx: Tx) -> int:
+    """Give the number of the newest message there is."""
+    return int(tx.value("last_entry"))
+
+
+def note_complete(tx: Tx, last: int) -> None:
+    """Note that every message up to this one has its vector."""
+    tx.run("set_entries_done", {"done": last})
+
+
 def start_over(tx: Tx, model: str, dimensions: int, now: int) -> None:
     """Drop every vector of ours, and go on with another model."""
     tx.run("drop_all_vectors")

@@ -128,13 +128,12 @@ def _do(call: CommandCall, command: HostCommand, folders: list[MailContext]) -> 
     elsewhere = [ctx for ctx in folders if ctx is not call.ctx]
     given = [found for ctx in elsewhere for found in _step_elsewhere(call, command, ctx)]
     with call.ctx.folder.inbound.write() as tx:  # what is done here is written with the answer
-        tx.execute("SAVEPOINT before")
         try:
-            if len(elsewhere) < len(folders):
-                given.append(command.step(call, call.ctx, tx))
-            frame = _good(call, command.reply(call, given))
+            with tx.step():
+                if len(elsewhere) < len(folders):
+                    given.append(command.step(call, call.ctx, tx))
+                frame = _good(call, command.reply(call, given))
         except _REFUSALS as error:
-            tx.execute("ROLLBACK TO before")
             frame = _refused(call.request, error)
         _put(call.ctx, tx, call.request, frame)
     for ctx in elsewhere if command.writes else ():

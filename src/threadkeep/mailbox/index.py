@@ -275,6 +275,17 @@ class MailIndex:
         """The file of the index."""
         return self.context.db.path
 
+    @property
+    def database(self) -> Database:
+        """The file as a whole: whether it changed, its size, its copies; no tables."""
+        return self.context.db
+
+    @property
+    def version(self) -> int | None:
+        """The version of its schema."""
+        with self.context.db.read() as tx:
+            return read_version(tx)
+
     def close(self) -> None:
         """Close the index."""
         self.context.db.close()

@@ -317,8 +317,8 @@ class Mailroom:
         if host is None:  # not under a lock: one folder that hangs must not keep the others shut
             host = self._hosts.setdefault(found.id, self._open_host(found))
         zone = self._zone_of(found)
-        if host.context.zone != zone:
-            host.context = host.context._replace(zone=zone)
+        if host.zone != zone:
+            host.use_zone(zone)
         return host
 
     def _zone_of(self, session: MailboxSession) -> str:

@@ -25,11 +25,9 @@ from threadkeep.home.status import (
     spool_folder,
 )
 from threadkeep.knowledge.health import Alarm, Drop, Health
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.service.doctor.invariants import INVARIANTS
 from threadkeep.service.serve import ServiceStatus, who_serves
-from threadkeep.service.watchdog import acknowledge, alarms_of
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home
@@ -111,7 +109,7 @@ def health_of(home: "Home", path: str | Path | None = None) -> HomeHealth:
     try:
         with home.knowledge(path, read_only=True) as store:
             sources, drops = _sources(store)
-            alarms = tuple(map(alarm_row, alarms_of(store, active=False)[:_ALARMS]))
+            alarms = tuple(map(alarm_row, store.alarms(active=False)[:_ALARMS]))
     except ThreadkeepError as error:
         trouble = trouble or error.message
     return HomeHealth(
@@ -129,13 +127,13 @@ def health_of(home: "Home", path: str | Path | None = None) -> HomeHealth:
 def active_alarms(home: "Home", path: str | Path | None = None) -> tuple[AlarmView, ...]:
     """Give the alarms that go on and that nobody has seen; none if the store cannot be read."""
     with suppress(ThreadkeepError), home.knowledge(path, read_only=True) as store:
-        return tuple(map(alarm_row, alarms_of(store)))
+        return tuple(map(alarm_row, store.alarms()))
     return ()
 
 
 def ack(store: KnowledgeStore, number: int, note: str = "") -> AlarmView:
     """Note that a person has seen an alarm."""
-    return alarm_row(acknowledge(store, number, note or None))
+    return alarm_row(store.acknowledge(number, note or None))
 
 
 def alarm_row(alarm: Alarm) -> AlarmView:
@@ -160,14 +158,9 @@ def alarm_row(alarm: Alarm) -> AlarmView:
 
 
 def _sources(store: KnowledgeStore) -> tuple[tuple[SourceRow, ...], tuple[Drop, ...]]:
-    with store.context.db.read() as tx:
-        tables = names(tx, "table")
-    # A file that only Hippo wrote, or an old one, does not have them all.
-    known = store.health() if "source_health" in tables else []
-    drops = store.drops() if "tk_drops" in tables else []
-    rows = [_source(one, now_ms()) for one in known]
+    rows = [_source(one, now_ms()) for one in store.health()]
     order = {"failing": 0, "ok": 1, "quiet": 2, "never": 3}
-    return tuple(sorted(rows, key=lambda row: (order[row.state], row.source))), tuple(drops)
+    return tuple(sorted(rows, key=lambda row: (order[row.state], row.source))), tuple(store.drops())
 
 
 def _source(one: Health, now: int) -> SourceRow:
@@ -274,12 +267,8 @@ def observed_status(home: "Home", path: str | Path | None = None) -> ObservedSta
 
 def _of_store(home: "Home", path: str | Path | None) -> tuple[tuple[Health, ...], tuple[Drop, ...]]:
     with suppress(ThreadkeepError), home.knowledge(path, read_only=True) as store:
-        with store.context.db.read() as tx:
-            tables = names(tx, "table")
-        # A file that only Hippo wrote, or an old one, does not have them all.
-        health = store.health() if "source_health" in tables else []
-        drops = store.drops() if "tk_drops" in tables else []
-        return tuple(one for one in health if one.source in SOURCES), tuple(drops)
+        health = tuple(one for one in store.health() if one.source in SOURCES)
+        return health, tuple(store.drops())
     return (), ()
 
 

@@ -11,7 +11,8 @@ from uuid import uuid4
 from threadkeep.base.database import Database
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.knowledge.failures import ENTRIES, EVENTS, learn_failures
+from threadkeep.knowledge import queues
+from threadkeep.knowledge.failures import learn_failures, learned_to
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.queues import holders, locks, reap, release_own
@@ -64,10 +65,10 @@ def enrich(
 ) -> EnrichReport:
     """Make nodes of what waits; with a model, also `upgrade` that only rules have written."""
     refuse_write(history.store.access)
-    config, context = home.config, history.store.context
-    author = make_author(config.model, context, home.environ, tell=tell) if with_model else None
+    config, store = home.config, history.store
+    author = make_author(config.model, store, home.environ, tell=tell) if with_model else None
     enricher = Enricher(
-        context,
+        store,
         history.sources,
         new_uuid=lambda: str(uuid4()),
         roots=project_roots(config.enrich, home.environ),
@@ -82,7 +83,7 @@ def enrich(
 def tickets_wait(database: Database) -> bool:
     """Tell whether anything waits to be made a node of."""
     with database.read() as tx:
-        return bool(tx.value("tickets_wait"))
+        return queues.tickets_wait(tx)
 
 
 def reap_tickets(database: Database, now: int) -> int:
@@ -127,11 +128,11 @@ def index(database: Database, stop: Stop = never) -> int:
 def learn(home: "Home", history: History) -> int:
     """Count some of the failures that nobody has counted yet, in one step; give how many."""
     refuse_write(history.store.access)
-    github, context = home.config.github, history.store.context
+    github, store = home.config.github, history.store
     rules = LessonRules(github.lesson_min_occurrences, github.lesson_window_days)
-    with context.db.write(durable=False) as tx:
+    with store.write(durable=False) as tx:
         return learn_failures(
-            *(tx, rules, context.clock(), _LESSON_ROWS), archived_runs(history.sources)
+            *(tx, rules, store.clock(), _LESSON_ROWS), archived_runs(history.sources)
         )
 
 
@@ -139,18 +140,18 @@ def learn_all(
     home: "Home", history: History, stop: Stop = never, show: Callable[[int], None] = lambda _: None
 ) -> int:
     """Count all failures that nobody has counted yet, step by step; give how many."""
-    database, counted = history.store.context.db, 0
-    before, seen = None, _learned_to(database)
+    counted = 0
+    before, seen = None, _learned_to(history)
     while before != seen and not stop():
         counted += learn(home, history)
         show(counted)
-        before, seen = seen, _learned_to(database)
+        before, seen = seen, _learned_to(history)
     return counted
 
 
-def _learned_to(database: Database) -> tuple[int | None, ...]:
-    with database.read() as tx:
-        return tuple(tx.value("learned_to", {"origin": origin}) for origin in (EVENTS, ENTRIES))
+def _learned_to(history: History) -> tuple[int, ...]:
+    with history.store.read() as tx:
+        return learned_to(tx)
 
 
 # ---------------------------------------------------------------------- vectors
@@ -189,12 +190,12 @@ def embed(
     if choice.embedder is None:
         hint = "`threadkeep doctor --explain` tells what is needed"
         raise NotFound(f"no vectors are made: {choice.reason}", hint=hint)
-    context = history.store.context
+    store = history.store
     try:
         if anew:
-            embed_anew(context, choice.embedder)
+            embed_anew(store, choice.embedder)
         texts = archived_texts(history.sources)
-        done = embed_pending(context, choice.embedder, texts, limit=limit, stop=stop, show=show)
+        done = embed_pending(store, choice.embedder, texts, limit=limit, stop=stop, show=show)
     finally:
         choice.embedder.close()
     if done.drift:

@@ -14,31 +14,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from threadkeep.base.backup import stamp_time
 from threadkeep.base.clock import believed, now_ms
 from threadkeep.base.config import RetentionSettings
-from threadkeep.base.database import Database
 from threadkeep.base.files import make_private_dir
-from threadkeep.base.paths import need_file
 from threadkeep.base.presence import touch, touched_ms
 from threadkeep.base.processes import when_parent_ends
-from threadkeep.base.sqlite.checks import sqlite_problems
-from threadkeep.base.tx import Tx
 from threadkeep.capture.capture import History
 from threadkeep.capture.forget_selection import Forget
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS, is_own
-from threadkeep.knowledge.entities import recount_some
-from threadkeep.knowledge.forget import Kind, erase, want_cleaning
-from threadkeep.knowledge.opening import find_version
+from threadkeep.knowledge.forget import Kind, erase_before
 from threadkeep.knowledge.records import CapturedSession
-from threadkeep.knowledge.schema import TUNING, SchemaFinding, explain_version, is_begun, names
 from threadkeep.knowledge.sessions import CapturedSessionFilter
-from threadkeep.knowledge.upgrade import Migration, migrate_file, plan_migration
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home
@@ -50,13 +42,8 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _LOOK_SECONDS: Final = 0.5
 _NICE: Final = 10
-# Small enough that whoever wants to write waits some milliseconds.
-_MERGE_PAGES: Final = 64
-_MERGES: Final = 8
-_TIES: Final = 200
-_FREE_PAGES: Final = 256
 _PAGE: Final = 500
-_INDEXES: Final = ("tk_entry_words", "tk_thing_words", "knowledge_fts")
+_OLD: Final[dict[Kind, str]] = {"event": "commands", "visit": "pages", "run": "CI runs"}
 
 
 class MaintenanceTask(msgspec.Struct, frozen=True):
@@ -217,7 +204,7 @@ def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> 
         if home.config.enrich.enabled and home.config.serve.enrich:
             made = enrich(home, history, with_model=False, tell=done.did.append)
             done.did.append(f"knowledge: {made.nodes} new")
-        index(history.store.context.db)
+        index(history.store.database)
     for harness, part in report.harnesses.items():
         if part.lines:
             done.did.append(f"{harness} +{part.entries} messages")
@@ -245,13 +232,6 @@ def _noted(done: MaintenanceReport, what: str) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- what is too old
-
-
-class _Rows(NamedTuple):
-    what: str
-    kind: Kind
-    query: str
-    days: int | None
 
 
 def retains(home: "Home") -> bool:
@@ -287,7 +267,13 @@ def take_out_old(history: History, settings: RetentionSettings, now: int) -> dic
     """
     sessions = _old_sessions(history, settings.sessions_days, now)
     names_ = tuple(f"{one.agent}:{one.session_id}" for one in sessions)
-    gone = _erase_rows(history.store.context.db, settings, now)
+    days = {"event": settings.commands_days, "visit": settings.pages_days, "run": settings.ci_days}
+    gone = {}
+    for kind, what in _OLD.items():
+        kept = days[kind]
+        if kept is not None:
+            with history.store.write() as tx:
+                gone[what] = erase_before(tx, kind, now - kept * _DAY_MS)
     if names_:
         history.forget(Forget(sessions=names_))
     elif any(gone.values()):
@@ -311,91 +297,5 @@ def _all_sessions(history: History) -> Iterator[CapturedSession]:
         after = page[-1]
 
 
-def _erase_rows(database: Database, settings: RetentionSettings, now: int) -> dict[str, int]:
-    kinds = (
-        _Rows("commands", "event", "shell_events_between", settings.commands_days),
-        _Rows("pages", "visit", "visits_between", settings.pages_days),
-        _Rows("CI runs", "run", "runs_between", settings.ci_days),
-    )
-    gone = {}
-    for rows in kinds:
-        if rows.days is not None:
-            gone[rows.what] = _erase_before(database, rows, now - rows.days * _DAY_MS)
-    return gone
-
-
-def _erase_before(database: Database, rows: _Rows, before: int) -> int:
-    folder = dict.fromkeys(("project", "project_below", "project_named", "project_in"))
-    span = {"since": None, "until": before}
-    with database.write() as tx:
-        wanted = span | folder if rows.kind == "event" else span
-        found = {row[0] for row in tx.all(rows.query, wanted)}
-        if found:
-            erase(tx, rows.kind, found)
-            tx.run("drop_quiet_shell_sessions", span)
-            want_cleaning(tx)
-    return len(found)
-
-
-# ---------------------------------------------------------------------- small steps
-
-
-def tidy(database: Database) -> None:
-    """Merge indexes a little, give some free pages back, and let SQLite look at its statistics.
-
-    Every step is a transaction of a few milliseconds, so nobody has to be idle for it.
-    """
-    with database.read() as tx:
-        indexes = [name for name in _INDEXES if name in names(tx, "table")]
-    for index in indexes:
-        for _ in range(_MERGES):
-            with database.write(durable=False) as tx:
-                sql = f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)"  # noqa: S608
-                tx.execute(sql, (_MERGE_PAGES,))
-    database.give_back(_FREE_PAGES)
-    with database.write(durable=False) as tx:
-        recount_some(tx, _TIES)
-        tx.execute("PRAGMA optimize")
-    database.truncate_log(budget=_LOOK_SECONDS)
-
-
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-
-# ------------------------------------------------------------------------------
-# Knowledge files as files: what their version means, whether they are sound, how they go up.
-
-
-class KnowledgeCheck(msgspec.Struct, frozen=True):
-    """What a knowledge file's version means, and what SQLite finds wrong with the file."""
-
-    path: Path
-    finding: SchemaFinding
-    problems: list[str]
-
-    @property
-    def fits(self) -> bool:
-        """Whether the file has a version that this program writes, or none yet."""
-        return self.finding.kind in ("current", "empty")
-
-
-def check_knowledge(path: Path) -> KnowledgeCheck:
-    """Look at a knowledge file of any version without changing it."""
-    need_file(path, "knowledge")
-    with Database(path, {}, read_only=True, tuning=TUNING) as database:
-        with database.read() as tx:
-            problems = sqlite_problems(tx, references=False)
-            unborn = _is_unborn(tx)
-        finding = explain_version(0) if unborn else find_version(database)
-    return KnowledgeCheck(path, finding, problems)
-
-
-def _is_unborn(tx: Tx) -> bool:
-    return not names(tx) or is_begun(tx)
-
-
-def migrate_knowledge(path: Path, *, to: int | None = None, dry_run: bool = False) -> Migration:
-    """Bring a knowledge file to version 18 or 23, or tell what that would do."""
-    need_file(path, "knowledge")
-    return plan_migration(path, to=to) if dry_run else migrate_file(path, to=to)

@@ -28,10 +28,11 @@ from threadkeep.capture.records import CaptureReport
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.capture import make_ci
 from threadkeep.home.status import socket_path
+from threadkeep.knowledge.checks import tidy
 from threadkeep.knowledge.health import the_service
 from threadkeep.knowledge.schema import read_version, target_of
 from threadkeep.service import learn
-from threadkeep.service.maintenance import MaintenanceTask, carry_out, due_backups, order_for, tidy
+from threadkeep.service.maintenance import MaintenanceTask, carry_out, due_backups, order_for
 from threadkeep.service.supervisor import Bell, ServicePart, Tell as Tell_of_supervisor, regularly
 from threadkeep.service.watchdog import run_watchdog
 
@@ -62,7 +63,7 @@ def keeping(
 
     Where `serve` does all that already, it is refused.
     """
-    database = observations.store.context.db
+    database = observations.store.database
     if is_held(serve_lock(database.file)):
         raise served_already(database)
     with ExitStack() as stack:
@@ -227,7 +228,7 @@ class ServiceContext(msgspec.Struct, frozen=True):
     @property
     def database(self) -> Database:
         """The database of the store."""
-        return self.history.store.context.db
+        return self.history.store.database
 
 
 def all_parts(around: ServiceContext) -> list[ServicePart]:
@@ -381,7 +382,7 @@ def _follow_ci(around: ServiceContext, bell: Bell) -> None:
 
 
 def _enrich(around: ServiceContext, stop: Stop) -> None:
-    database, clock = around.database, around.history.store.context.clock
+    database, clock = around.database, around.history.store.clock
     if not around.caught_up.is_set():
         return
     if learn.tickets_wait(database) or learn.reap_tickets(database, clock()):
@@ -408,7 +409,7 @@ def _embed(around: ServiceContext, bell: Bell) -> None:
 
 
 def _look(around: ServiceContext) -> None:
-    now = around.history.store.context.clock()
+    now = around.history.store.clock()
     report = run_watchdog(around.home, around.history, now=now, monotonic=time.monotonic())
     for alarm in (*report.raised, *report.reopened):
         around.tell(f"alarm {alarm.invariant} {alarm.source}: {alarm.details}")
@@ -421,7 +422,7 @@ def _probe(around: ServiceContext) -> None:
 
 def _maintain(around: ServiceContext, bell: Bell) -> None:
     """Tidy every hour; once a day take out what is too old, and make backups."""
-    clock, retained = around.history.store.context.clock, float("-inf")
+    clock, retained = around.history.store.clock, float("-inf")
     bell.wait(_FIRST_UPKEEP_SECONDS)  # at the beginning there is enough to do
     while not bell.stop.is_set():
         tidy(around.database)

@@ -259,7 +259,7 @@ def _only_one(home: "Home", file: Path) -> Iterator[None]:
         lock = ExclusiveLock(serve_lock(file), "another `threadkeep serve`")
     except Conflict as error:
         with suppress(NotFound), home.knowledge(file, read_only=True) as store:
-            raise served_already(store.context.db) from None
+            raise served_already(store.database) from None
         raise error from None
     with lock:
         yield
@@ -285,7 +285,7 @@ def who_serves(home: "Home", path: str | Path | None = None) -> ServiceStatus:
     with (
         suppress(ThreadkeepError),
         home.knowledge(path, read_only=True) as store,
-        store.context.db.read() as tx,
+        store.read() as tx,
     ):
         service = the_service(tx)
         since = 0 if service is None else service.started_at
@@ -324,7 +324,7 @@ def _observations(home: "Home", hippo_dir: Path | None, history: "History") -> O
     found = open_observations(home, history.store)
     if hippo_dir is None:
         return found
-    folders = fallback_folders(home, history.store.context.db.file)
+    folders = fallback_folders(home, history.store.database.file)
     all_folders = tuple(dict.fromkeys((*folders, hippo_dir / FALLBACK)))
     rules = rules_of(home.config.browser)
     return Observations(found.around, found.spool, rules, all_folders)

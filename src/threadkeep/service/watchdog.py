@@ -9,23 +9,19 @@ import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.processes import my_mark
-from threadkeep.base.tx import Tx
 from threadkeep.capture.capture import History
 from threadkeep.home.status import fallback_folders, spool_folder
 from threadkeep.knowledge.health import (
     Alarm,
     Changes,
     Violation,
-    ack_alarm,
     heartbeat,
-    list_alarms,
-    prune_alarms,
+    note_watchdog,
     settle_alarms,
     the_service,
+    watchdog_memory,
 )
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.service.doctor.invariants import check
 from threadkeep.service.doctor.observations import (
     WATCHDOG,
@@ -34,7 +30,7 @@ from threadkeep.service.doctor.observations import (
     DoctorScope,
     observe,
 )
-from threadkeep.service.doctor.watchdog_memory import DoctorState, read_memory, write_memory
+from threadkeep.service.doctor.watchdog_memory import read_memory, write_memory
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home
@@ -76,9 +72,10 @@ def run_watchdog(
     violations = {one.key: one for one in check(snapshot)}
     interval = home.config.health.alarm_interval_minutes * _MINUTE_MS
     # An alarm that a power cut takes away is raised again at the next look.
-    with history.store.context.db.write(durable=False) as tx:
+    with history.store.write(durable=False) as tx:
         changes = settle_alarms(tx, violations, now=now, interval_ms=interval)
-        _note(tx, seen.memory, now)
+        heartbeat(tx, WATCHDOG, now)
+        note_watchdog(tx, write_memory(seen.memory), now)
     took = round((time.perf_counter() - began) * 1000)
     return _report(violations.values(), changes, took)
 
@@ -99,8 +96,9 @@ def look_once(
 ) -> DoctorObservation:
     """Look at the disk and the store of a home, and change nothing."""
     moment = CheckTime(now, round(monotonic * 1000), up_since)
-    with history.store.context.db.read() as tx:
-        return observe(tx, place_of(home, history), moment, _remembered(tx, now))
+    with history.store.read() as tx:
+        before = read_memory(watchdog_memory(tx), now)
+        return observe(tx, place_of(home, history), moment, before)
 
 
 def place_of(home: "Home", history: History) -> DoctorScope:
@@ -124,45 +122,12 @@ def place_of(home: "Home", history: History) -> DoctorScope:
 
 def _served_since(history: History) -> int | None:
     """Tell since when this very process serves the file; None if it does not."""
-    with history.store.context.db.read() as tx:
+    with history.store.read() as tx:
         service = the_service(tx)
     return service.started_at if service is not None and service.mark == my_mark() else None
-
-
-def _remembered(tx: Tx, now: int) -> DoctorState:
-    known = "tk_watchdog" in names(tx, "table")
-    return read_memory(tx.value("watchdog_memory") if known else None, now)
-
-
-def _note(tx: Tx, memory: DoctorState, now: int) -> None:
-    heartbeat(tx, WATCHDOG, now)
-    tx.run("put_watchdog_memory", {"memory": write_memory(memory), "now": now})
 
 
 def _report(violations: Iterable[Violation], changes: Changes, took: int) -> WatchdogReport:
     return WatchdogReport(
         tuple(violations), changes.raised, changes.reopened, changes.resolved, took
     )
-
-
-# ---------------------------------------------------------------------- alarms
-
-
-def alarms_of(store: KnowledgeStore, *, active: bool = True) -> list[Alarm]:
-    """List the alarms of a store, the latest first."""
-    with store.context.db.read() as tx:
-        return list_alarms(store.context, tx, active=active)
-
-
-def acknowledge(store: KnowledgeStore, number: int, note: str | None = None) -> Alarm:
-    """Note that a person has seen an alarm."""
-    refuse_write(store.access)
-    with store.context.db.write() as tx:
-        return ack_alarm(store.context, tx, number, note)
-
-
-def put_away(store: KnowledgeStore) -> int:
-    """Put away the alarms that went away by themselves; give how many."""
-    refuse_write(store.access)
-    with store.context.db.write() as tx:
-        return prune_alarms(store.context, tx)

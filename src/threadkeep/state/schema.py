@@ -88,6 +88,16 @@ _MESSAGE_TYPES: Final = {
 # ---------------------------------------------------------------------- versions
 
 
+class StateFacts(NamedTuple):
+    """What is in a state file; `adopted` tells whether it has our side tables."""
+
+    schema_version: int | None
+    journal_mode: str
+    adopted: bool
+    sessions: int
+    messages: int
+
+
 def read_version(tx: Tx) -> int | None:
     """Give the version of a state file; 1 for one that does not say, None for no state file."""
     tables = _names(tx, "table")

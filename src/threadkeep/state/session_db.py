@@ -13,6 +13,7 @@ from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.files import foreign_holders, is_zero_filled, set_aside
 from threadkeep.base.schema import prepare
+from threadkeep.base.sqlite.checks import journal_mode
 from threadkeep.base.sqlite.raw_connection import LiveConnection
 from threadkeep.base.text import Redact
 from threadkeep.base.verbs import calls
@@ -74,6 +75,7 @@ from threadkeep.state.schema import (
     QUERIES,
     SCHEMA,
     TUNING,
+    StateFacts,
     finish_making,
     heal,
     read_version,
@@ -280,6 +282,27 @@ class SessionDB:
             raise Closed(f"{self.db_path} is closed", hint="open the store again")
         with self._lock:
             return connection.transact(function)
+
+    @property
+    def database(self) -> Database:
+        """The file as a whole: whether it changed, its size, its copies; no tables."""
+        return self.context.db
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the file can only be read; None if it can be written."""
+        return self.context.form.refusal
+
+    def facts(self) -> StateFacts:
+        """Tell what is in the file, for `threadkeep status`."""
+        with self.context.db.read() as tx:
+            return StateFacts(
+                schema_version=read_version(tx),
+                journal_mode=journal_mode(tx),
+                adopted=self.context.side,
+                sessions=int(tx.value("count_sessions")),
+                messages=int(tx.value("count_messages", {"session_id": None})),
+            )
 
     def close(self) -> None:
         """Write what is queued, and close the store; twice is fine."""

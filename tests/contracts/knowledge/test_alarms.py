@@ -97,18 +97,18 @@ def test_an_alarm_that_was_put_away_is_seen_again_when_it_comes_back(store: Know
     look(store, at=NOW + 1)
     look(store, at=NOW + 2)
     with store.context.db.write() as tx:
-        assert prune_alarms(store.context, tx) == 1
+        assert prune_alarms(tx, store.clock()) == 1
     look(store, broken(), at=NOW + 3)
     with store.context.db.read() as tx:
-        (alarm,) = list_alarms(store.context, tx)
+        (alarm,) = list_alarms(tx)
     assert (alarm.active, alarm.ack_note) == (True, None)
 
 
 def test_ack_is_idempotent_and_an_acked_alarm_is_not_raised_again(store: KnowledgeStore) -> None:
     look(store, broken())
     with store.context.db.write() as tx:
-        first = ack_alarm(store.context, tx, 1, "known")
-        again = ack_alarm(store.context, tx, 1, "another note")
+        first = ack_alarm(tx, 1, store.clock(), "known")
+        again = ack_alarm(tx, 1, store.clock(), "another note")
     assert first == again
     assert (first.acked_at, first.ack_note, first.active) == (NOW, "known", False)
     assert look(store, broken(), at=NOW + 2 * HOUR) == Changes()
@@ -119,7 +119,7 @@ def test_an_unknown_number_is_named(
     store: KnowledgeStore, number: int, error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=str(number)), store.context.db.write() as tx:
-        ack_alarm(store.context, tx, number)
+        ack_alarm(tx, number, store.clock())
 
 
 def test_prune_puts_away_only_what_was_resolved(store: KnowledgeStore) -> None:
@@ -127,8 +127,8 @@ def test_prune_puts_away_only_what_was_resolved(store: KnowledgeStore) -> None:
     look(store, broken(), at=NOW + 1)
     look(store, broken(), at=NOW + 2)
     with store.context.db.write() as tx:
-        assert prune_alarms(store.context, tx) == 1
-        assert prune_alarms(store.context, tx) == 0
+        assert prune_alarms(tx, store.clock()) == 1
+        assert prune_alarms(tx, store.clock()) == 0
     notes = rows(store, "SELECT ack_note FROM capture_alarms ORDER BY id")
     assert notes == [{"ack_note": None}, {"ack_note": "auto-resolved"}]
 
@@ -144,7 +144,7 @@ def test_details_nobody_can_read_never_resolve_and_never_crash(
     for tick in range(1, 5):
         look(store, broken(), at=NOW + tick)
     with store.context.db.read() as tx:
-        alarms = list_alarms(store.context, tx, active=False)
+        alarms = list_alarms(tx, active=False)
     strange = alarms[-1]
     assert isinstance(strange.details, str)
     if strange.source is None:
@@ -179,7 +179,7 @@ def test_at_every_moment_a_broken_source_has_exactly_one_standing_alarm(
     for number, sources in enumerate(ticks):
         look(store, *(broken(source=name) for name in sources), at=NOW + number * TICK)
         with store.context.db.read() as tx:
-            alarms = list_alarms(store.context, tx, active=False)
+            alarms = list_alarms(tx, active=False)
         standing = [alarm.source for alarm in alarms if alarm.resolved_at is None]
         assert len(standing) == len(set(standing))
         assert set(sources) <= set(standing)

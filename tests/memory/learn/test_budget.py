@@ -66,7 +66,7 @@ def ledger(store: KnowledgeStore) -> list[ModelUsage]:
 
 
 def purse(store: KnowledgeStore, client: Toy, daily: int = 10_000) -> Purse:
-    return Purse(store.context, client, "toy", daily, "enrich")
+    return Purse(store, client, "toy", daily, "enrich")
 
 
 def test_what_a_call_may_use_is_set_aside_and_then_set_right(store: KnowledgeStore) -> None:
@@ -127,13 +127,13 @@ def test_a_call_is_refused_before_it_is_made_when_the_day_is_used_up(store: Know
         pay(purse(store, client), ASKED, 1_000)
     assert client.requests == 1
     assert ledger(store)[0].tokens == 9_800
-    assert not has_room(store.context, 9_800)
-    assert has_room(store.context, 20_000)
+    assert not has_room(store, 9_800)
+    assert has_room(store, 20_000)
 
 
 def test_all_models_and_purposes_share_the_day(store: KnowledgeStore) -> None:
     pay(purse(store, Toy(store, ModelReply("a", 9_000, 900))), ASKED, 1_000)
-    other = Purse(store.context, Toy(store), "other", 10_000, "answer")
+    other = Purse(store, Toy(store), "other", 10_000, "answer")
     with pytest.raises(BudgetSpent):
         pay(other, ASKED, 1_000)
 
@@ -185,7 +185,7 @@ def test_a_new_day_has_new_tokens(tmp_path: Path) -> None:
 
 def test_no_limit_is_still_counted(store: KnowledgeStore) -> None:
     pay(purse(store, Toy(store, ModelReply("a", 10**9, 5)), daily=0), ASKED, 1_000)
-    assert has_room(store.context, 0)
+    assert has_room(store, 0)
     assert ledger(store)[0].tokens == 10**9 + 5
 
 

@@ -69,7 +69,7 @@ class World:
     def author(self, **changed: Any) -> Author | None:
         return make_author(
             msgspec.structs.replace(self.settings, **changed),
-            self.store.context,
+            self.store,
             self.environ,
             limits=ModelLimits(output_tokens=500),
             tell=self.told.append,
@@ -268,16 +268,14 @@ def test_the_key_is_nowhere_but_on_the_wire(world: World, tmp_path: Path) -> Non
 def test_a_store_that_cannot_be_written_asks_no_model(world: World) -> None:
     world.store.close()
     with KnowledgeStore.open(world.path, read_only=True) as store:
-        assert make_author(world.settings, store.context, {}, tell=world.told.append) is None
+        assert make_author(world.settings, store, {}, tell=world.told.append) is None
     assert "read-only" in world.told[0]
     assert world.script.asked == []
 
 
 def test_questions_are_answered_from_passages_and_paid(world: World) -> None:
     world.script.will(says("It was E0425 in src/main.rs [1].", used(50, 9)))
-    answer = make_answerer(
-        world.settings, world.store.context, world.environ, tell=world.told.append
-    )
+    answer = make_answerer(world.settings, world.store, world.environ, tell=world.told.append)
     assert answer is not None
     answered = answer("what broke?", [Passage("n-1", SOURCE, "shell")])
     assert answered is not None

@@ -122,13 +122,13 @@ def enrich(path: Path, url: str, most: int) -> Result:
     with make_store(path) as store:
         author = make_author(
             ModelSettings(url=url),
-            store.context,
+            store,
             {},
             limits=ModelLimits(output_tokens=most, source_characters=600),
             tell=told.append,
         )
         assert author is not None, told
-        enricher = Enricher(store.context, {}, new_uuid=lambda: "u-1", author=author)
+        enricher = Enricher(store, {}, new_uuid=lambda: "u-1", author=author)
         report = enricher.run(at_once=True)
         with store.context.db.read() as tx:
             used = spent(tx, day_of(NOW))

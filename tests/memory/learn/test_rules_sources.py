@@ -4,18 +4,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
+from threadkeep.knowledge.evidence import CommandEvidence, JobDone, Remark, RunDone, VisitEvidence
 from threadkeep.knowledge.records import Decision, Mentions, NodeDraft
 from threadkeep.memory.fence import FenceItem, fenced
 from threadkeep.memory.learn.command_nodes import MOST, chunks_of, cleaned
-from threadkeep.memory.learn.evidence import (
-    CommandEvidence,
-    JobDone,
-    MessageEvidence,
-    Remark,
-    RunDone,
-    Slice,
-    VisitEvidence,
-)
+from threadkeep.memory.learn.evidence import MessageEvidence, Slice
 from threadkeep.memory.learn.evidence_text import Material
 from threadkeep.memory.learn.name_check import EMBED_LIMIT, is_code_like, occurs
 from threadkeep.memory.learn.observed_nodes import visit_chunks

@@ -10,8 +10,8 @@ from tests.support.tickets import NOW, add_row, add_ticket
 from tests.support.work import calls_made, steps_taken
 from threadkeep.home.home import Home
 from threadkeep.knowledge.queues import Queue, claim
+from threadkeep.knowledge.segments import EntryMoment, SegmentSpan, share_out
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
-from threadkeep.memory.learn.evidence import EntryMoment, SegmentSpan, share_out
 from threadkeep.service.learn import enrich
 
 KINDS = st.sampled_from(["prompt", "text", "tool_call", "tool_result"])

@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
 
 
 def enricher(store: KnowledgeStore, author: Author | None = None) -> Enricher:
-    return Enricher(store.context, {}, new_uuid=lambda: str(uuid4()), author=author)
+    return Enricher(store, {}, new_uuid=lambda: str(uuid4()), author=author)
 
 
 def segment(tx: Tx, name: str = "a", **values: Any) -> int:
@@ -276,7 +276,7 @@ def test_a_damaged_archive_fails_only_the_segments_that_need_it(tmp_path: Path) 
             sql = "SELECT block_id FROM tk_log_blocks JOIN tk_logs ON id = log_id WHERE harness = ?"
             for block in column(tx, sql, "codex"):
                 tx.execute("UPDATE tk_blocks SET data = x'00' WHERE id = ?", (block,))
-        work = Enricher(history.store.context, history.sources, new_uuid=lambda: str(uuid4()))
+        work = Enricher(history.store, history.sources, new_uuid=lambda: str(uuid4()))
         report = work.run(at_once=True)
         with history.store.context.db.read() as tx:
             told = column(
@@ -301,9 +301,7 @@ def real(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[di
     numbers = count()
     with open_history(place / "home", user) as history:
         history.capture(CaptureFilter(harnesses=frozenset({"codex", "gemini-cli"})))
-        work = Enricher(
-            history.store.context, history.sources, new_uuid=lambda: f"u{next(numbers)}"
-        )
+        work = Enricher(history.store, history.sources, new_uuid=lambda: f"u{next(numbers)}")
         assert work.run(at_once=True).errors == []
         with history.store.context.db.read() as tx:
             rows = column(tx, "SELECT content FROM knowledge_nodes")

@@ -57,9 +57,7 @@ def test_everything_gets_its_vector_once(
 ) -> None:
     monkeypatch.setattr(backfill, "BATCH", 6)
     embedder, seen = HashEmbedder(), list[tuple[int, int]]()
-    done = embed_pending(
-        store.context, embedder, texts, show=lambda d: seen.append((d.nodes, d.messages))
-    )
+    done = embed_pending(store, embedder, texts, show=lambda d: seen.append((d.nodes, d.messages)))
     assert (done.nodes, done.messages, done.complete, done.drift) == (2, 20, True, "")
     assert seen == [(2, 0), (2, 6), (2, 12), (2, 18), (2, 20)]
     with store.context.db.read() as tx:
@@ -67,7 +65,7 @@ def test_everything_gets_its_vector_once(
         near = VectorIndex("hash-8").nearest(tx, vector_of("message 12"))
         assert near[0][:2] == ("message", 12)
     asked = len(embedder.asked)
-    again = embed_pending(store.context, embedder, texts)
+    again = embed_pending(store, embedder, texts)
     assert (again.nodes, again.messages, again.complete) == (0, 0, True)
     assert len(embedder.asked) == asked
 
@@ -75,15 +73,15 @@ def test_everything_gets_its_vector_once(
 def test_what_was_done_before_is_not_looked_at_again_but_for_the_asking(
     store: KnowledgeStore,
 ) -> None:
-    embed_pending(store.context, HashEmbedder(), texts)
+    embed_pending(store, HashEmbedder(), texts)
     with store.context.db.write() as tx:
         known = vector_model(tx)
         assert known is not None
         assert known.entries_done == 20
         tx.execute("DELETE FROM tk_vectors WHERE kind = 'message' AND id = 3")
         add_entry(tx, 21)
-    assert embed_pending(store.context, HashEmbedder(), texts).messages == 1
-    assert embed_pending(store.context, HashEmbedder(), texts, whole=True).messages == 1
+    assert embed_pending(store, HashEmbedder(), texts).messages == 1
+    assert embed_pending(store, HashEmbedder(), texts, whole=True).messages == 1
     with store.context.db.read() as tx:
         assert missing(tx, 9, whole=True).messages == ()
 
@@ -92,14 +90,12 @@ def test_a_limit_and_a_stop_leave_the_rest_for_later(
     store: KnowledgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "BATCH", 6)
-    some = embed_pending(store.context, HashEmbedder(), texts, limit=9)
+    some = embed_pending(store, HashEmbedder(), texts, limit=9)
     assert (some.nodes, some.messages, some.complete) == (2, 7, False)
     seen: list[EmbedReport] = []
-    stopped = embed_pending(
-        store.context, HashEmbedder(), texts, show=seen.append, stop=lambda: bool(seen)
-    )
+    stopped = embed_pending(store, HashEmbedder(), texts, show=seen.append, stop=lambda: bool(seen))
     assert (stopped.messages, stopped.complete) == (6, False)
-    rest = embed_pending(store.context, HashEmbedder(), texts)
+    rest = embed_pending(store, HashEmbedder(), texts)
     assert (rest.messages, rest.complete) == (7, True)
 
 
@@ -115,10 +111,10 @@ def test_an_embedder_that_fails_leaves_whole_batches(
             return super().embed(texts)
 
     with pytest.raises(ThreadkeepError, match="no answer"):
-        embed_pending(store.context, Failing(), texts)
+        embed_pending(store, Failing(), texts)
     with store.context.db.read() as tx:
         assert count_vectors(tx) == {"node": VectorCounts(2, 2), "message": VectorCounts(6, 6)}
-    rest = embed_pending(store.context, HashEmbedder(), texts)
+    rest = embed_pending(store, HashEmbedder(), texts)
     assert (rest.messages, rest.complete) == (14, True)
 
 
@@ -127,10 +123,10 @@ def test_two_at_once_store_everything_once(store: KnowledgeStore) -> None:
 
         class Overtaken(HashEmbedder):
             def embed(self, texts_: Sequence[str]) -> list[bytes]:
-                embed_pending(other.context, HashEmbedder(), texts)
+                embed_pending(other, HashEmbedder(), texts)
                 return super().embed(texts_)
 
-        done = embed_pending(store.context, Overtaken(), texts)
+        done = embed_pending(store, Overtaken(), texts)
     assert (done.nodes, done.messages, done.complete) == (0, 0, True)
     with store.context.db.read() as tx:
         assert count_vectors(tx) == {"node": VectorCounts(2, 2), "message": VectorCounts(19, 20)}
@@ -138,14 +134,14 @@ def test_two_at_once_store_everything_once(store: KnowledgeStore) -> None:
 
 
 def test_with_another_model_nothing_is_made_until_all_is_made_anew(store: KnowledgeStore) -> None:
-    embed_pending(store.context, HashEmbedder(), texts)
+    embed_pending(store, HashEmbedder(), texts)
     other = HashEmbedder("hash-16", 16)
-    refused = embed_pending(store.context, other, texts)
+    refused = embed_pending(store, other, texts)
     assert (refused.nodes, refused.messages, refused.complete) == (0, 0, False)
     assert "hash-8" in refused.drift
     assert other.asked == []
-    embed_anew(store.context, other)
-    done = embed_pending(store.context, other, texts)
+    embed_anew(store, other)
+    done = embed_pending(store, other, texts)
     assert (done.nodes, done.messages, done.complete) == (2, 20, True)
     with store.context.db.read() as tx:
         assert VectorIndex("hash-8").nearest(tx, vector_of("message 12")) == []
@@ -154,13 +150,13 @@ def test_with_another_model_nothing_is_made_until_all_is_made_anew(store: Knowle
 
 
 def test_young_nodes_are_left_to_who_made_them_and_old_vectors_go(store: KnowledgeStore) -> None:
-    waits = embed_pending(store.context, HashEmbedder(), texts, settle_ms=900_000)
+    waits = embed_pending(store, HashEmbedder(), texts, settle_ms=900_000)
     assert (waits.nodes, waits.messages) == (0, 20)
-    assert embed_pending(store.context, HashEmbedder(), texts).nodes == 2
+    assert embed_pending(store, HashEmbedder(), texts).nodes == 2
     with store.context.db.write() as tx:
         tx.execute("DELETE FROM tk_entries WHERE id < 4")
         tx.execute("UPDATE knowledge_nodes SET updated_at = 2 WHERE id = 1")
-    done = embed_pending(store.context, HashEmbedder(), texts)
+    done = embed_pending(store, HashEmbedder(), texts)
     assert (done.removed, done.nodes, done.messages) == (4, 1, 0)
 
 
@@ -169,7 +165,7 @@ def test_where_no_extension_can_be_loaded_our_own_tables_have_the_vectors(
 ) -> None:
     monkeypatch.setattr(database, "load_extension", lambda *_: False)
     embedder = HashEmbedder("nomic", 768)
-    done = embed_pending(store.context, embedder, texts)
+    done = embed_pending(store, embedder, texts)
     assert (done.nodes, done.contract_nodes, done.complete) == (2, 0, True)
     assert "knowledge_vectors is left alone" in done.note
     with store.context.db.read() as tx:
@@ -178,7 +174,7 @@ def test_where_no_extension_can_be_loaded_our_own_tables_have_the_vectors(
 
 
 def test_the_contracts_own_table_is_for_768_numbers_only(store: KnowledgeStore) -> None:
-    assert embed_pending(store.context, HashEmbedder(), texts).note == ""
+    assert embed_pending(store, HashEmbedder(), texts).note == ""
     with store.context.db.read() as tx:
         tables = {row[0] for row in tx.execute("SELECT name FROM sqlite_master")}
     assert not tables & {"knowledge_vectors", "embed_model_meta"}
@@ -191,7 +187,7 @@ def test_texts_are_read_from_the_archive(tmp_path: Path) -> None:
     world.capture()
     with KnowledgeStore.open(world.database) as store:
         embedder = HashEmbedder()
-        done = embed_pending(store.context, embedder, archived_texts(world.sources))
+        done = embed_pending(store, embedder, archived_texts(world.sources))
         assert done.messages == len(embedder.asked) > 0
         assert "" not in embedder.asked
         with store.context.db.read() as tx:

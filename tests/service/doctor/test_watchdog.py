@@ -24,8 +24,6 @@ from threadkeep.knowledge.health import (
 from threadkeep.service.doctor.invariants import Snapshot, check
 from threadkeep.service.watchdog import (
     WatchdogReport,
-    acknowledge,
-    alarms_of,
     look_once,
     run_watchdog,
     watchdog_once,
@@ -110,19 +108,19 @@ def test_one_missed_transcript_is_one_alarm_within_a_minute(world: World) -> Non
     claude_log(world.user, said("user", "missed"), name="made-up-2")
     assert world.ticks(2) == [("I-2", "agentic-session-claude")]
     assert world.ticks(30) == []
-    (alarm,) = alarms_of(world.history.store)
+    (alarm,) = world.history.store.alarms()
     assert "made-up-2.jsonl" in alarm.details
 
 
 def test_a_standing_alarm_names_what_is_wrong_now(world: World) -> None:
     claude_log(world.user, said("user", "missed"), name="made-up-2")
     world.ticks(2)
-    (first,) = alarms_of(world.history.store)
+    (first,) = world.history.store.alarms()
     for name in ("made-up-3", "made-up-4"):
         world.capture()  # what it named is in the store, and another one is not
         claude_log(world.user, said("user", f"missed as well: {name}"), name=name)
         assert world.ticks(2) == []
-        (alarm,) = alarms_of(world.history.store)
+        (alarm,) = world.history.store.alarms()
         assert f"{name}.jsonl" in alarm.details
         assert "made-up-2.jsonl" not in alarm.details
         same = (alarm.id, alarm.raised_at, alarm.since_ms)
@@ -134,8 +132,8 @@ def test_it_is_resolved_when_the_transcript_came_in(world: World) -> None:
     world.ticks(3)
     world.capture()
     world.ticks(2)
-    assert alarms_of(world.history.store) == []
-    (alarm,) = alarms_of(world.history.store, active=False)
+    assert world.history.store.alarms() == []
+    (alarm,) = world.history.store.alarms(active=False)
     assert alarm.clean_ticks == 2
     assert alarm.resolved_at is not None
 
@@ -200,7 +198,7 @@ def test_a_source_that_is_switched_off_is_not_looked_at(world: World) -> None:
 def test_an_alarm_that_was_seen_is_not_raised_again(world: World) -> None:
     claude_log(world.user, said("user", "missed"), name="made-up-2")
     world.ticks(3)
-    acknowledge(world.history.store, 1, "I know")
+    world.history.store.acknowledge(1, "I know")
     assert world.ticks(10) == []
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,27 @@ def _page_problems(tx: Tx, *, quick: bool) -> list[str]:
     check = "quick_check" if quick else "integrity_check"
     found = [str(row[0]) for row in tx.execute(f"PRAGMA {check}({_FEW})")]
     return [] if found == ["ok"] else [f"{check}: {line}" for line in found]
+
+
+def table_problems(tx: Tx, tables: Iterable[str]) -> list[str]:
+    """Look at the pages of some tables only; those that are not there have none."""
+    present = {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master")}
+    found = []
+    for table in tables:
+        if table in present:
+            said = [str(row[0]) for row in tx.execute(f"PRAGMA quick_check('{table}')")]
+            found += [f"quick_check: {line}" for line in said if line != "ok"]
+    return found
+
+
+def is_blank(tx: Tx) -> bool:
+    """Tell whether a file has nothing in it yet."""
+    return tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+
+
+def journal_mode(tx: Tx) -> str:
+    """Give the journal mode of a file: `wal`, or `delete` as a rule."""
+    return str(tx.execute("PRAGMA journal_mode").fetchone()[0])
 
 
 def _reference_problems(tx: Tx) -> list[str]:

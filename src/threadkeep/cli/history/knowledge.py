@@ -10,8 +10,7 @@ from threadkeep.cli.output import counted, document, facts, fail, note, progress
 from threadkeep.errors import SchemaMismatch
 
 if TYPE_CHECKING:
-    from threadkeep.knowledge.upgrade import Migration
-    from threadkeep.service.maintenance import KnowledgeCheck
+    from threadkeep.knowledge.upgrade import KnowledgeCheck, Migration
 
 
 @group(
@@ -30,7 +29,7 @@ def check(call: Call, *, file: str | None) -> int:
 
     Exit code 5 if this program cannot write its version, 1 if the file is damaged.
     """
-    from threadkeep.service.maintenance import check_knowledge
+    from threadkeep.knowledge.upgrade import check_knowledge
 
     with progress("checking"):
         found = check_knowledge(_named(call, file))
@@ -82,7 +81,7 @@ def migrate(call: Call, *, file: str | None, to: int | None, dry_run: bool) -> i
     Without FILE it is the home's own. Rows that lack their parent are set aside, not deleted. Each
     version of Hippo works on its own schema version alone: 23 is that of August 2026.
     """
-    from threadkeep.service.maintenance import migrate_knowledge
+    from threadkeep.knowledge.upgrade import migrate_knowledge
 
     with progress("trying" if dry_run else "migrating"):
         done = migrate_knowledge(_named(call, file), to=to, dry_run=dry_run)

@@ -26,7 +26,7 @@ from threadkeep.cli.words import Json, project_of, when
 
 if TYPE_CHECKING:
     from threadkeep.capture.capture import History
-    from threadkeep.service.tail import TailEntry
+    from threadkeep.knowledge.tail import TailEntry
 
 _ID = 8
 _NAME = 16
@@ -63,12 +63,12 @@ def tail(
     an object.
     """
     from threadkeep.knowledge.sessions import CapturedSessionFilter
-    from threadkeep.service.tail import Tail
+    from threadkeep.knowledge.tail import Tail
 
     kinds = {"reasoning": reasoning, "tool_call": not no_tools, "tool_result": not no_tools}
     with stopped_by_signals() as goes_on, kept_current(call, user_home) as history:
         meant = None if session is None else find(history, session, chosen["harness"])
-        follower = Tail(history, CapturedSessionFilter(**chosen), meant)
+        follower = Tail(history.store, history.sources, CapturedSessionFilter(**chosen), meant)
         show = _show_json if call.as_json else _show
         for one in follower.latest(max(limit, 0)):
             if kinds.get(one.row.kind, True):

@@ -38,7 +38,6 @@ from threadkeep.mailbox.commands import read_typed
 from threadkeep.mailbox.container.agent_loop import run_agent
 from threadkeep.mailbox.container.container import Container, open_here
 from threadkeep.mailbox.container.inbox import poll as poll_mail
-from threadkeep.mailbox.container.requests import run_command
 from threadkeep.mailbox.context import Policy
 from threadkeep.mailbox.host.sweep import SweepReport
 from threadkeep.mailbox.index_records import MailboxSession
@@ -109,7 +108,7 @@ def ack(
         container.complete(ids)
     if call.as_json:
         word = "released" if release else "completed" if failed is None else "failed"
-        document(session=container.context.session, **{word: ids})
+        document(session=container.session, **{word: ids})
         return
     for message_id in ids:
         write(message_id)
@@ -148,10 +147,10 @@ def echo(call: Call, *, session: str | None, every: float) -> None:
     container = open_here() if session is None else containing(call, session)
     told = EchoAgent(container)
     with container, ended_by_signals() as stop:
-        note(f"the echo agent works in {container.context.folder.path}")
+        note(f"the echo agent works in {container.path}")
         run_agent(container, told.answer, stop=stop, every=every, provider="echo")
     if call.as_json:
-        document(folder=container.context.folder.path, answered=told.count)
+        document(folder=container.path, answered=told.count)
 
 
 class EchoAgent:
@@ -221,7 +220,7 @@ def ncl(call: Call, *, session: str, timeout: float, words: tuple[str, ...]) -> 
     A host must be running (`threadkeep mail serve`), for it is the host that answers.
     """
     typed, flags = read_typed(words)
-    answer = run_command(containing(call, session).context, typed, flags, timeout)
+    answer = containing(call, session).run_command(typed, flags, timeout)
     if call.as_json:
         document(data=answer.data)
     else:

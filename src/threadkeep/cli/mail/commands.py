@@ -46,7 +46,7 @@ from threadkeep.mailbox.adapters import Adapter, FileAdapter
 from threadkeep.mailbox.container.inbox import tasks
 from threadkeep.mailbox.host.delivery import DeliveryReport
 from threadkeep.mailbox.host.host import Host
-from threadkeep.mailbox.host.sweep import SweepReport, sweep_session
+from threadkeep.mailbox.host.sweep import SweepReport
 from threadkeep.mailbox.mailroom import ServeReport
 from threadkeep.mailbox.records import DeadLetter, Delivery, Mail
 from threadkeep.mailbox.rows import read_moment
@@ -180,9 +180,7 @@ def sweep(call: Call, *, session: str | None) -> int:
     """
     if session is not None and not is_of_mailroom(session):
         host = hosting(call, session)
-        done: dict[str, SweepReport | ThreadkeepError] = {
-            host.context.session: sweep_session(host.context)
-        }
+        done: dict[str, SweepReport | ThreadkeepError] = {host.session: host.sweep()}
     else:
         done = _sweep_room(call, session)
     if call.as_json:
@@ -205,7 +203,7 @@ def _sweep_room(call: Call, session: str | None) -> dict[str, SweepReport | Thre
 def _sweep_one(room: Mailroom, session: str) -> SweepReport | ThreadkeepError:
     """Sweep one session; what goes wrong in it is not the others' business."""
     try:
-        return sweep_session(room.host(session).context)
+        return room.host(session).sweep()
     except ThreadkeepError as error:
         return error
 

@@ -56,7 +56,7 @@ def hosting(call: Call, session: str, zone: str | None = None) -> Host:
     """Open the host's side of a mailbox; one that NanoClaw made gets our side tables."""
     host = Host(call.home.mail_folder(session), zone=call.home.zone_named(zone))
     if zone is not None:  # somebody means another one than the session's own
-        host.context = host.context._replace(zone=zone)
+        host.use_zone(zone)
     return host
 
 

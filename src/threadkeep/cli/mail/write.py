@@ -62,7 +62,7 @@ def new(
         made = _bare(folder, name, Place(channel, chat, thread))
         if tz is not None:
             made.set_zone(tz)
-        session, path = made.context.session, made.context.folder.path
+        session, path = made.session, made.path
     else:
         with call.home.mailroom() as room:
             opened = room.new_session(name, channel, chat, thread_id=thread, mode=mode)

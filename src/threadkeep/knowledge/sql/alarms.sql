@@ -116,9 +116,6 @@ SELECT id FROM tk_blocks ORDER BY id
 
 -- ------------------------------------------------------------------ vectors
 
--- name: vectors_in_use
-SELECT model FROM tk_vector_model WHERE id = 1
-
 -- name: count_nodes_without_vector
 SELECT count(*) FROM knowledge_nodes AS n LEFT JOIN tk_vectors AS v ON v.kind = 'node' AND v.id = n.id
 WHERE n.created_at <= :before AND v.mark IS NOT n.uuid || '/' || n.updated_at

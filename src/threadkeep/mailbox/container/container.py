@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from threadkeep.base.clock import Clock, now_ms, zone_name
 from threadkeep.base.presence import ExclusiveLock
 from threadkeep.mailbox.arguments import need_text
+from threadkeep.mailbox.commands import CommandReply
 from threadkeep.mailbox.container import agent_loop, inbox, outbound, requests
 from threadkeep.mailbox.container.agent_loop import Handler
 from threadkeep.mailbox.context import DEFAULT, MailContext, Policy
@@ -47,6 +48,16 @@ class Container:
         self._language = requests.Language()
 
     # ------------------------------------------------------------------ life
+
+    @property
+    def session(self) -> str:
+        """The session whose mail this is."""
+        return self.context.session
+
+    @property
+    def path(self) -> Path:
+        """The folder of the session."""
+        return self.context.folder.path
 
     def start(self, provider: str = "claude") -> int:
         """Begin to work for the session, alone; give how many orphaned claims were released.
@@ -253,7 +264,11 @@ class Container:
 
         Raise CommandRefused with its code if the host refuses it, Busy if it does not answer.
         """
-        return requests.command(self.context, words, flags or {}, timeout)
+        return self.run_command(words, flags or {}, timeout).data
+
+    def run_command(self, words: str, flags: Mapping[str, Any], timeout: float) -> CommandReply:
+        """Do the same; give also the words to print, if the host has any."""
+        return requests.run_command(self.context, words, flags, timeout)
 
     def act(self, action: str, /, **fields: Any) -> OutMail:
         """Ask the host for anything else it knows how to do."""

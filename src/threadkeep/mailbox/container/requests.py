@@ -61,11 +61,6 @@ def wait_for_answer(ctx: MailContext, question_id: str, timeout: float) -> Json 
 # ------------------------------------------------------------------ commands to the host
 
 
-def command(ctx: MailContext, words: str, flags: Mapping[str, Any], timeout: float) -> Any:
-    """Run a command of the host as `ncl` does, and give what it answers; a refusal is raised."""
-    return run_command(ctx, words, flags, timeout).data
-
-
 def run_command(
     ctx: MailContext, words: str, flags: Mapping[str, Any], timeout: float
 ) -> CommandReply:
@@ -159,7 +154,7 @@ class Language:
 
 def _ask(ctx: MailContext, timeout: float) -> bool:
     try:
-        command(ctx, "tasks-list", {}, timeout)
+        run_command(ctx, "tasks-list", {}, timeout)
     except CommandRefused as error:
         return error.code != "unknown-command"
     return True
@@ -190,7 +185,7 @@ def schedule(
         given = {"prompt": prompt, "name": name, "recurrence": cron, "script": script}
         flags: Json = {"process_after": when, **given}
         flags["dangerously_override_recurrence_limit"] = often or None
-        made = command(ctx, "tasks-create", _given(flags), timeout)
+        made = run_command(ctx, "tasks-create", _given(flags), timeout).data
         return str(made["series_id"])
     task_id = ctx.new_id("task")
     routing = inbox.routing(ctx)

@@ -97,6 +97,25 @@ class Host:
 
     # ------------------------------------------------------------------ mail to the agent
 
+    @property
+    def session(self) -> str:
+        """The session whose mail this is."""
+        return self.context.session
+
+    @property
+    def path(self) -> Path:
+        """The folder of the session."""
+        return self.context.folder.path
+
+    @property
+    def zone(self) -> str:
+        """The zone in which times without one are meant."""
+        return self.context.zone
+
+    def use_zone(self, zone: str) -> None:
+        """Mean times without a zone in this one, whatever the folder's own is."""
+        self.context = self.context._replace(zone=zone)
+
     def send(
         self,
         text: str,

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from threadkeep.knowledge.evidence import CommandEvidence, VisitEvidence
 from threadkeep.knowledge.records import Mentions, NodeDraft
 from threadkeep.memory.learn import identifiers as ids
 from threadkeep.memory.learn.commands import (
@@ -19,7 +20,6 @@ from threadkeep.memory.learn.commands import (
     tries,
 )
 from threadkeep.memory.learn.draft_text import counted, dense, joined, listed, place, project_of
-from threadkeep.memory.learn.evidence import CommandEvidence, VisitEvidence
 from threadkeep.memory.learn.name_check import verbatim
 from threadkeep.memory.learn.text_cleaning import cut_middle, cut_words, one_line, plain, readable
 

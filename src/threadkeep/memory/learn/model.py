@@ -24,8 +24,8 @@ from threadkeep.knowledge.ledger import (
     refuse,
     total,
 )
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.records import Decision, Mentions, NodeDraft, Outcome
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.learn.cited_answers import (
     GroundedAnswer,
     Passage,
@@ -274,7 +274,7 @@ class ChatClient(Protocol):
 class Purse(NamedTuple):
     """Who pays: the store with the ledger, the day's tokens (0: no limit), what they are for."""
 
-    context: KnowledgeContext
+    store: KnowledgeStore
     client: ChatClient
     model: str
     daily_tokens: int
@@ -300,10 +300,10 @@ def room_for_output(daily: int, used: int, prompt: int, wanted: int) -> int:
     return room if room >= min(wanted, LEAST_OUTPUT) else 0
 
 
-def has_room(context: KnowledgeContext, daily_tokens: int) -> bool:
+def has_room(store: KnowledgeStore, daily_tokens: int) -> bool:
     """Tell whether anything at all may still be asked today."""
-    with context.db.read() as tx:
-        used = total(tx, day_of(context.clock()))
+    with store.read() as tx:
+        used = total(tx, day_of(store.clock()))
     return room_for_output(daily_tokens, used, 0, LEAST_OUTPUT) > 0
 
 
@@ -324,8 +324,8 @@ def pay(purse: Purse, messages: Sequence[Message], most_output: int) -> ModelRep
 
 def count_unusable(purse: Purse) -> None:
     """Count an answer that came and could not be used."""
-    now = purse.context.clock()
-    with purse.context.db.write() as tx:
+    now = purse.store.clock()
+    with purse.store.write() as tx:
         add(tx, day_of(now), purse.model, purse.purpose, LedgerEntry(failures=1), now)
 
 
@@ -347,9 +347,9 @@ class _Paid(NamedTuple):
 
 
 def _set_aside(purse: Purse, prompt: int, wanted: int) -> _Paid:
-    now = purse.context.clock()
+    now = purse.store.clock()
     day = day_of(now)
-    with purse.context.db.write() as tx:
+    with purse.store.write() as tx:
         room = room_for_output(purse.daily_tokens, total(tx, day), prompt, wanted)
         if not room:
             raise _spent(purse, day)
@@ -359,11 +359,11 @@ def _set_aside(purse: Purse, prompt: int, wanted: int) -> _Paid:
 
 def _settle(purse: Purse, paid: _Paid, used: LedgerEntry, error: BaseException | None) -> None:
     """Put what was used in the place of what was set aside."""
-    now = purse.context.clock()
+    now = purse.store.clock()
     rest = LedgerEntry(
         used.calls - 1, used.failures, used.input - paid.prompt, used.output - paid.output
     )
-    with purse.context.db.write() as tx:
+    with purse.store.write() as tx:
         add(tx, paid.day, purse.model, purse.purpose, rest, now)
         if error is None or isinstance(error, ModelFailed):
             note_call(tx, purse.client.endpoint, str(error) if error else None, now)
@@ -393,7 +393,7 @@ class ModelLimits(msgspec.Struct, frozen=True):
 
 def make_author(
     settings: ModelSettings,
-    context: KnowledgeContext,
+    store: KnowledgeStore,
     environ: Mapping[str, str],
     *,
     limits: ModelLimits = ModelLimits(),  # noqa: B008  (a constant)
@@ -404,7 +404,7 @@ def make_author(
 
     After a failed call, or when the day's tokens are used up, it leaves the rest to the rules.
     """
-    purse = _purse(settings, context, environ, "enrich", tell, make_client)
+    purse = _purse(settings, store, environ, "enrich", tell, make_client)
     if purse is None:
         return None
     stopped: list[str] = []
@@ -425,14 +425,14 @@ def make_author(
 
 def make_answerer(
     settings: ModelSettings,
-    context: KnowledgeContext,
+    store: KnowledgeStore,
     environ: Mapping[str, str],
     *,
     tell: Tell = lambda _: None,
     make_client: MakeClient = ModelClient,
 ) -> AnswerWith | None:
     """Give who answers questions from passages with a model; None, with the reason, if none can."""
-    purse = _purse(settings, context, environ, "answer", tell, make_client)
+    purse = _purse(settings, store, environ, "answer", tell, make_client)
     if purse is None:
         return None
 
@@ -447,7 +447,7 @@ def make_answerer(
 
 def _purse(
     settings: ModelSettings,
-    context: KnowledgeContext,
+    store: KnowledgeStore,
     environ: Mapping[str, str],
     purpose: str,
     tell: Tell,
@@ -456,32 +456,30 @@ def _purse(
     """Find the model to ask and who pays for it: everything is checked before anything is sent."""
     if settings.url is None:
         return None
-    if not context.access.writable:
+    if not store.access.writable:
         tell("no model is asked: its use could not be written down in a read-only store")
         return None
     try:
         key = environ.get(settings.api_key_env, "").strip() or None
         client = make_client(settings.url, key, timeout=float(settings.timeout_secs))
     except Invalid as error:
-        note(context, PreflightResult("unreachable", message=str(error)), "[model] url")
+        note(store, PreflightResult("unreachable", message=str(error)), "[model] url")
         tell(str(error))
         return None
-    reason, model = _ready(settings, context, client)
+    reason, model = _ready(settings, store, client)
     if reason:
         tell(reason)
         return None
-    return Purse(context, client, model, settings.daily_tokens, purpose)
+    return Purse(store, client, model, settings.daily_tokens, purpose)
 
 
-def _ready(
-    settings: ModelSettings, context: KnowledgeContext, client: ModelClient
-) -> tuple[str, str]:
+def _ready(settings: ModelSettings, store: KnowledgeStore, client: ModelClient) -> tuple[str, str]:
     """Give why a server is not asked now, or the model that is."""
-    if not has_room(context, settings.daily_tokens):
+    if not has_room(store, settings.daily_tokens):
         return f"the {settings.daily_tokens:,} tokens of today (UTC) are used up", ""
-    if is_resting(context, client.endpoint):
+    if is_resting(store, client.endpoint):
         return f"{client.endpoint} failed a moment ago and is left alone for now", ""
-    looked = preflight(context, client, settings.name)
+    looked = preflight(store, client, settings.name)
     if looked.outcome != "ok":
         return f"{looked.outcome}: {looked.message}", ""
     return "", looked.model
@@ -494,17 +492,17 @@ def _unless_refused(
     purse: Purse, material: Material, limits: ModelLimits, tell: Tell
 ) -> NodeDraft | None:
     """Write a node, but not from evidence of which this model could make nothing before."""
-    context = purse.context
+    store = purse.store
     digest = sha256(material.source.encode("utf-8", "replace")).hexdigest()
-    with context.db.read() as tx:
-        if is_refused(tx, digest, purse.model, context.clock()):
+    with store.read() as tx:
+        if is_refused(tx, digest, purse.model, store.clock()):
             return None
     try:
         return compose(purse, material, limits)
     except BadAnswer as error:
         tell(f"{purse.model}: {error}")
-        with context.db.write() as tx:
-            refuse(tx, digest, purse.model, error.message, context.clock())
+        with store.write() as tx:
+            refuse(tx, digest, purse.model, error.message, store.clock())
         return None
 
 

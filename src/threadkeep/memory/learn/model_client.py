@@ -30,7 +30,7 @@ from threadkeep.capture.github.http import (
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.ledger import FailureStreak, troubles
-from threadkeep.knowledge.opening import KnowledgeContext
+from threadkeep.knowledge.store import KnowledgeStore
 
 TRIES: Final = 3
 LONGEST_WAIT: Final = 30.0  # a server that wants more is left alone until the next cycle
@@ -461,17 +461,17 @@ def look(client: Listing, wanted: str | None) -> PreflightResult:
     return choose_model(listed, wanted)
 
 
-def preflight(context: KnowledgeContext, client: Listing, wanted: str | None) -> PreflightResult:
+def preflight(store: KnowledgeStore, client: Listing, wanted: str | None) -> PreflightResult:
     """Look, and write the outcome into the health row."""
     looked = look(client, wanted)
-    note(context, looked, client.endpoint)
+    note(store, looked, client.endpoint)
     return looked
 
 
-def note(context: KnowledgeContext, looked: PreflightResult, endpoint: str) -> None:
+def note(store: KnowledgeStore, looked: PreflightResult, endpoint: str) -> None:
     """Write an outcome into the health row."""
-    now = context.clock()
-    with context.db.write() as tx:
+    now = store.clock()
+    with store.write() as tx:
         if looked.outcome == "ok":
             note_success(tx, SOURCE, last_event=None, count=0, now=now)
         else:
@@ -491,7 +491,7 @@ def wait_after_failures(failures: int) -> int:
     return min(doubled, LONGEST_WAIT_MS)
 
 
-def is_resting(context: KnowledgeContext, endpoint: str) -> bool:
+def is_resting(store: KnowledgeStore, endpoint: str) -> bool:
     """Tell whether a server that failed is to be left alone for now."""
-    with context.db.read() as tx:
-        return rests(troubles(tx, endpoint), context.clock())
+    with store.read() as tx:
+        return rests(troubles(tx, endpoint), store.clock())

@@ -6,11 +6,11 @@ from itertools import islice
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from threadkeep.knowledge.evidence import JobDone, MemoryNote, Remark, RunDone, VisitEvidence
 from threadkeep.knowledge.records import Mentions, NodeDraft, Outcome
 from threadkeep.memory.learn import identifiers as ids
 from threadkeep.memory.learn.decisions import telling_sentences, weighed_in
 from threadkeep.memory.learn.draft_text import counted, dense, joined, listed, project_of, themes_of
-from threadkeep.memory.learn.evidence import JobDone, MemoryNote, Remark, RunDone, VisitEvidence
 from threadkeep.memory.learn.name_check import verbatim
 from threadkeep.memory.learn.text_cleaning import (
     cut_middle,

@@ -13,6 +13,17 @@ import msgspec
 from threadkeep.base.sqlite_errors import is_of_file
 from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.knowledge.evidence import (
+    CommandEvidence,
+    MemoryNote,
+    RunDone,
+    VisitEvidence,
+    read_commands,
+    read_note,
+    read_run,
+    read_visits,
+    visits_around,
+)
 from threadkeep.knowledge.nodes import (
     forget_tries,
     nodes_by_rules,
@@ -20,7 +31,7 @@ from threadkeep.knowledge.nodes import (
     publish_memory,
     write_node,
 )
-from threadkeep.knowledge.opening import KnowledgeContext, refuse_write
+from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.queues import (
     Queue,
     Ticket,
@@ -40,9 +51,10 @@ from threadkeep.knowledge.queues import (
     worker_name,
 )
 from threadkeep.knowledge.records import BY_RULES, Evidence, NodeDraft, Readers
+from threadkeep.knowledge.segments import Spans
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.vectors import unlock
 from threadkeep.knowledge.workflow_runs import evidence_of_run
-from threadkeep.memory.learn import evidence as read
 from threadkeep.memory.learn.command_nodes import (
     chunks_of,
     cleaned,
@@ -57,14 +69,7 @@ from threadkeep.memory.learn.conversation_nodes import (
     work_of,
 )
 from threadkeep.memory.learn.draft_text import project_of
-from threadkeep.memory.learn.evidence import (
-    CommandEvidence,
-    MemoryNote,
-    RunDone,
-    Slice,
-    Spans,
-    VisitEvidence,
-)
+from threadkeep.memory.learn.evidence import Slice, read_slices, with_archive
 from threadkeep.memory.learn.evidence_text import Author, Material
 from threadkeep.memory.learn.observed_nodes import (
     cleaned_visit,
@@ -156,7 +161,7 @@ def read_pieces(
 def _read_commands(tx: Tx, tickets: Sequence[Ticket], found: TicketReview) -> None:
     of = {ticket.target: ticket for ticket in tickets}
     telling = []
-    for one in read.read_commands(tx, list(of)):
+    for one in read_commands(tx, list(of)):
         reason = (_TOLD if one.told_by_session else None) or why_skip_shell(
             command=one.command, stdout=one.output, stderr=None, duration_ms=one.duration_ms
         )
@@ -165,7 +170,7 @@ def _read_commands(tx: Tx, tickets: Sequence[Ticket], found: TicketReview) -> No
         else:
             found.skipped.append((of[one.id], reason))
     for commands in chunks_of(telling):
-        visits = read.visits_around(tx, commands[0].at, commands[-1].at)
+        visits = visits_around(tx, commands[0].at, commands[-1].at)
         chunk = CommandGroup(
             commands, [] if commands[0].by_agent else list(map(cleaned_visit, visits))
         )
@@ -175,7 +180,7 @@ def _read_commands(tx: Tx, tickets: Sequence[Ticket], found: TicketReview) -> No
 def _read_visits(tx: Tx, tickets: Sequence[Ticket], found: TicketReview) -> None:
     of = {ticket.target: ticket for ticket in tickets}
     telling = []
-    for visit, scrolled in read.read_visits(tx, list(of)):
+    for visit, scrolled in read_visits(tx, list(of)):
         reason = why_skip_browser(
             dwell_ms=visit.dwell_ms, scroll_depth=scrolled, search_query=visit.query
         )
@@ -190,7 +195,7 @@ def _read_visits(tx: Tx, tickets: Sequence[Ticket], found: TicketReview) -> None
 def _read_slice(
     tx: Tx, sources: Readers, spans: Spans, ticket: Ticket, found: TicketReview
 ) -> None:
-    for row in read.read_slices(tx, [ticket.target]):
+    for row in read_slices(tx, [ticket.target]):
         reason = why_skip_agentic(
             harness=row.piece.harness,
             message_count=row.message_count,
@@ -202,7 +207,7 @@ def _read_slice(
             found.skipped.append((ticket, reason))
             continue
         try:
-            piece = read.with_archive(tx, sources, spans, row)
+            piece = with_archive(tx, sources, spans, row)
         except ThreadkeepError as error:  # a damaged block: the other tickets go on
             found.failed.append((ticket, error.message))
             continue
@@ -210,13 +215,13 @@ def _read_slice(
 
 
 def _read_run(tx: Tx, ticket: Ticket, found: TicketReview) -> None:
-    run = read.read_run(tx, ticket.target)
+    run = read_run(tx, ticket.target)
     if run is not None:
         found.pieces.append(NodeSubject((ticket,), run))
 
 
 def _read_note(tx: Tx, ticket: Ticket, found: TicketReview) -> None:
-    note = read.read_note(tx, ticket.target)
+    note = read_note(tx, ticket.target)
     if note is not None and not note.is_current:
         found.skipped.append((ticket, _NEWER))
     elif note is not None:
@@ -359,14 +364,14 @@ class Enricher:
 
     def __init__(
         self,
-        context: KnowledgeContext,
+        store: KnowledgeStore,
         sources: Readers,
         *,
         new_uuid: Callable[[], str],
         roots: Sequence[str] = (),
         author: Author | None = None,
     ) -> None:
-        self._context = context
+        self._store = store
         self._sources = sources
         self._new_uuid = new_uuid
         self._roots = tuple(roots)
@@ -386,15 +391,15 @@ class Enricher:
         With `at_once` no session is waited for. What failed is given back at the end, so that it is
         not tried five times within a second.
         """
-        refuse_write(self._context.access)
-        unlock(self._context.db)  # what a new node replaces takes its vector along
-        with self._context.db.read() as tx:
+        refuse_write(self._store.access)
+        unlock(self._store.database)  # what a new node replaces takes its vector along
+        with self._store.read() as tx:
             there = queues_of(tx)
         report = EnrichReport({queue: QueueCounts() for queue in BATCH if queue in there})
         course = _Course(limit, at_once, report, [], set(), Spans())
         try:
-            with self._context.db.write() as tx:
-                reap(tx, self._context.clock())
+            with self._store.write() as tx:
+                reap(tx, self._store.clock())
             for queue in report.queues:
                 while not stop() and self._batch(queue, course):
                     show(course.report)
@@ -412,9 +417,9 @@ class Enricher:
         """Let the author write anew what rules alone have written, the newest first."""
         if self._author is None:
             return EnrichReport()
-        refuse_write(self._context.access)
-        with self._context.db.write() as tx:
-            now = self._context.clock()
+        refuse_write(self._store.access)
+        with self._store.write() as tx:
+            now = self._store.clock()
             forget_tries(tx, now - _TRIED_AGAIN_MS, now)
             found = nodes_by_rules(tx, limit, tried_before=now - _TRIED_AGAIN_MS)
             note_tried(tx, [one.node for one in found], now)
@@ -432,11 +437,11 @@ class Enricher:
         if not new:
             return False
         course.seen.update((queue, ticket.id) for ticket in new)
-        with self._context.db.read() as tx:
+        with self._store.read() as tx:
             found = read_pieces(tx, self._sources, course.spans, queue, new)
         written = self._derive(found)
-        with self._context.db.write() as tx:
-            self._store(tx, queue, written, found, course.report)
+        with self._store.write() as tx:
+            self._put_all(tx, queue, written, found, course.report)
         course.failed.extend(found.failed)
         return True
 
@@ -445,8 +450,8 @@ class Enricher:
         room = size if course.limit is None else min(size, course.limit - course.report.taken)
         if room <= 0:
             return []
-        worker, now = self._worker, self._context.clock()
-        with self._context.db.write() as tx:
+        worker, now = self._worker, self._store.clock()
+        with self._store.write() as tx:
             taken = claim(tx, queue, worker=worker, now=now, limit=room, at_once=course.at_once)
             wanted = _without_suspects(taken)
             put_back(tx, (ticket for ticket in taken if ticket not in wanted))
@@ -472,7 +477,7 @@ class Enricher:
 
     # ------------------------------------------------------------------ writing
 
-    def _store(
+    def _put_all(
         self,
         tx: Tx,
         queue: Queue,
@@ -480,7 +485,7 @@ class Enricher:
         found: TicketReview,
         report: EnrichReport,
     ) -> None:
-        now = self._context.clock()
+        now = self._store.clock()
         counts = report.queues[queue]
         for one in written:
             tickets = one.piece.tickets
@@ -501,17 +506,14 @@ class Enricher:
 
     def _store_one(self, tx: Tx, queue: Queue, one: _Written, now: int) -> str | None:
         """Write a node with all that belongs to it, or nothing of it; give what went wrong."""
-        tx.execute("SAVEPOINT node")
-        problem = None
         try:
-            self._put_node(tx, queue, one, now)
+            with tx.step():
+                self._put_node(tx, queue, one, now)
         except Exception as error:
             if is_of_file(error):
                 raise  # no node can be written: that is no fault of this one, and counts as no try
-            tx.execute("ROLLBACK TO node")
-            problem = _told(error)
-        tx.execute("RELEASE node")
-        return problem
+            return _told(error)
+        return None
 
     def _put_node(self, tx: Tx, queue: Queue, one: _Written, now: int) -> None:
         tickets, subject = one.piece
@@ -536,8 +538,8 @@ class Enricher:
 
     def _end(self, course: _Course) -> None:
         """Give back what failed, and what an interruption left in hand."""
-        with self._context.db.write() as tx:
-            now = self._context.clock()
+        with self._store.write() as tx:
+            now = self._store.clock()
             for ticket, message in course.failed:
                 give_back(tx, ticket, message, now)
             release(tx, self._worker)

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.opening import KnowledgeContext
 from threadkeep.knowledge.records import EntryRow, Readers
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.knowledge.vector_rows import (
     Kind,
@@ -20,8 +20,10 @@ from threadkeep.knowledge.vector_rows import (
     contract_model,
     drift,
     is_tidy,
+    last_entry,
     missing,
     nodes_without_contract_vector,
+    note_complete,
     start_over,
     tidy,
     vector_model,
@@ -76,7 +78,7 @@ Stop = Callable[[], bool]
 
 
 def embed_pending(
-    context: KnowledgeContext,
+    store: KnowledgeStore,
     embedder: Embedder,
     texts_of: TextsOf,
     *,
@@ -92,11 +94,11 @@ def embed_pending(
     vectors of another model in the file nothing is made, and the report says so.
     """
     done = EmbedReport()
-    with context.db.read() as tx:
+    with store.read() as tx:
         done.drift = drift(tx, embedder.model, embedder.dimensions)
     if done.drift:
         return done
-    run = _Run(context, embedder, texts_of, settle_ms, stop, show, done)
+    run = _Run(store, embedder, texts_of, settle_ms, stop, show, done)
     enough = _NO_END if limit is None else limit
     _open_contract(run)
     _tidy(run)
@@ -105,14 +107,14 @@ def embed_pending(
     return done
 
 
-def embed_anew(context: KnowledgeContext, embedder: Embedder) -> None:
+def embed_anew(store: KnowledgeStore, embedder: Embedder) -> None:
     """Drop every vector of ours and record another model; `embed_pending` does the rest."""
-    with context.db.write() as tx:
-        start_over(tx, embedder.model, embedder.dimensions, context.clock())
+    with store.write() as tx:
+        start_over(tx, embedder.model, embedder.dimensions, store.clock())
 
 
 class _Run(msgspec.Struct, frozen=True):
-    context: KnowledgeContext
+    store: KnowledgeStore
     embedder: Embedder
     texts_of: TextsOf
     settle_ms: int
@@ -122,25 +124,25 @@ class _Run(msgspec.Struct, frozen=True):
 
     @property
     def made_before(self) -> int:
-        return self.context.clock() - self.settle_ms if self.settle_ms else _NO_END
+        return self.store.clock() - self.settle_ms if self.settle_ms else _NO_END
 
-    def store(self, kind: Kind, owners: Sequence[tuple[int, str]], texts: Sequence[str]) -> int:
+    def make(self, kind: Kind, owners: Sequence[tuple[int, str]], texts: Sequence[str]) -> int:
         """Make and store the vectors of a batch; the texts are read and made outside of a write."""
         vectors = self.embedder.embed(texts)
         rows = [(o, mark, v) for (o, mark), v in zip(owners, vectors, strict=True)]
         model, dimensions = self.embedder.model, self.embedder.dimensions
-        with self.context.db.write() as tx:
-            now = self.context.clock()
+        with self.store.write() as tx:
+            now = self.store.clock()
             return store_vectors(tx, kind, rows, model=model, dimensions=dimensions, now=now)
 
 
 def _tidy(run: _Run) -> None:
     """Take out what is old; a node whose text has changed gets new vectors in both tables."""
-    with run.context.db.read() as tx:
+    with run.store.read() as tx:
         if is_tidy(tx):
             return
-    with run.context.db.write() as tx:
-        tidied = tidy(tx, run.context.clock())
+    with run.store.write() as tx:
+        tidied = tidy(tx, run.store.clock())
         tidy_contract_vectors(tx, tidied.nodes)
     run.done.removed = tidied.vectors
 
@@ -149,7 +151,7 @@ def _fill_nodes(run: _Run, enough: int) -> bool:
     """Go through the nodes once; True if none was left out."""
     below = _NO_END
     while not run.stop() and run.done.nodes < enough:
-        with run.context.db.read() as tx:
+        with run.store.read() as tx:
             most = min(BATCH, enough - run.done.nodes)
             before = run.made_before
             nodes = missing(tx, most, made_before=before, below_node=below, below_message=0).nodes
@@ -157,7 +159,7 @@ def _fill_nodes(run: _Run, enough: int) -> bool:
             return True
         below = nodes[-1].id
         owners = [(node.id, node.mark) for node in nodes]
-        run.done.nodes += run.store("node", owners, [node.text for node in nodes])
+        run.done.nodes += run.make("node", owners, [node.text for node in nodes])
         run.show(run.done)
     return False
 
@@ -165,28 +167,28 @@ def _fill_nodes(run: _Run, enough: int) -> bool:
 def _fill_messages(run: _Run, enough: int, *, whole: bool) -> bool:
     """Go through the messages once; what was complete is not looked at the next time."""
     below = _NO_END
-    with run.context.db.read() as tx:
-        last = int(tx.value("last_entry") or 0)
+    with run.store.read() as tx:
+        last = last_entry(tx)
     while not run.stop() and run.done.nodes + run.done.messages < enough:
         most = min(BATCH, enough - run.done.nodes - run.done.messages)
-        with run.context.db.read() as tx:
+        with run.store.read() as tx:
             rows = missing(tx, most, below_node=0, below_message=below, whole=whole).messages
             texts = run.texts_of(tx, rows)
         if not rows:
             _remember(run, last)
             return True
         below = rows[-1].id
-        run.done.messages += run.store("message", [(row.id, "") for row in rows], texts)
+        run.done.messages += run.make("message", [(row.id, "") for row in rows], texts)
         run.show(run.done)
     return False
 
 
 def _remember(run: _Run, last: int) -> None:
-    with run.context.db.read() as tx:
+    with run.store.read() as tx:
         known = vector_model(tx)
     if known is not None and known.entries_done < last:
-        with run.context.db.write() as tx:
-            tx.run("set_entries_done", {"done": last})
+        with run.store.write() as tx:
+            note_complete(tx, last)
 
 
 # ---------------------------------------------------------------------- the contract's own table
@@ -194,9 +196,9 @@ def _remember(run: _Run, last: int) -> None:
 
 def _open_contract(run: _Run) -> None:
     if run.embedder.dimensions == CONTRACT_DIMENSIONS:
-        run.done.note = load_extension(run.context.db)
+        run.done.note = load_extension(run.store.database)
         if not run.done.note:
-            with run.context.db.write() as tx:
+            with run.store.write() as tx:
                 run.done.note = open_contract_vectors(tx, run.embedder.model)
 
 
@@ -205,7 +207,7 @@ def _fill_contract(run: _Run, enough: int) -> None:
     usable = run.embedder.dimensions == CONTRACT_DIMENSIONS and not run.done.note
     below = _NO_END
     while usable and not run.stop() and run.done.contract_nodes < enough:
-        with run.context.db.read() as tx:
+        with run.store.read() as tx:
             most = min(BATCH, enough - run.done.contract_nodes)
             before = run.made_before
             nodes = nodes_without_contract_vector(tx, most, made_before=before, below=below)
@@ -221,7 +223,7 @@ def _store_contract(run: _Run, nodes: Sequence[NodeText], commands: dict[int, st
     knowledge = run.embedder.embed([node.text for node in nodes])
     command = run.embedder.embed([commands.get(node.id, node.text) for node in nodes])
     both = {n.id: pair for n, *pair in zip(nodes, knowledge, command, strict=True) if all(pair)}
-    with run.context.db.write() as tx:
+    with run.store.write() as tx:
         if contract_model(tx) != run.embedder.model:
             return  # another program has gone over to another model meanwhile
         there = without_contract_vector(tx, both)

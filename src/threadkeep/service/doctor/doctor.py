@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -14,8 +13,7 @@ import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.files import wal_allowed
-from threadkeep.base.json import decode, decode_line
-from threadkeep.base.sqlite.checks import mend_index
+from threadkeep.base.json import decode_line
 from threadkeep.base.sqlite.pragmas import engine
 from threadkeep.base.tx import Tx
 from threadkeep.capture.observed.shell_hooks import SHELLS, Action, install, start_up_files
@@ -26,17 +24,22 @@ from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import KINDS
 from threadkeep.home.status import socket_path
 from threadkeep.knowledge.archive import all_logs, read_lines, save_log
-from threadkeep.knowledge.forget import erase_nodes
+from threadkeep.knowledge.checks import (
+    DeepCheck,
+    clear_indexes,
+    count_unindexed,
+    deep_problems,
+    last_deep_checks,
+    remember_deep,
+)
+from threadkeep.knowledge.nodes import drop_twins
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.queues import QUEUES, reap, requeue
-from threadkeep.knowledge.schema import FILL_INDEX, NEWEST, names, target_of
-from threadkeep.knowledge.search_index import clear_things, is_indexable
-from threadkeep.knowledge.store import QUERIES
+from threadkeep.knowledge.queues import retry_lost
+from threadkeep.knowledge.schema import NEWEST, target_of
 from threadkeep.mailbox import index_records
 from threadkeep.memory.memory import Memory
 from threadkeep.service.doctor.checks import examine
 from threadkeep.service.doctor.facts import (
-    DeepCheck,
     DiskFacts,
     DoctorFacts,
     Finding,
@@ -49,12 +52,8 @@ from threadkeep.service.doctor.facts import (
 )
 from threadkeep.service.doctor.inspection import (
     StoreKind,
-    deep_knowledge,
-    last_deep_checks,
     look_at_capture,
     look_at_store,
-    remember_deep,
-    unindexed,
 )
 from threadkeep.service.health import ask_listener
 from threadkeep.service.learn import enrich
@@ -71,49 +70,6 @@ if TYPE_CHECKING:
 
 # ------------------------------------------------------------------------------
 # What can be mended inside a knowledge store: indexes are made anew, lost work is given back.
-
-
-def clear_indexes(tx: Tx) -> int:
-    """Index every node anew, and have everything else indexed anew; give how many nodes."""
-    for index in sorted(names(tx, "table") & {"tk_entry_words", "tk_thing_words"}):
-        mend_index(tx, index)
-    mend_index(tx, "knowledge_fts")
-    tx.run("rebuild_index")  # nothing can be taken out of an index that does not have it
-    tx.execute("DELETE FROM knowledge_fts")
-    if is_indexable(tx):
-        clear_things(tx)
-    return tx.execute(FILL_INDEX).rowcount
-
-
-def give_back_tickets(tx: Tx, now: int) -> int:
-    """Let every ticket that failed, or whose worker is gone, be tried again; give how many."""
-    count = reap(tx, now)
-    present = names(tx, "table")
-    for queue, table in QUEUES.items():
-        if table.name in present:
-            failed = f"SELECT {table.target} FROM {table.name} WHERE status = 'failed'"  # noqa: S608  (names of our own)
-            targets = {int(row[0]) for row in tx.execute(failed)}
-            count += requeue(tx, queue, targets, now) if targets else 0
-    return count
-
-
-def drop_twins(tx: Tx) -> int:
-    """Take out nodes that are there more than once, but for the first; give how many.
-
-    One that also tells of another segment only leaves those where it has a twin.
-    """
-    if not names(tx, "table") >= {"knowledge_nodes", "knowledge_node_agentic_sessions"}:
-        return 0
-    later: dict[int, set[int]] = defaultdict(set)
-    for segment, nodes in tx.all("twin_nodes"):
-        for node in sorted(decode(nodes))[1:]:
-            later[node].add(segment)
-    for node, segments in later.items():
-        for segment in segments:
-            tx.run("unlink_twin", {"node": node, "segment": segment})
-    left = [node for node in later if not tx.all("segments_of_twin", {"node": node})]
-    erase_nodes(tx, left)
-    return len(later)
 
 
 def remake_positions(places: Places, tx: Tx) -> int:
@@ -238,7 +194,7 @@ def _with_capture(home: "Home", path: str | Path | None, facts: DoctorFacts) -> 
         with home.history(path, read_only=True) as history:
             seen = look_once(home, history, now=facts.now, monotonic=time.monotonic())
             place = place_of(home, history)
-            with history.store.context.db.read() as tx:
+            with history.store.read() as tx:
                 found = look_at_capture(tx, seen, place, home.config)
     except ThreadkeepError as error:
         return msgspec.structs.replace(facts, capture_trouble=error.message)
@@ -263,10 +219,10 @@ def _store(home: "Home", name: str, path: str | Path | None) -> StoreFacts:
 
 def _known(name: str, place: Path, schema: int) -> StoreKind:
     kind = KINDS[name]
-    queries = QUERIES if name == "knowledge" else kind.queries
     small = name == "knowledge" and place.exists() and place.stat().st_size < _COMPARED_BYTES
     return StoreKind(
-        *(name, queries, kind.read_version, _NEWEST[name], unindexed if small else lambda _: 0),
+        *(name, kind.queries, kind.read_version, _NEWEST[name]),
+        unindexed=count_unindexed if small else None,
         target=(lambda version: target_of(version, schema)) if name == "knowledge" else None,
         refusal=(lambda tx: survey(tx).refusal) if name == "state" else None,
     )
@@ -342,7 +298,7 @@ def _with_deep_checks(
     with (
         suppress(ThreadkeepError),
         home.knowledge(path, read_only=True) as store,
-        store.context.db.read() as tx,
+        store.read() as tx,
     ):
         deep = last_deep_checks(tx)
         return [
@@ -364,7 +320,7 @@ def check_deeply(
                 done.append(_check_one(home, name, place, now, show))
     with suppress(*_UNREADABLE), home.knowledge(path, must_exist=True) as store:
         refuse_write(store.access)
-        with store.context.db.write() as tx:
+        with store.write() as tx:
             for check in done:
                 remember_deep(tx, check)
     return done
@@ -391,7 +347,7 @@ def _deep_problems(
 ) -> list[str]:
     if name == "knowledge":
         with home.knowledge(place, must_exist=True) as store:
-            return deep_knowledge(store.context.db, tell)
+            return deep_problems(store.database, tell)
     if name == "state":
         with home.state(place, read_only=True) as state:
             return state.check()
@@ -421,9 +377,9 @@ def repair(home: "Home", path: str | Path | None = None) -> Repaired:
         refuse_write(history.store.access)
         places = Places(history.around, history.sources)
         positions = places.write(partial(remake_positions, places))
-        with history.store.context.db.write() as tx:
+        with history.store.write() as tx:
             indexed = clear_indexes(tx)
-            tickets = give_back_tickets(tx, now_ms())
+            tickets = retry_lost(tx, now_ms())
             twins = drop_twins(tx)
         if positions:
             history.capture()

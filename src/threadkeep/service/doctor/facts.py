@@ -6,21 +6,13 @@ from typing import Final, Literal
 import msgspec
 
 from threadkeep.base.sqlite.pragmas import Engine
+from threadkeep.knowledge.checks import DeepCheck
 from threadkeep.knowledge.health import Alarm, Drop, Hindrance, Service, ServicePartState, Violation
 from threadkeep.service.doctor.invariants import PendingReports
 
 Trouble = Literal["", "damaged", "locked", "newer", "foreign", "closed"]
 
 HookState = Literal["whole", "old", "broken"]
-
-
-class DeepCheck(msgspec.Struct, frozen=True):
-    """The last deep check of a store."""
-
-    path: str
-    checked_at: int
-    took_ms: int
-    problems: tuple[str, ...]
 
 
 class OpenMode(msgspec.Struct, frozen=True):

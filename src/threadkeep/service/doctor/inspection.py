@@ -14,29 +14,32 @@ from threadkeep.base.backup import list_backups
 from threadkeep.base.config import Config, read_settings
 from threadkeep.base.database import Database
 from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, SIDECARS
-from threadkeep.base.json import decode, encode
+from threadkeep.base.json import decode
 from threadkeep.base.lock import let_go, lock_for
 from threadkeep.base.processes import describe_process, lock_holders
 from threadkeep.base.spool import Spool
-from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.checks import is_blank, journal_mode, sqlite_problems, table_problems
 from threadkeep.base.tx import Tx
 from threadkeep.errors import (
     Busy,
-    Damaged,
     Invalid,
     NotFound,
     ReadOnly,
     SchemaMismatch,
     ThreadkeepError,
 )
-from threadkeep.knowledge.archive import read_block, text_hash
-from threadkeep.knowledge.health import Alarm, Drop, part_states, the_service
+from threadkeep.knowledge.health import (
+    all_drops,
+    list_alarms,
+    part_states,
+    the_service,
+    unknown_records,
+)
 from threadkeep.knowledge.queues import QUEUES, depths, locks
-from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.vector_rows import nodes_without_vector, vector_model
 from threadkeep.service.doctor.facts import (
     CaptureFacts,
     CleanupFacts,
-    DeepCheck,
     DriftFacts,
     OpenMode,
     QueueFacts,
@@ -73,7 +76,7 @@ class StoreKind(NamedTuple):
     queries: Mapping[str, str]
     read_version: Callable[[Tx], int | None]
     newest: int
-    unindexed: Callable[[Tx], int]
+    unindexed: Callable[[Path], int] | None = None  # counts the rows that an index lacks
     target: Callable[[int], int] | None = None  # which version one is brought to; else the newest
     # Why a file must not be written, where that is told by its tables; else by its version.
     refusal: Callable[[Tx], str | None] | None = None
@@ -128,8 +131,8 @@ def _look_inside(known: StoreKind, file: Path, facts: StoreFacts, *, ours: bool)
                 older=ours and 0 < version < _target(known, version),
                 problems=tuple(problems),
                 whole=facts.bytes <= _WHOLE_BYTES,
-                unindexed=0 if problems else known.unindexed(tx),
-                journal=str(tx.execute("PRAGMA journal_mode").fetchone()[0]),
+                unindexed=0 if problems or known.unindexed is None else known.unindexed(file),
+                journal=journal_mode(tx),
             )
     except ThreadkeepError as error:
         return replace(facts, trouble=_kind(error), said=error.message)
@@ -143,7 +146,7 @@ def _target(known: StoreKind, version: int) -> int:
 
 def _strange(tx: Tx, known: StoreKind, file: Path) -> dict[str, Any]:
     """Say what is wrong with a file that has no version; one that is still empty is fine."""
-    if tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+    if is_blank(tx):
         return {"version": 0}
     return {"trouble": "foreign", "said": f"{file} is a database, but no {known.name} store"}
 
@@ -168,13 +171,7 @@ def _problems(tx: Tx, facts: StoreFacts) -> list[str]:
     """Let SQLite look at the pages: at all of a small file, at the small tables of a large one."""
     if facts.bytes <= _WHOLE_BYTES:
         return sqlite_problems(tx, quick=True, references=False)
-    present = {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master")}
-    found = []
-    for table in _SMALL_TABLES:
-        if table in present:
-            said = [str(row[0]) for row in tx.execute(f"PRAGMA quick_check('{table}')")]
-            found += [f"quick_check: {line}" for line in said if line != "ok"]
-    return found
+    return table_problems(tx, _SMALL_TABLES)
 
 
 # ---------------------------------------------------------------------- the file
@@ -254,142 +251,19 @@ def _named(pids: list[int]) -> str:
 
 
 # ------------------------------------------------------------------------------
-# The deep check: every page, every reference, every hash, every word of the indexes.
-
-Show = Callable[[int, int], None]
-
-_FEW: Final = 20
-# Compares an index with what it is made of; without the 1 a missing row goes unnoticed.
-_CHECK_INDEX: Final = "INSERT INTO {0} ({0}, rank) VALUES ('integrity-check', 1)"
-_INDEXES: Final = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%USING fts5%'"
-
-
-def deep_knowledge(database: Database, show: Show | None = None) -> list[str]:
-    """Check a knowledge store whole; give what is wrong with it, at most twenty sentences."""
-    try:
-        with database.read() as tx:
-            problems = sqlite_problems(tx)
-            if not problems:
-                problems += _unlike(tx)
-                problems += _blocks(tx, show)
-        return (problems or list(index_problems(database)))[:_FEW]
-    except ThreadkeepError as error:
-        return [error.message]
-
-
-def index_problems(database: Database) -> Iterator[str]:
-    """Let every full-text index of a file compare itself with what it is made of."""
-    with database.read() as tx:
-        indexes = [str(row[0]) for row in tx.execute(_INDEXES)]
-    if database.read_only:
-        return  # FTS5 wants a connection that could write, though it writes nothing
-    for index in indexes:
-        try:
-            with database.write(durable=False) as tx:
-                tx.execute(_CHECK_INDEX.format(index))
-        except Damaged as error:
-            yield f"the full-text index {index} is damaged: {error.message}"
-
-
-def _unlike(tx: Tx) -> list[str]:
-    """Compare both indexes with the rows that they are made of, in both directions."""
-    found = []
-    missing = unindexed(tx) + differing(tx)
-    if missing:
-        found.append(f"{missing} rows are missing in the full-text index, or differ there")
-    return found
-
-
-def unindexed(tx: Tx) -> int:
-    """Count the rows that the full-text indexes do not have; the texts are not compared."""
-    tables, count = names(tx, "table"), 0
-    if tables >= {"tk_entries", "tk_entry_words_docsize"} and not _is_cleaning(tx, tables):
-        count += int(tx.value("entries_without_words", {"empty": text_hash("")}))
-    if tables >= {"knowledge_nodes", "knowledge_fts_docsize"}:
-        count += int(tx.value("nodes_unindexed"))
-    return count
-
-
-def differing(tx: Tx) -> int:
-    """Count the nodes whose text in the index is another one, and texts there without a node."""
-    if not names(tx, "table") >= {"knowledge_nodes", "knowledge_fts_content"}:
-        return 0
-    return int(tx.value("nodes_differing")) + int(tx.value("words_without_nodes"))
-
-
-def _is_cleaning(tx: Tx, tables: set[str]) -> bool:
-    """While something forgotten is being taken out, the words are built anew."""
-    if "tk_cleaning" not in tables:
-        return False
-    return tx.execute("SELECT 1 FROM tk_cleaning").fetchone() is not None
-
-
-def _blocks(tx: Tx, show: Show | None) -> list[str]:
-    """Read every block of the archive and compare it with its digest."""
-    if "tk_blocks" not in names(tx, "table"):
-        return []
-    found: list[str] = []
-    numbers = [int(row[0]) for row in tx.all("archive_blocks")]
-    for done, number in enumerate(numbers, 1):
-        try:
-            read_block(tx, number)
-        except Damaged as error:
-            found.append(error.message)
-        if show is not None:
-            show(done, len(numbers))
-        if len(found) >= _FEW:
-            break
-    return found
-
-
-# ---------------------------------------------------------------------- what is remembered
-
-
-def remember_deep(tx: Tx, check: DeepCheck) -> None:
-    """Write down how a deep check ended."""
-    tx.run(
-        "put_deep_check",
-        {
-            "path": check.path,
-            "now": check.checked_at,
-            "took": check.took_ms,
-            "problems": encode(list(check.problems)),
-        },
-    )
-
-
-def last_deep_checks(tx: Tx) -> dict[str, DeepCheck]:
-    """Give the last deep check of each store, by the path of its file."""
-    if "tk_deep_checks" not in names(tx, "table"):
-        return {}
-    rows = tx.all("deep_checks")
-    return {row[0]: DeepCheck(row[0], row[1], row[2], _sentences(row[3])) for row in rows}
-
-
-def _sentences(text: str) -> tuple[str, ...]:
-    try:
-        found = decode(text)
-    except Invalid:
-        return (f"what was remembered cannot be read: {text[:80]}",)
-    return tuple(map(str, found)) if isinstance(found, list) else ()
-
-
-# ------------------------------------------------------------------------------
 # What the store and the logs say about capture and the work behind it, gathered for the doctor.
-
-_ALARMS: Final = 1000
 
 
 def look_at_capture(
     tx: Tx, seen: DoctorObservation, place: DoctorScope, settings: Config
 ) -> dict[str, Any]:
     """Gather the facts that only a readable knowledge store can tell, by the names of `Facts`."""
-    tables, now = names(tx, "table"), seen.snapshot.now
+    now = seen.snapshot.now
     service = the_service(tx)
     return {
-        "capture": _capture(tx, seen, place, settings, tables),
+        "capture": _capture(tx, seen, place, settings),
         "queues": tuple(_queues(tx, now)),
-        "vectors": _vectors(tx, settings, tables, now),
+        "vectors": _vectors(tx, settings, now),
         "service": service,
         "service_runs": service is not None and service.is_running,
         "service_hindrance": "" if service is None else service.hindrance(now),
@@ -397,10 +271,8 @@ def look_at_capture(
     }
 
 
-def _capture(
-    tx: Tx, seen: DoctorObservation, place: DoctorScope, settings: Config, tables: set[str]
-) -> CaptureFacts:
-    alarms = _alarms(tx, tables)
+def _capture(tx: Tx, seen: DoctorObservation, place: DoctorScope, settings: Config) -> CaptureFacts:
+    alarms = list_alarms(tx, active=False)
     waiting, trouble = seen.snapshot.waiting, _spool_trouble(place.spool)
     return CaptureFacts(
         sources=tuple(_sources(seen)),
@@ -414,16 +286,13 @@ def _capture(
         spool=str(place.spool),
         spool_trouble=trouble,
         spool_blocked=place.spool.exists() and not place.spool.is_dir(),
-        drops=tuple(Drop(*row) for row in tx.all("drops")) if "tk_drops" in tables else (),
-        drift=tuple(_drift(tx, tables)),
+        drops=tuple(all_drops(tx)),
+        drift=tuple(
+            DriftFacts(one.harness, one.kind, one.count, one.last_seen)
+            for one in unknown_records(tx)
+        ),
         cleanup=_cleanup(place.user),
     )
-
-
-def _alarms(tx: Tx, tables: set[str]) -> list[Alarm]:
-    if "capture_alarms" not in tables:
-        return []
-    return [Alarm(*row) for row in tx.all("all_alarms", {"limit": _ALARMS})]
 
 
 def _sources(seen: DoctorObservation) -> Iterator[SourceFacts]:
@@ -438,12 +307,6 @@ def _sources(seen: DoctorObservation) -> Iterator[SourceFacts]:
         yield msgspec.structs.replace(told, closed=closed)
 
 
-def _drift(tx: Tx, tables: set[str]) -> Iterator[DriftFacts]:
-    if "tk_unknown" in tables:
-        for harness, kind, count, last_seen, _ in tx.all("unknown_records"):
-            yield DriftFacts(harness, kind, count, last_seen)
-
-
 def _queues(tx: Tx, now: int) -> Iterator[QueueFacts]:
     counts, found = depths(tx), locks(tx, now)
     for name in sorted(counts.keys() & QUEUES.keys()):  # not of the family that is frozen
@@ -451,15 +314,12 @@ def _queues(tx: Tx, now: int) -> Iterator[QueueFacts]:
         yield QueueFacts(name, waiting, failed, found[name].held, found[name].lost)
 
 
-def _vectors(tx: Tx, settings: Config, tables: set[str], now: int) -> VectorFacts | None:
-    if settings.embeddings.provider == "off" or "tk_vector_model" not in tables:
-        return None
-    model = tx.value("vectors_in_use")
-    if model is None:
+def _vectors(tx: Tx, settings: Config, now: int) -> VectorFacts | None:
+    used = None if settings.embeddings.provider == "off" else vector_model(tx)
+    if used is None:
         return None
     wanted = settings.embeddings.name if settings.embeddings.provider == "url" else None
-    missing = int(tx.value("count_nodes_without_vector", {"before": now}))
-    return VectorFacts(str(model), wanted or "", missing)
+    return VectorFacts(used.model, wanted or "", nodes_without_vector(tx, now))
 
 
 # ---------------------------------------------------------------------- files of others

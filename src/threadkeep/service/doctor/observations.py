@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.spool import Spool
-from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.capture.logs import SETTLED_MS, UNFINISHED
 from threadkeep.capture.observed.intake import matches
@@ -21,10 +20,20 @@ from threadkeep.capture.observed.shell_history import (
 )
 from threadkeep.capture.records import TROUBLES
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.archive import LogState, all_looks, keeps_sums
-from threadkeep.knowledge.health import Drop, Health, health_name, the_service
+from threadkeep.knowledge.archive import LogState, all_looks, keeps_sums, load_log
+from threadkeep.knowledge.health import (
+    Health,
+    all_drops,
+    all_health,
+    health_name,
+    last_seen,
+    last_tool_call,
+    the_service,
+)
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, memory_health
+from threadkeep.knowledge.nodes import count_twins, node_marks
 from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.vector_rows import nodes_without_vector, vector_model
 from threadkeep.service.doctor.invariants import (
     Browsing,
     LogBacklog,
@@ -162,7 +171,6 @@ def _is_browser(link: Path) -> bool:
 # Their logs lie among the user's own files and are looked at twice a minute only.
 _POLLED: Final = frozenset({"aider"})
 _CLOSED: Final = "closed"
-_ERROR: Final = "SELECT error FROM tk_logs WHERE reader = ? AND path = ? AND item = ''"
 
 
 class LogScan(msgspec.Struct, frozen=True):
@@ -328,8 +336,8 @@ def _group(tx: Tx, harness: str, missing: list[_Missing]) -> LogBacklog:
 
 
 def _error(tx: Tx, one: _Missing) -> str:
-    row = tx.execute(_ERROR, (one.reader, one.path)).fetchone()
-    return "" if row is None or row[0] is None else from_sql(row[0])
+    log = load_log(tx, one.reader, one.path)
+    return "" if log is None else log.error or ""
 
 
 def _key(reader: str, path: str) -> str:
@@ -385,14 +393,13 @@ def observe(
     """Look at the disk and at the store, and change nothing."""
     now, tables = moment.now, names(tx, "table")
     up_since = _up_since(tx, moment)
-    health = _health(tx, tables)
-    drops = [Drop(*row) for row in tx.all("drops")] if "tk_drops" in tables else []
-    captured = "tk_logs" in tables
-    sources = place.sources if captured else {}
+    health = {one.source: one for one in all_health(tx)}
+    drops, last = all_drops(tx), last_seen(tx)
+    sources = place.sources if "tk_logs" in tables else {}
     ground = look_at_logs(tx, sources, place.user, before.logs, now)
-    typed, histories = _typed(tx, place, before)
+    typed, histories = _typed(last.typed, place, before)
     nodes = _duplicates(tx, before, tables)
-    vectors = _vectors(tx, place, before, tables, now)
+    vectors = _vectors(tx, place, before, now)
     running = before.browser_since or now if place.browser and browser_runs() else None
     memory = DoctorState(
         at=now,
@@ -411,10 +418,10 @@ def observe(
         awake_since=memory.awake_since,
         resident=up_since is not None or _is_fresh(looked_at, now),
         looked_at=looked_at,
-        captured_at=tx.value("last_captured") if captured else None,
+        captured_at=last.captured,
         behind=ground.behind,
         typed=typed,
-        calls=_calls(tx, tables, now),
+        calls=_calls(tx, now),
         browsing=_browsing(health, running),
         lost=lost_lately(before, drops, now),
         unclear=unclear_lately(before, drops, _stored_lately(health), now),
@@ -425,14 +432,9 @@ def observe(
         vectors_missing=vectors[1],
         duplicates=nodes[2],
         memories=_memories(tx, health, now) if place.memories else None,
-        typed_at=tx.value("last_typed"),
+        typed_at=last.typed,
     )
     return DoctorObservation(snapshot, memory, ground)
-
-
-def _health(tx: Tx, tables: set[str]) -> dict[str, Health]:
-    rows = tx.all("all_health") if "source_health" in tables else []
-    return {one.source: one for one in (Health(*row) for row in rows)}
 
 
 def _heartbeat(health: Mapping[str, Health], source: str) -> int | None:
@@ -448,25 +450,19 @@ def _stored_lately(health: Mapping[str, Health]) -> int:
 
 
 def _typed(
-    tx: Tx, place: DoctorScope, before: DoctorState
+    last: int | None, place: DoctorScope, before: DoctorState
 ) -> tuple[MissingCommands | None, dict[str, SeenHistory]]:
     hooks = hooked_shells(place.hooks)
     if not hooks:
         return None, {}
-    last = tx.value("last_typed")
     found = find_histories(place.user.home, place.user.env)
     return typed_since(found, hooks, last, place.excluded_commands, before.histories)
 
 
-def _calls(tx: Tx, tables: set[str], now: int) -> ToolCalls | None:
+def _calls(tx: Tx, now: int) -> ToolCalls | None:
     """Compare the tool calls of the last hour with the events that they became."""
-    if "tk_entries" not in tables:
-        return None
-    window = {"since": now - _TOOL_WINDOW_MS, "until": now - _TOOL_REST_MS}
-    called = tx.value("last_tool_call", window)
-    if called is None:
-        return None
-    return ToolCalls(called, tx.value("last_tool_event", {"since": called}))
+    found = last_tool_call(tx, now - _TOOL_WINDOW_MS, now - _TOOL_REST_MS)
+    return None if found is None else ToolCalls(*found)
 
 
 def _browsing(health: Mapping[str, Health], running: int | None) -> Browsing | None:
@@ -519,23 +515,17 @@ def _duplicates(tx: Tx, before: DoctorState, tables: set[str]) -> tuple[int, int
     """Count the nodes that are there twice; while there are no new ones nothing is counted."""
     if not tables >= {"knowledge_nodes", "knowledge_node_agentic_sessions"}:
         return 0, 0, 0
-    count, highest = tx.one("node_marks") or (0, 0)
-    if (count, highest) == before.nodes[:2]:
-        return before.nodes
-    return count, highest, int(tx.value("duplicate_groups"))
+    marks = node_marks(tx)
+    return before.nodes if marks == before.nodes[:2] else (*marks, count_twins(tx))
 
 
-def _vectors(
-    tx: Tx, place: DoctorScope, before: DoctorState, tables: set[str], now: int
-) -> tuple[int, int]:
+def _vectors(tx: Tx, place: DoctorScope, before: DoctorState, now: int) -> tuple[int, int]:
     """Count the nodes without a vector, every few minutes: that reads all of them."""
-    in_use = place.embeddings and "tk_vector_model" in tables
-    if not in_use or tx.value("vectors_in_use") is None:
+    if not place.embeddings or vector_model(tx) is None:
         return 0, 0
     if 0 <= now - before.vectors[0] < _VECTORS_EVERY_MS:
         return before.vectors
-    old = {"before": now - _VECTORS_OLD_MS}
-    return now, int(tx.value("count_nodes_without_vector", old))
+    return now, nodes_without_vector(tx, now - _VECTORS_OLD_MS)
 
 
 def _awake_since(before: DoctorState, moment: CheckTime, up_since: int | None) -> int:

@@ -9,7 +9,6 @@ from threadkeep.knowledge.health import Alarm
 from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding, Level
 from threadkeep.service.health import ObservedStatus, observed_status
-from threadkeep.service.watchdog import acknowledge, alarms_of
 from threadkeep.web.api.verb import (
     Cursor,
     Empty,
@@ -88,13 +87,13 @@ def alarms(stores: Stores, asked: AlarmList) -> ResultPage[AlarmRow]:
     """List recorded gaps in capture, the latest first."""
     if not has_knowledge(stores):
         return ResultPage([])
-    found = [_row(one) for one in alarms_of(stores.browse().store, active=not asked.all)]
+    found = [_row(one) for one in stores.browse().store.alarms(active=not asked.all)]
     return page_of(found, lambda one: (one.raised_at, one.id), asked, newest_first=True)
 
 
 def ack(stores: Stores, asked: OneAlarm, body: AlarmNote) -> AlarmRow:
     """Say that somebody has seen an alarm; done again, it changes nothing."""
-    return _row(acknowledge(stores.history().store, asked.alarm, body.note))
+    return _row(stores.history().store.acknowledge(asked.alarm, body.note))
 
 
 def _row(alarm: Alarm) -> AlarmRow:

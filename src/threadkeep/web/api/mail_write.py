@@ -286,7 +286,7 @@ def change_task(stores: Stores, asked: OneTask, body: TaskChange) -> Task:
         if value is not UNSET
     }
     host.update_task(found.series_id or found.id, **changes)
-    return task_of(_task(host, asked.task), host.context.zone)
+    return task_of(_task(host, asked.task), host.zone)
 
 
 def _task(host: Host, task: str) -> Mail:

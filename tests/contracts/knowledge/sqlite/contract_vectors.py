@@ -34,7 +34,7 @@ def check_filling(store: KnowledgeStore) -> None:
                 (number, f"u{number}", f"text {number}"),
             )
         add_commands(tx, 2)
-    done = embed_pending(store.context, HashEmbedder("nomic", 768), no_texts)
+    done = embed_pending(store, HashEmbedder("nomic", 768), no_texts)
     assert (done.nodes, done.contract_nodes, done.note, done.complete) == (3, 3, "", True)
     with store.context.db.write() as tx:
         assert tx.execute("SELECT * FROM embed_model_meta").fetchall() == [(1, "nomic")]
@@ -72,7 +72,7 @@ def check_changes(store: KnowledgeStore) -> None:
         tx.execute("DELETE FROM knowledge_nodes WHERE id = 3")
         assert erase_nodes(tx, [2]) == 1
         assert nodes_in(tx) == [1, 3]
-    embed_pending(store.context, HashEmbedder("nomic", 768), no_texts)
+    embed_pending(store, HashEmbedder("nomic", 768), no_texts)
     with store.context.db.write() as tx:
         assert nodes_in(tx) == [1]
         assert near(tx, "vec_knowledge", "newer") == 1
@@ -88,7 +88,7 @@ def check_another_model(store: KnowledgeStore) -> None:
     with store.context.db.write() as tx:
         tx.execute("UPDATE embed_model_meta SET model = 'modernbert'")
         tx.execute("UPDATE knowledge_nodes SET embed_text = 'newest', updated_at = 3")
-    done = embed_pending(store.context, HashEmbedder("nomic", 768), no_texts)
+    done = embed_pending(store, HashEmbedder("nomic", 768), no_texts)
     assert (done.nodes, done.contract_nodes) == (1, 0)
     assert "modernbert" in done.note
     with store.context.db.write() as tx:

@@ -1,0 +1,119 @@
+"""What comes last: entries as they are captured, and what agents used lately."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.records import (
+    CapturedSession,
+    Entry,
+    EntryRow,
+    Readers,
+    to_entry,
+    to_session,
+)
+from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.transcript import ArchivedEntries
+
+_AT_ONCE: Final = 500  # entries of one look
+_LOOK_SECONDS: Final = 0.5
+_WIDTH: Final = len(EntryRow.__struct_fields__)
+
+
+class TailEntry(msgspec.Struct, frozen=True):
+    """Something that was said or done, and where."""
+
+    session: CapturedSession
+    row: EntryRow
+    entry: Entry
+
+
+class Tail:
+    """Reads what is new in a captured history, of all sessions or of some."""
+
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        sources: Readers,
+        among: CapturedSessionFilter | None = None,
+        session: CapturedSession | None = None,
+    ) -> None:
+        """Begin at the end of what is there."""
+        self._store = store
+        self._sources = sources
+        chosen = (among or CapturedSessionFilter()).params()
+        self._values = {**chosen, "session": None if session is None else session.id}
+        with self._store.read() as tx:
+            self._mark = int(tx.value("last_entry_id") or 0)
+
+    def latest(self, count: int) -> list[TailEntry]:
+        """Give the last things of what was there at the beginning, in their order."""
+        values = {**self._values, "limit": count, "upto": self._mark}
+        with self._store.read() as tx:
+            return self._read(tx, tx.all("tail_latest", values)[::-1])
+
+    def new(self) -> list[TailEntry]:
+        """Give what came since the last look."""
+        found: list[TailEntry] = []
+        with self._store.read() as tx:
+            while upto := tx.value("tail_upto", {"mark": self._mark, "limit": _AT_ONCE}):
+                values = {**self._values, "mark": self._mark, "upto": upto}
+                found += self._read(tx, tx.all("tail_after", values))
+                self._mark = upto
+        return found
+
+    def follow(self, goes_on: Callable[[], bool]) -> Iterator[TailEntry]:
+        """Give what comes, for as long as it is wanted; that is asked twice a second."""
+        seen = self._store.database.changes()
+        while goes_on():
+            yield from self.new()
+            seen = self._store.database.changed(seen, _LOOK_SECONDS)
+
+    def _read(self, tx: Tx, rows: list[tuple[object, ...]]) -> list[TailEntry]:
+        archive = ArchivedEntries(tx, self._sources)
+        found = []
+        for values in rows:
+            row, session = to_entry(values), to_session(values[_WIDTH:])
+            entry = archive.entry(row)
+            if entry is not None:
+                found.append(TailEntry(session, row, entry))
+        return found
+
+
+# ---------------------------------------------------------------------- what was used
+
+
+class RecentAnswer(NamedTuple):
+    """What one answer used, in tokens."""
+
+    at: int | None
+    harness: str
+    model: str
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    cache_write_1h: int
+    reasoning: int
+
+
+def recent_answers(tx: Tx, since: int) -> list[RecentAnswer]:
+    """Give what the answers since then used; none in a file that counts nothing."""
+    rows = tx.all("tail_spent", {"since": since}) if "tk_usage" in names(tx, "table") else []
+    return [RecentAnswer(*row) for row in rows]
+
+
+def answers_of(tx: Tx, session_id: str) -> list[RecentAnswer]:
+    """Give what the answers of one session used; none in a file that counts nothing."""
+    known = "tk_usage" in names(tx, "table")
+    rows = tx.all("tail_spent_in", {"session_id": session_id}) if known else []
+    return [RecentAnswer(*row) for row in rows]
+
+
+def unfinished_answers(tx: Tx, since: int | None, until: int | None) -> int:
+    """Count the answers of a time whose last count is missing from their log."""
+    return int(tx.value("tail_unfinished", {"since": since, "until": until}) or 0)
