@@ -45,7 +45,7 @@ def test_every_command_of_the_contract_is_there() -> None:
     chat = "ls show search tail record fork rewind archive export import diff rm size prune verify"
     rest = "paths status demo backup restore completion man import up export resume"
     rest += " capture watch sessions show search sources usage raw forget tail"
-    rest += " events run shell-init import-history lessons probe"
+    rest += " commands events run shell-init import-history lessons probe"
     rest += " native-host native-messaging-host gh-poll gh-pending-notifications"
     rest += " memories recall ask timeline fixed similar context open enrich embed doctor serve"
     state = "ls show search stats lineage title pin unpin archive rewind undo export import rm"
@@ -98,15 +98,14 @@ def test_the_same_thing_has_the_same_name_everywhere() -> None:
         named = {name: param for param in leaf.params for name in param.opts}
         if "--limit" in named:
             assert "-n" in named["--limit"].opts, path
-        if "--harness" in named:
-            assert "--agent" in named["--harness"].opts, path
-        for name in ("--project", "--harness", "--db"):
+        assert "--harness" not in named, path
+        for name in ("--project", "--db"):
             if name in named:
                 assert named[name]._custom_shell_complete is not None, (path, name)
 
 
 def test_what_is_listed_comes_as_lines_of_json_as_well() -> None:
-    listing = "sessions search recall similar fixed timeline events lessons sources usage show"
+    listing = "sessions search recall similar fixed timeline commands lessons sources usage show"
     for name in (*listing.split(), "chat ls", "state search", "mail ls", "alarms list"):
         options = {one for param in LEAVES[tuple(name.split())].params for one in param.opts}
         assert "--jsonl" in options, name

@@ -61,14 +61,14 @@ def test_a_dry_run_reads_nothing_and_begins_no_store(run: Run, home: Path) -> No
 
 @pytest.mark.parametrize("name", ["opencode", "opencode-tree"])
 def test_only_one_program_is_captured(name: str, run: Run, home: Path) -> None:
-    run("capture", "--user-home", str(DEMO), "--source", name)
+    run("capture", "--user-home", str(DEMO), "--agent", name)
     found = document(run("sessions", "--json"))["sessions"]
     assert [one["agent"] for one in found] == ["opencode"]
 
 
-def test_an_unknown_source_is_refused_with_the_list(run: Run, home: Path) -> None:
-    told = run("capture", "--source", "nobody", "--dry-run", code=2).stderr
-    assert "there is no source 'nobody'" in told
+def test_an_unknown_agent_is_refused_with_the_list(run: Run, home: Path) -> None:
+    told = run("capture", "--agent", "nobody", "--dry-run", code=2).stderr
+    assert "there is no agent 'nobody'" in told
     assert "claude-code" in told
 
 

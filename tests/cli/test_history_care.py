@@ -111,7 +111,7 @@ def test_what_is_meant_is_said_in_one_way(demo: Run) -> None:
 def test_a_span_of_time_and_a_project_are_forgotten(demo: Run) -> None:
     demo("forget", "--since", "2026-03-06", "--until", "2026-03-06", "--yes")
     assert len(ids(demo)) == 7
-    demo("forget", "--project", "harbor", "--harness", "cursor", "--yes")
+    demo("forget", "--project", "harbor", "--agent", "cursor", "--yes")
     assert len(ids(demo)) == 6
 
 

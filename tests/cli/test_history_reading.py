@@ -62,7 +62,7 @@ def test_a_list_can_be_narrowed(demo: Run) -> None:
         found = document(demo("sessions", "--json", *words))["sessions"]
         return [one["agent"] for one in found]
 
-    assert harnesses("--harness", "codex") == ["codex"]
+    assert harnesses("--agent", "codex") == ["codex"]
     assert harnesses("--since", "2026-03-07") == ["aider"]
     assert harnesses("--until", "2026-03-03") == ["codex", "claude-code"]
     assert harnesses("--until", "2026-03-02") == ["claude-code"]
@@ -70,7 +70,7 @@ def test_a_list_can_be_narrowed(demo: Run) -> None:
     assert harnesses("--project", "/home/demo/code", "--branch", "main", "--limit", "1") == [
         "copilot-cli"
     ]
-    assert harnesses("--harness", "claude-code", "--all") == ["claude-code"] * 2
+    assert harnesses("--agent", "claude-code", "--all") == ["claude-code"] * 2
     assert harnesses("--project", "elsewhere") == []
     assert len(harnesses("--limit", "-1")) == 8
     assert "[subagent] Find uses" in demo("sessions", "--all").stdout
@@ -186,9 +186,9 @@ def test_what_means_no_session_or_several(demo: Run) -> None:
     assert "there is no session 'nobody'" in demo("show", "nobody", code=3).stderr
     told = demo("show", "019c", code=1).stderr
     assert "several sessions begin with '019c'" in told
-    assert demo("show", "019c", "--harness", "pi").stdout.startswith("019cbe2f")
+    assert demo("show", "019c", "--agent", "pi").stdout.startswith("019cbe2f")
     assert "tide" in demo("show", "last").stdout
-    assert demo("show", "last", "--harness", "codex").stdout.startswith(CODEX)
+    assert demo("show", "last", "--agent", "codex").stdout.startswith(CODEX)
 
 
 def test_hostile_text_does_no_harm(hostile: Run) -> None:
@@ -270,7 +270,7 @@ def test_search_goes_over_all_agents(demo: Run) -> None:
 
 
 def test_a_hit_shows_where_it_is_and_how_to_open_it(demo: Run, home: Path) -> None:
-    found = demo("search", "slow query", "--harness", "codex", "--kind", "prompt").stdout
+    found = demo("search", "slow query", "--agent", "codex", "--kind", "prompt").stdout
     first, second, third = found.splitlines()
     assert " · codex · harbor · prompt · The departures page takes four seconds" in first
     assert "Find the slow query and make it fast." in second
@@ -293,7 +293,7 @@ def test_search_can_be_narrowed(demo: Run) -> None:
         hits = document(demo("search", "tide", "--json", *words))["hits"]
         return {hit["session"]["agent"] for hit in hits}
 
-    assert found("--harness", "pi") == {"pi"}
+    assert found("--agent", "pi") == {"pi"}
     assert found("--since", "2026-03-07") == {"aider"}
     assert found("--until", "2026-03-05") == {"claude-code", "gemini-cli"}
     assert found("--session", "e41f") == {"copilot-cli"}

@@ -42,7 +42,7 @@ def test_what_is_listed_can_be_chosen(run: Run, tmp_path: Path) -> None:
     assert [one["direction"] for one in going] == ["out"]
     assert len(document(run("mail", "ls", box, "--in", "--limit", "1", "--json"))["mail"]) == 1
     assert len(document(run("mail", "ls", box, "--limit", "0", "--json"))["mail"]) == 0
-    assert "no mail is like that" in run("mail", "ls", box, "--status", "failed").stderr
+    assert "no mail matches" in run("mail", "ls", box, "--status", "failed").stderr
     run("mail", "ls", box, "--status", "nonsense", code=2)
 
 

@@ -116,7 +116,7 @@ def test_what_a_browser_reports_is_listed(run: Run, home: Path, start: Start) ->
     assert (process.returncode, err) == (0, b"")
     assert [one["status"] for one in answers(out)] == ["ok", "filtered", "ok", "error"]
     assert not (home / "knowledge.db").exists()
-    (page,) = document(run("events", "--visits", "--json"))["visits"]
+    (page,) = document(run("commands", "--visits", "--json"))["visits"]
     assert page["url"] == "https://docs.python.org/3/library/"
     (source,) = (
         one

@@ -80,7 +80,7 @@ def test_all_runs_can_be_asked_for_and_none_is_told_as_it_is(run: Run, ci: Ci) -
     run("github", "poll")
     assert len(run("github", "runs", "--limit", "-1").stdout.splitlines()) == 2
     assert "no run of octo/other is known" in run("github", "runs", "--repo", "octo/other").stderr
-    assert "no lesson is like that" in run("lessons", "--tool", "ruff").stderr
+    assert "no lessons match" in run("lessons", "--tool", "ruff").stderr
 
 
 def test_the_same_trouble_is_told_once(run: Run, ci: Ci) -> None:

@@ -71,7 +71,7 @@ def test_commands_of_a_shell_with_the_hook_are_listed(run: Run, home: Path, user
     environ = {"HOME": str(user), "PATH": "/usr/bin:/bin", "TERM": "dumb"}
     words = [bash, "--noprofile", "--rcfile", str(user / ".bashrc"), "-i"]
     subprocess.run(words, input=typed.encode(), env=environ, capture_output=True, check=False)
-    found = document(run("events", "false", "--json"))["events"]
+    found = document(run("commands", "false", "--json"))["commands"]
     assert [(one["command"], one["exit_code"], one["cwd"]) for one in found] == [
         ("false hello", 1, "/")
     ]
@@ -97,7 +97,7 @@ def test_histories_are_brought_in_once(run: Run, home: Path, user: Path) -> None
     again = run("import-history", "--shell", "bash")
     assert again.stdout.split("\t")[2:5] == ["2", "0", "2"]
     assert "0 new commands" in again.stderr
-    found = document(run("events", "--json"))["events"]
+    found = document(run("commands", "--json"))["commands"]
     assert {one["command"] for one in found} == {"echo one", "echo two", "cargo test"}
 
 
@@ -136,4 +136,4 @@ def test_commands_that_the_user_keeps_out_are_not_imported(
     (home / "config.toml").write_text('[shell]\nexclude = ["pass *"]\n')
     (user / ".bash_history").write_text("echo one\npass show bank\n")
     assert run("import-history").stdout.strip().split("\t")[2:6] == ["2", "1", "0", "1"]
-    assert "bank" not in run("events", "--json").stdout
+    assert "bank" not in run("commands", "--json").stdout

@@ -56,7 +56,7 @@ def test_what_waits_and_what_came_is_told(run: Run, home: Path) -> None:
     run(*SHELL, "ls")
     assert observed(run)["waiting"] == 1
     assert "1 file waiting" in run("status").stdout
-    run("events")
+    run("commands")
     assert observed(run)["waiting"] == 0
     assert health(run, "shell")["events_last_24h"] == 1
     assert "1 in 24 h" in run("status").stdout
@@ -66,7 +66,7 @@ def test_failures_and_drops_are_told(run: Run, home: Path) -> None:
     spool = home / "spool"
     spool.mkdir(parents=True)
     (spool / "wrong.jsonl").write_text("this is no report\n")
-    run("events")
+    run("commands")
     (drop,) = observed(run)["drops"]
     assert (drop["source"], drop["reason"], drop["count"]) == ("spool", "not understood", 1)
     assert "spool not understood 1" in run("status").stdout
@@ -154,7 +154,7 @@ def test_capture_tells_programs_what_it_collected(run: Run, home: Path) -> None:
     assert seen == {"waiting": 1, "error": None}
     came = document(run("capture", "--json"))["capture"]["observed"]
     assert (came["new"], came["known"], came["error"]) == (1, 0, None)
-    assert "observed" not in document(run("capture", "--source", "codex", "--json"))["capture"]
+    assert "observed" not in document(run("capture", "--agent", "codex", "--json"))["capture"]
 
 
 def test_what_hippo_left_beside_the_store_is_collected(run: Run, home: Path) -> None:
@@ -230,7 +230,7 @@ def test_watch_ends_with_signals_and_collects_the_rest(
     process.send_signal(number)
     assert process.wait() == 0
     assert observed(run)["waiting"] == 0
-    (event,) = document(run("events", "--json"))["events"]
+    (event,) = document(run("commands", "--json"))["commands"]
     assert event["command"] == "last words"
 
 

@@ -41,7 +41,12 @@ def test_tables_fit_the_terminal(run: Run, width: int, monkeypatch: pytest.Monke
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(width))
-    for words in (["sessions"], ["usage", "daily", "--breakdown"], ["usage", "blocks"], ["events"]):
+    for words in (
+        ["sessions"],
+        ["usage", "daily", "--breakdown"],
+        ["usage", "blocks"],
+        ["commands"],
+    ):
         _console.cache_clear()
         lines = run(*words).stdout.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
         assert lines

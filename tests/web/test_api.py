@@ -88,6 +88,13 @@ def test_old_addresses_of_the_site_still_answer(site: Site) -> None:
     assert site.get("/memory.json").json == site.get("/nodes.json").json
 
 
+def test_old_names_of_parameters_are_read_as_the_new_ones(site: Site) -> None:
+    new = done(site.get("/api/commands?role=tool&q=pytest"))
+    assert done(site.get("/api/history/commands?kind=claude-tool&text=pytest")) == new
+    assert done(site.get("/api/runs?repo=me/app")) == done(site.get("/api/runs?project=me/app"))
+    assert site.get("/api/runs?repo=me/app&project=me/app").status == 400
+
+
 def test_wrong_requests_are_refused_with_the_field(site: Site) -> None:
     for path in ("limit=0", "limit=201", "limit=x", "other=1"):
         refused = site.get(f"/api/chat/sessions?{path}")

@@ -30,7 +30,7 @@ def make_site(folder: Path) -> Site:
     site = Site(home)
     site.run("send-event", "shell", "--cmd", f"make {HOSTILE}", "--exit", "2", "--cwd", "/quay",
              "--duration-ms", "12")  # fmt: skip
-    site.run("events", "--limit", "1")  # which collects it
+    site.run("commands", "--limit", "1")  # which collects it
     site.run("mail", "new", "helper", "--channel", "cli", "--chat", "me")
     site.run("mail", "send", "last", HOSTILE, "--from", HOSTILE)
     site.run("mail", "send", "last", "Report", "--task", "--every", "0 9 * * 1-5")

@@ -214,9 +214,35 @@ def command(
                 call = Call(home_of(ctx), db, as_json or lines, lines, not plain)
                 ctx.exit(function(call, **options) or 0)
 
-        return click.command(name, epilog=example_text(*examples))(run)
+        return click.command(name, _Worded, epilog=example_text(*examples))(run)
 
     return decorate
+
+
+class _Worded(click.Command):
+    """A command that understands options of the version before; click has no other place."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line, old names of options as the new ones."""
+        known = {name.removeprefix("--") for one in self.params for name in one.opts}
+        end = args.index("--") if "--" in args else len(args)
+        if any(arg[2:].partition("=")[0] not in known for arg in args[:end] if arg[:2] == "--"):
+            args = [*_today(args[:end], known), *args[end:]]
+        return super().parse_args(ctx, args)
+
+
+def _today(args: list[str], known: set[str]) -> Iterator[str]:
+    from threadkeep.base.old_words import renamed
+
+    rest = iter(args)
+    for arg in rest:
+        name, given, value = arg[2:].partition("=")
+        if not arg.startswith("--") or name in known:
+            yield arg
+            continue
+        value = value if given else next(rest, "")
+        new, translated = renamed(name, value, known)
+        yield from [arg, *([] if given else [value])] if new == name else (f"--{new}", translated)
 
 
 def _shaping(*, lists: bool, pages: bool) -> Callable[[Function], Function]:

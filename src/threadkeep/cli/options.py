@@ -85,7 +85,7 @@ def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: st
     return _items(named.items(), incomplete)
 
 
-def complete_harness(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
+def complete_agent(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
     """Offer the programs that something was captured of."""
     found = sorted({one.agent for one in _captured(ctx, _LOOKED_AT)})
     return _items(((name, "") for name in found), incomplete)
@@ -155,10 +155,10 @@ SINCE = "Not before this date, or younger than: 12h, 7d."
 UNTIL = "Up to this date, or older than: 12h, 7d."
 
 
-def harness_option(help: str = "Only of this program, such as codex.") -> Option:  # noqa: A002
-    """Add the option that names an agent's program."""
+def agent_option(help: str = "Only of this agent, such as codex.") -> Option:  # noqa: A002
+    """Add the option that names an agent."""
     return click.option(
-        "--harness", "--agent", metavar="NAME", shell_complete=complete_harness, help=help
+        "--agent", "harness", metavar="NAME", shell_complete=complete_agent, help=help
     )
 
 

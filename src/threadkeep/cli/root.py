@@ -49,8 +49,8 @@ SECTIONS: Final[Sections] = {
         "usage": CommandEntry(
             "usage.command:usage", "Sum up tokens and cost: by day, model, project"
         ),
-        "events": CommandEntry(
-            "observed.events:events", "List commands that shells and agents ran"
+        "commands": CommandEntry(
+            "observed.commands:commands", "List commands that shells and agents ran"
         ),
         "lessons": CommandEntry("observed.ci:lessons", "List failures that came back"),
         "memories": CommandEntry("memory.answers:memories", "List the notes that Claude keeps"),
@@ -114,6 +114,7 @@ SECTIONS: Final[Sections] = {
         "man": CommandEntry("manual:man", "Write the manual pages"),
     },
     "": {
+        "events": CommandEntry("observed.commands:ALIASES", ""),  # what it was called before
         "native-host": CommandEntry("observed.setup:native_host", ""),
         "native-messaging-host": CommandEntry("observed.ci:ALIASES", ""),
         "gh-poll": CommandEntry("observed.ci:ALIASES", ""),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from threadkeep.base.old_words import today
 from threadkeep.base.text import printable
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.home.stores import Desk
@@ -78,6 +79,7 @@ class Arguments(msgspec.Struct, frozen=True):
 def read_arguments(shape: type[Any], given: dict[str, Any]) -> Any:
     """Read what an agent passed; what is null counts as not given. Invalid says what is wrong."""
     known = {field.name for field in msgspec.structs.fields(shape)}
+    given = today(given, known)
     unknown = sorted(set(given) - known)
     if unknown:
         msg = f"there is no argument {unknown[0]!r}"

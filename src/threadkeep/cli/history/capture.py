@@ -25,7 +25,7 @@ from threadkeep.cli.history.sessions import (
     typed,
 )
 from threadkeep.cli.memory.learn import learn_from_it, tell_learned
-from threadkeep.cli.options import complete_folder, complete_harness, folder_option, since_option
+from threadkeep.cli.options import complete_agent, complete_folder, folder_option, since_option
 from threadkeep.cli.output import (
     counted,
     document,
@@ -212,18 +212,16 @@ roots_option = click.option(
 @store_command(
     "capture",
     "threadkeep capture",
-    "threadkeep capture --source claude-code --since 7d",
+    "threadkeep capture --agent claude-code --since 7d",
     "threadkeep capture --dry-run --json",
 )
 @click.option(
-    "--source",
-    "--harness",
     "--agent",
     "sources",
     multiple=True,
     metavar="NAME",
-    shell_complete=complete_harness,
-    help="Only this program; `threadkeep sources` names them. A part of one means all of it.",
+    shell_complete=complete_agent,
+    help="Only this agent; `threadkeep sources` names them. A part of one means all of it.",
 )
 @since_option("Only logs touched since a date, or within: 12h, 7d.")
 @user_home_option
@@ -246,7 +244,7 @@ def capture(
 
     Logs are only read, never changed. What was captured stays when its program deletes it. A
     second run reads what is new; one that was interrupted goes on where it stopped. What shells
-    and browsers left in the spool is collected as well, unless --source names a program. Then
+    and browsers left in the spool is collected as well, unless --agent names a program. Then
     knowledge is made of what is new, by rules; `threadkeep enrich` lets a model do it.
     """
     first, _ = read_times(since, None)
@@ -281,8 +279,8 @@ def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "C
     known = harnesses | {harness: harness for harness in harnesses.values()}
     for name in named:
         if name not in known:
-            msg = f"there is no source {name!r}"
-            raise Invalid(msg, hint=f"the sources are {', '.join(sorted(known))}")
+            msg = f"there is no agent {name!r}"
+            raise Invalid(msg, hint=f"the agents are {', '.join(sorted(known))}")
     return CaptureFilter(frozenset(known[name] for name in named), since)
 
 

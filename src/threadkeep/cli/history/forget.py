@@ -9,8 +9,8 @@ from threadkeep.cli.command import Call, command, confirm, group, store_command
 from threadkeep.cli.history.progress import progress_bar
 from threadkeep.cli.history.sessions import find, looking
 from threadkeep.cli.options import (
+    agent_option,
     complete_captured,
-    harness_option,
     project_option,
     since_option,
     until_option,
@@ -54,7 +54,7 @@ _EXAMPLE = 160
 @since_option("With --until: all that happened in this time.")
 @until_option("A date, or an age: 12h, 7d.")
 @click.option("--pattern", metavar="REGEX", help="Every line in which this is found.")
-@harness_option("Of that, only what is of this program.")
+@agent_option("Of that, only what is of this program.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def forget(

@@ -12,8 +12,8 @@ import click
 
 from threadkeep.cli.command import Call, Function, store_command
 from threadkeep.cli.options import (
+    agent_option,
     complete_captured,
-    harness_option,
     limit_option,
     project_option,
     since_option,
@@ -81,7 +81,7 @@ def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
 
 def session_argument(function: Function) -> Function:
     """Add the argument that names a session, and the option that tells programs apart."""
-    harness = harness_option("The program that the session is of.")
+    harness = agent_option("The program that the session is of.")
     return click.argument("session", shell_complete=complete_captured)(harness(function))
 
 
@@ -157,7 +157,7 @@ def typed(call: Call, *words: str) -> str:
 def among_options(function: Function) -> Function:
     """Add the options that choose sessions: program, project, time."""
     options: list[Callable[[Function], Function]] = [
-        harness_option(),
+        agent_option(),
         project_option(),
         since_option(),
         until_option(),
@@ -196,7 +196,7 @@ _ALL = 2**31
 @store_command(
     "sessions",
     "threadkeep sessions --project harbor --since 7d",
-    "threadkeep sessions --harness codex --limit 5 --json",
+    "threadkeep sessions --agent codex --limit 5 --json",
     lists=True,
     pages=True,
 )

@@ -11,7 +11,7 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.capture import user_home_option
 from threadkeep.cli.history.progress import progress_bar, without_log
 from threadkeep.cli.history.sessions import find, looking
-from threadkeep.cli.options import complete_captured, harness_option, limit_option, project_option
+from threadkeep.cli.options import agent_option, complete_captured, limit_option, project_option
 from threadkeep.cli.output import (
     is_terminal,
     json_line,
@@ -41,7 +41,7 @@ _LONGEST = 500  # characters of a line where nobody's terminal says how wide it 
     "threadkeep tail last --json",
 )
 @click.argument("session", required=False, shell_complete=complete_captured)
-@harness_option()
+@agent_option()
 @project_option()
 @limit_option(10, "Begin with the newest so many.")
 @click.option("--no-tools", is_flag=True, help="Without tool calls and their results.")

@@ -95,7 +95,7 @@ def ls(
     with paging(wanted=call.pager):
         table(columns, [_letter_row(one) for one in found], wide="text", spare=spare)
     if not found:
-        note("no mail is like that" if status or direction else "there is no mail yet")
+        note("no mail matches" if status or direction else "there is no mail yet")
 
 
 def _letter_row(letter: Letter) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import msgspec
 from threadkeep.cli.command import Call, Function, store_command
 from threadkeep.cli.history.sessions import typed
 from threadkeep.cli.options import (
-    harness_option,
+    agent_option,
     limit_option,
     project_option,
     since_option,
@@ -80,7 +80,7 @@ def filter_options(function: Function) -> Function:
     options: list[Callable[[Function], Function]] = [
         project_option(),
         click.option("--source", metavar="S", hidden=True),
-        harness_option(),
+        agent_option(),
         since_option(),
         until_option(),
         click.option("--branch", metavar="B", help="Only on this branch."),

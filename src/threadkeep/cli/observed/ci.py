@@ -208,7 +208,7 @@ def lessons(
             _show_lesson(call, one)
     if not found:
         is_chosen = repo or path or tool
-        note("no lesson is like that" if is_chosen else _NO_LESSON)
+        note("no lessons match" if is_chosen else _NO_LESSON)
 
 
 def _show_lesson(call: Call, one: "Lesson") -> None:

@@ -81,7 +81,7 @@ def _tell(plan: "ShellInstallPlan", *, uninstall: bool, dry_run: bool) -> None:
     elif uninstall:
         note("shells that run now keep their hook until they end")
     else:
-        note(f"open a new {plan.shell} to begin; `threadkeep events` shows what it does")
+        note(f"open a new {plan.shell} to begin; `threadkeep commands` shows what it does")
 
 
 # ---------------------------------------------------------------------- histories

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.options import harness_option, project_option, since_option, until_option
+from threadkeep.cli.options import agent_option, project_option, since_option, until_option
 from threadkeep.cli.output import counted, document, note, one_line, paging, table, write
 from threadkeep.cli.times import read_times
 from threadkeep.cli.usage.rows import (
@@ -179,7 +179,7 @@ class UsageView(NamedTuple):
 @click.option("--live", is_flag=True, help="Draw it anew as it changes, until Ctrl-C.")
 @click.option("--no-cost", is_flag=True, help="Tokens only.")
 @click.option("--timezone", metavar="ZONE", help="Whose days they are, such as Europe/Madrid.")
-@harness_option()
+@agent_option()
 @project_option()
 @since_option()
 @until_option()

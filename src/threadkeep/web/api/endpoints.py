@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from threadkeep.base import json
+from threadkeep.base.old_words import renamed, today
 from threadkeep.errors import Invalid
 from threadkeep.web import aliases
 from threadkeep.web.answers import JSON_TYPE, problem, tagged
@@ -47,7 +48,7 @@ def read_address(kind: type[S], pairs: Iterable[tuple[str, str]], path: Mapping[
     known = {field.encode_name: field.type for field in _fields(kind)}
     found: dict[str, Any] = {}
     for name, text in pairs:
-        _take(found, known, name, text)
+        _take(found, known, *renamed(name, text, known))
     found |= {name: _value(known[name], text) for name, text in path.items()}
     try:
         return msgspec.convert(found, kind, strict=True)
@@ -108,6 +109,8 @@ def _wanted(kind: inspect.Type) -> inspect.Type:
 def read_body(kind: type[S], raw: bytes) -> S:
     """Read a JSON body."""
     value = json.decode(raw)
+    if isinstance(value, dict):
+        value = today(value, {field.encode_name for field in _fields(kind)})
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError:

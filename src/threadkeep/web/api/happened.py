@@ -33,14 +33,15 @@ from threadkeep.web.api.verb import (
 )
 
 _ALL = 100_000
+_RAN_BY = {"user": "shell", "tool": "claude-tool"}  # as the column says it
 
 
 class CommandList(Strict, frozen=True):
     """Which commands."""
 
-    text: Words | None = None
+    q: Words | None = None
     project: str | None = None
-    kind: Literal["shell", "claude-tool"] | None = None
+    role: Literal["user", "tool"] | None = None  # a person at a shell, or a tool of an agent
     terminal: str | None = None
     failed: bool = False
     since: Moment | None = None
@@ -51,7 +52,7 @@ class CommandList(Strict, frozen=True):
 class VisitList(Strict, frozen=True):
     """Which web pages."""
 
-    text: Words | None = None
+    q: Words | None = None
     domain: str | None = None
     since: Moment | None = None
     limit: Limit = 50
@@ -61,7 +62,7 @@ class VisitList(Strict, frozen=True):
 class RunList(Strict, frozen=True):
     """Which runs of CI."""
 
-    repo: Name | None = None
+    project: Name | None = None  # owner/name
     limit: Limit = 50
     cursor: Cursor = ""
 
@@ -123,6 +124,7 @@ def commands(stores: Stores, asked: CommandList) -> ResultPage[CommandRow]:
     store = stores.browse().store
     narrowed = msgspec.structs.asdict(asked)
     del narrowed["limit"], narrowed["cursor"]
+    narrowed |= {"text": narrowed.pop("q"), "kind": _RAN_BY.get(narrowed.pop("role"))}
 
     def fetch(until: int | None, count: int) -> list[CommandRow]:
         return stored_commands(store, CommandFilter(**narrowed, until=until), count)
@@ -137,7 +139,7 @@ def visits(stores: Stores, asked: VisitList) -> ResultPage[StoredVisit]:
     store = stores.browse().store
 
     def fetch(until: int | None, count: int) -> list[StoredVisit]:
-        narrowed = (asked.since, until, asked.domain, asked.text)
+        narrowed = (asked.since, until, asked.domain, asked.q)
         return stored_visits(store, *narrowed, count)
 
     return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
@@ -147,7 +149,7 @@ def runs(stores: Stores, asked: RunList) -> ResultPage[RunRow]:
     """List runs of CI, the newest first."""
     if not has_knowledge(stores):
         return ResultPage([])
-    found = ci_runs(stores.browse().store, asked.repo, _ALL)
+    found = ci_runs(stores.browse().store, asked.project, _ALL)
     return page_of(
         found, lambda one: (one.started_at or one.first_seen_at, one.id), asked, newest_first=True
     )

@@ -1,4 +1,4 @@
-"""events: commands and pages as a person looks for them."""
+"""commands: commands and visits as a person looks for them."""
 
 import sqlite3
 from pathlib import Path
@@ -45,25 +45,34 @@ def reported(home: Path) -> Path:
 
 
 def commands(run: Run, *words: str) -> list[str]:
-    return [one["command"] for one in document(run("events", *words, "--json"))["events"]]
+    return [one["command"] for one in document(run("commands", *words, "--json"))["commands"]]
 
 
 def test_where_nothing_was_reported_it_says_how_to_begin(run: Run, home: Path) -> None:
-    result = run("events")
+    result = run("commands")
     assert result.stdout == ""
     assert "shell-init" in result.stderr
-    assert document(run("events", "--json"))["events"] == []
-    assert document(run("events", "--visits", "--json"))["visits"] == []
+    assert document(run("commands", "--json"))["commands"] == []
+    assert document(run("commands", "--visits", "--json"))["visits"] == []
     assert not home.exists()  # looking begins nothing
 
 
 def test_the_spool_is_collected_and_the_newest_is_last(run: Run, reported: Path) -> None:
-    lines = [line.split("\t") for line in run("events").stdout.splitlines()]
+    lines = [line.split("\t") for line in run("commands").stdout.splitlines()]
     assert [line[-1] for line in lines] == ["cargo build", "cargo test", "ls -la", "[Bash] grep x"]
     assert lines[1][1:4] == ["101", "5300", "/srv/harbor"]
     assert lines[3][1] == ""  # nobody saw it end
     assert list((reported / "spool").glob("*.jsonl*")) == []
     assert len(commands(run)) == 4  # looking again brings nothing twice
+
+
+def test_words_of_the_version_before_are_understood(run: Run, reported: Path) -> None:
+    new = commands(run, "--role", "tool")
+    assert [one["command"] for one in document(run("events", "--json"))["commands"]]
+    assert commands(run, "--kind=claude-tool") == commands(run, "--kind", "claude-tool") == new
+    assert "events" not in run("--help").stdout.replace("send-event", "")
+    assert "--kind" not in run("commands", "--help").stdout
+    assert "no such option" in run("commands", "--knd", "tool", code=2).stderr.lower()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +84,7 @@ def test_the_spool_is_collected_and_the_newest_is_last(run: Run, reported: Path)
         (["--project", "quay"], ["ls -la"]),
         (["--since", "2h"], ["ls -la", "grep x"]),
         (["--until", "2h"], ["cargo build", "cargo test"]),
-        (["--kind", "claude-tool"], ["grep x"]),
+        (["--role", "tool"], ["grep x"]),
         (["--session", OTHER[:6]], ["ls -la"]),
         (["--session", "1", "--limit", "1"], ["grep x"]),
         (["--limit", "-1"], ["cargo build", "cargo test", "ls -la", "grep x"]),
@@ -88,10 +97,10 @@ def test_what_is_asked_for_is_found(
 
 
 def test_output_is_shown_when_asked_for(run: Run, reported: Path) -> None:
-    assert "built" not in run("events", "build").stdout
-    assert "$ cargo build\nbuilt\nall\n" in run("events", "build", "--output").stdout
-    assert "stdout" not in document(run("events", "--json"))["events"][0]
-    shown = document(run("events", "build", "--output", "--json"))["events"][0]
+    assert "built" not in run("commands", "build").stdout
+    assert "$ cargo build\nbuilt\nall\n" in run("commands", "build", "--output").stdout
+    assert "stdout" not in document(run("commands", "--json"))["commands"][0]
+    shown = document(run("commands", "build", "--output", "--json"))["commands"][0]
     assert shown["stdout"] == "built\nall\n"
 
 
@@ -100,13 +109,13 @@ def test_a_terminal_shows_the_end_of_a_long_output_unless_all_is_wanted(
 ) -> None:
     text = "".join(f"line {number} of it\n" for number in range(100))
     Home().reporter().report(said(1, "make", stdout=Output(text, original_bytes=len(text))))
-    assert "line 0 of it" in run("events", "--output").stdout  # a program gets all of it
+    assert "line 0 of it" in run("commands", "--output").stdout  # a program gets all of it
     monkeypatch.setenv("FORCE_COLOR", "1")
-    shown = run("events", "--output").stdout
+    shown = run("commands", "--output").stdout
     assert "88 lines before this (--full shows all)" in shown
     assert "line 99 of it" in shown
     assert "line 87 of it" not in shown
-    assert "line 0 of it" in run("events", "--full").stdout
+    assert "line 0 of it" in run("commands", "--full").stdout
 
 
 @given(st.text(alphabet="ab\n", max_size=200), st.integers(1, 9), st.integers(1, 40))
@@ -124,27 +133,27 @@ def test_the_end_of_a_text_is_kept_within_its_limits(text: str, lines: int, most
 
 
 def test_pages_are_listed_with_visits(run: Run, reported: Path) -> None:
-    (line,) = run("events", "--visits").stdout.splitlines()
+    (line,) = run("commands", "--visits").stdout.splitlines()
     assert line.split("\t")[1:] == [
         "5000",
         "docs.python.org",
         "The Python docs https://docs.python.org/3/",
     ]
-    (page,) = document(run("events", "--visits", "python", "--json"))["visits"]
+    (page,) = document(run("commands", "--visits", "python", "--json"))["visits"]
     assert "extracted_text" not in page
-    assert "the text" in run("events", "--visits", "--output").stdout
-    assert run("events", "--visits", "nothing-like-it").stdout == ""
+    assert "the text" in run("commands", "--visits", "--output").stdout
+    assert run("commands", "--visits", "nothing-like-it").stdout == ""
 
 
 def test_probes_are_never_shown(run: Run, home: Path) -> None:
     run("probe")
     assert commands(run) == []
-    assert document(run("events", "--visits", "--json"))["visits"] == []
+    assert document(run("commands", "--visits", "--json"))["visits"] == []
 
 
 @pytest.mark.parametrize("words", [["--visits", "--failed"], ["--session", "my session"]])
 def test_what_makes_no_sense_is_refused(words: list[str], run: Run, reported: Path) -> None:
-    run("events", *words, code=2)
+    run("commands", *words, code=2)
 
 
 def test_hostile_text_never_reaches_the_terminal(run: Run, home: Path) -> None:
@@ -153,7 +162,7 @@ def test_hostile_text_never_reaches_the_terminal(run: Run, home: Path) -> None:
     reporter.report(said(1, HOSTILE, cwd=f"/{HOSTILE}", stdout=printed))
     reporter.report(visit(1, HOSTILE))
     for words in ([], ["--output"], ["--visits"], ["--visits", "--output"], ["--json"]):
-        shown = run("events", *words).stdout
+        shown = run("commands", *words).stdout
         assert "markup" in shown
         assert not set(shown) & {"\x1b", "\x07", "\u202e"}
 
@@ -168,7 +177,7 @@ def test_a_busy_store_is_listed_as_it_is(
     reporter.report(said(2, "after"))
     writer = sqlite3.connect(home / "knowledge.db", isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
-    result = run("events")
+    result = run("commands")
     writer.close()
     assert result.stdout.split("\t")[-1] == "before\n"
     assert "not among them" in result.stderr
@@ -177,15 +186,15 @@ def test_a_busy_store_is_listed_as_it_is(
 
 def test_a_named_file_is_only_looked_at(run: Run, reported: Path, tmp_path: Path) -> None:
     other = str(tmp_path / "other.db")
-    run("capture", "--db", other, "--source", "aider", "--user-home", str(tmp_path))
+    run("capture", "--db", other, "--agent", "aider", "--user-home", str(tmp_path))
     waiting = sorted((reported / "spool").iterdir())
     assert commands(run, "--db", other) == []
     assert sorted((reported / "spool").iterdir()) == waiting
-    assert "there is no knowledge store" in run("events", "--db", "/nowhere.db", code=3).stderr
+    assert "there is no knowledge store" in run("commands", "--db", "/nowhere.db", code=3).stderr
 
 
 def test_a_file_that_only_hippo_wrote_can_be_looked_at(run: Run, reported: Path) -> None:
-    run("events")
+    run("commands")
     with sqlite3.connect(reported / "knowledge.db") as database:
         for name in ("tk_drops", "tk_spool"):
             database.execute(f"DROP TABLE IF EXISTS {name}")

@@ -1,4 +1,4 @@
-"""`threadkeep events`: the commands that people and agents ran, and the pages that were read."""
+"""`threadkeep commands`: the commands that people and agents ran, and the pages that were read."""
 
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from threadkeep.cli.command import Call, store_command
+from threadkeep.cli.command import Call, alias, store_command
 from threadkeep.cli.options import limit_option, project_option, since_option, until_option
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table, warn, write
 from threadkeep.cli.times import read_times
@@ -22,6 +22,7 @@ _SPARE = ("took", "folder", "exit")
 _VISITED = ("when", "read for", "site", "title")
 _FOLDER = 28  # a terminal shows so much of the end of a folder
 _ALL = 2**31
+_RAN_BY = {"user": "shell", "tool": "claude-tool"}  # as the column says it
 _SHOWN = {"lines": 12, "characters": 2000}
 _NONE_YET = (
     "nothing was reported yet; `threadkeep shell-init zsh` (or bash, fish) begins with commands, "
@@ -37,10 +38,10 @@ class _Detail(NamedTuple):
 
 
 @store_command(
-    "events",
-    "threadkeep events --since 2h",
-    "threadkeep events cargo --failed --project harbor",
-    "threadkeep events --visits sqlite --limit 5 --json",
+    "commands",
+    "threadkeep commands --since 2h",
+    "threadkeep commands cargo --failed --project harbor",
+    "threadkeep commands --visits sqlite --limit 5 --json",
     lists=True,
     pages=True,
 )
@@ -50,12 +51,12 @@ class _Detail(NamedTuple):
 @until_option()
 @project_option("Only in folders with this in their path.")
 @click.option("--failed", is_flag=True, help="Only commands that ended with an error.")
-@click.option("--kind", type=click.Choice(["shell", "claude-tool"]), help="Who ran it.")
-@click.option("--visits", is_flag=True, help="Pages that were read, not commands.")
+@click.option("--role", type=click.Choice(list(_RAN_BY)), help="Who ran it: a person, or an agent.")
+@click.option("--visits", is_flag=True, help="Web pages that were read, not commands.")
 @click.option("--output", is_flag=True, help="What was printed, or the text of the page, too.")
 @click.option("--full", is_flag=True, help="All of that; a terminal shows only a part.")
 @limit_option(30, "How many; -1 for all.")
-def events(
+def commands(
     call: Call, *, visits: bool, output: bool, full: bool, limit: int, **chosen: Any
 ) -> None:
     """List commands, the newest last, as a log is read; with TEXT those that contain it.
@@ -77,27 +78,30 @@ def events(
     with collected(call.home, call.db) as (observations, trouble):
         if trouble is not None:
             warn(f"what was reported lately is not among them: {trouble.message}")
-        show = _show_visits if visits else _show_events
+        show = _show_visits if visits else _show_commands
         with paging(wanted=call.pager):
             count = show(call, observations, chosen, page, detail)
     if call.as_json:
         return
     if not count:
-        note(f"no {'page' if visits else 'command'} is like that")
+        note(f"no {'visits' if visits else 'commands'} match")
     elif count == limit:
         note(f"there may be more: --limit {limit * 2}")
 
 
+ALIASES = (alias(commands, "events"),)
+
+
 def _tell_none(call: Call, *, visits: bool) -> None:
     if call.as_json:
-        name = "visits" if visits else "events"
+        name = "visits" if visits else "commands"
         call.answer(name, **{name: []})
     else:
         note(_NONE_YET)
 
 
 def _refuse_for_visits(chosen: Json) -> None:
-    for name in ("session", "project", "failed", "kind"):
+    for name in ("session", "project", "failed", "role"):
         if chosen[name]:
             msg = f"--{name} is about commands, --visits lists pages"
             raise Invalid(msg, hint="leave one of them out")
@@ -106,12 +110,12 @@ def _refuse_for_visits(chosen: Json) -> None:
 # ---------------------------------------------------------------------- commands
 
 
-def _show_events(
+def _show_commands(
     call: Call, observations: "Observations", chosen: Json, page: int, detail: _Detail
 ) -> int:
     found = observations.events(_wanted(**chosen), limit=page)[::-1]
     if call.as_json:
-        call.answer("events", events=[event_json(one, output=detail.output) for one in found])
+        call.answer("commands", commands=[command_json(one, output=detail.output) for one in found])
     elif detail.output:
         for one in found:
             _show_whole(one, full=detail.full)
@@ -125,13 +129,15 @@ def _wanted(
     session: str | None,
     since: str | None,
     until: str | None,
+    role: str | None,
     **more: Any,
 ) -> "CommandFilter":
     from threadkeep.knowledge.command_list import CommandFilter
 
     first, last = read_times(since, until)
     row, begins = session_of(session)
-    return CommandFilter(session=row, terminal=begins, since=first, until=last, text=text, **more)
+    given: Json = {"session": row, "terminal": begins, "since": first, "until": last, **more}
+    return CommandFilter(text=text, kind=None if role is None else _RAN_BY[role], **given)
 
 
 def session_of(name: str | None) -> tuple[int | None, str | None]:
@@ -146,7 +152,7 @@ def session_of(name: str | None) -> tuple[int | None, str | None]:
     return None, name.lower()
 
 
-def event_json(event: "CommandRow", *, output: bool) -> Json:
+def command_json(event: "CommandRow", *, output: bool) -> Json:
     """Shape a command for `--json`."""
     shown: Json = msgspec.structs.asdict(event)
     if not output:
