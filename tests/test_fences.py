@@ -25,18 +25,6 @@ _OTHER_CONTEXTS = {"memory", "context_block", "error"}
 
 # Module -> places, each to be taken away.
 STILL: dict[str, int] = {
-    "capture/capture.py": 5,
-    "capture/coverage.py": 2,
-    "capture/engine.py": 3,
-    "capture/forget.py": 32,
-    "capture/forget_selection.py": 17,
-    "capture/intake.py": 6,
-    "capture/logs.py": 5,
-    "capture/observed/collector.py": 6,
-    "capture/observed/observed.py": 2,
-    "capture/rebuild.py": 19,
-    "capture/records.py": 2,
-    "capture/rescan.py": 20,
     "sources/mailboxes.py": 3,
     "transfer/adopt.py": 4,
     "transfer/adopt_knowledge.py": 7,

@@ -1,14 +1,10 @@
 """History: everything captured, in one place: brought in, listed, shown, searched, counted."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from itertools import islice
 from typing import Any, Final, Self
 
-import msgspec
-
-from threadkeep.base.tx import Tx
 from threadkeep.capture.coverage import Coverage, cover
 from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.forget import ForgetReport, finish, forget
@@ -21,9 +17,10 @@ from threadkeep.capture.watch import Stop, Tell, watch
 from threadkeep.knowledge.copies import Links
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.records import CapturedSession
-from threadkeep.knowledge.search_index import NOTED, NOTES, noted_so_far
+from threadkeep.knowledge.search_index import NOTES, note_up_to, noted_so_far
+from threadkeep.knowledge.segments import last_slice, noted_sessions, slices_of
 from threadkeep.knowledge.sessions import CapturedSessionFilter
-from threadkeep.knowledge.spending import TokenTotals, UsageTotals
+from threadkeep.knowledge.spending import TokenTotals, UsageTotals, spending_of
 from threadkeep.knowledge.transcript import (
     EntryHit,
     TranscriptEntry,
@@ -43,50 +40,31 @@ from threadkeep.sources.records import Log, Source, Stamp
 
 _TOGETHER: Final = 200  # sessions whose slices are in memory
 _MARK_EVERY: Final = 500  # slices: to write the mark at every capture would be dear
-_COLUMNS: Final = (
-    *("session_id", "harness", "segment_index", "model", "agent", "project_dir", "cwd"),
-    *("git_branch", "slug", "title", "parent_session_id", "is_subagent", "summary_text"),
-    *("tool_calls_json", "user_prompts_json", "commit_messages_json", "source_file"),
-    *("message_count", "token_count", "start_time", "end_time"),
-)
 
 
 def note_sessions(around: CaptureContext, *, everything: bool = False) -> int:
     """Bring in the sessions of slices that are new, or of all; give how many sessions those are."""
     with around.store.read() as tx:
-        seen = noted_so_far(tx)
-        last = int(tx.value("last_slice") or 0)
-        found = tx.all("noted_sessions", {"after": 0 if everything else seen, "reader": NOTES})
-    by_harness: defaultdict[str, list[str]] = defaultdict(list)
-    for harness, session_id in found:
-        by_harness[harness].append(session_id)
-    for harness, ids in by_harness.items():
+        seen, last = noted_so_far(tx), last_slice(tx)
+        found = noted_sessions(tx, NOTES, 0 if everything else seen)
+    for harness, ids in found.items():
         waiting = iter(ids)
         while some := list(islice(waiting, _TOGETHER)):
             _bring_in(around, harness, some)
     if last > seen and (found or last - seen >= _MARK_EVERY):
         with around.store.write() as tx:
-            tx.run("indexed_on", {"kind": NOTED, "upto": last, "rows": 0, "words": 0})
-    return len(found)
+            note_up_to(tx, last)
+    return sum(map(len, found.values()))
 
 
 def _bring_in(around: CaptureContext, harness: str, names: Sequence[str]) -> None:
     with around.store.read(lenient=True) as tx:
-        source = HippoNotes(harness, _slices(tx, harness, names))
+        source = HippoNotes(harness, slices_of(tx, harness, names))
     log = Log(f"{NOTES}:{harness}", Stamp(0, 0, 0, 0))  # a file of ours may be moved
     with Batches(around.store) as batches:
         backlog = Backlog(batches)
         DocumentCapture(around, NOTES, source, log, HarnessReport()).run(backlog)
         backlog.settle()
-
-
-def _slices(tx: Tx, harness: str, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    values = {"harness": harness, "names": msgspec.json.encode(list(names)).decode()}
-    slices: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for row in tx.all("slices_of_sessions", values):
-        told = dict(zip(_COLUMNS, row, strict=True))
-        slices[told["session_id"]].append(told)
-    return slices
 
 
 ANY = CapturedSessionFilter()
@@ -223,16 +201,8 @@ class History:
 #
 # Loading this loads capture and its archive: a surface does so when a command needs it.
 
-_SPENT = (
-    "SELECT input, output, cache_read, cache_write, cache_write_1h, reasoning, final"
-    " FROM tk_usage WHERE session = ?"
-)
-
 
 def spent_in(history: History, session: CapturedSession) -> TokenTotals:
     """Sum up the tokens of one session, without those of the sessions it started."""
-    spent = TokenTotals()
     with history.store.read() as tx:
-        for *counts, final in tx.execute(_SPENT, (session.id,)):
-            spent.add(tuple(counts), final=bool(final))
-    return spent
+        return spending_of(tx, session.id)

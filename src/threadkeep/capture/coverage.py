@@ -7,8 +7,7 @@ import msgspec
 from threadkeep.capture.intake import CaptureContext
 from threadkeep.capture.records import SourceLogs, see
 from threadkeep.knowledge.archive import LogState, all_looks, keeps_sums
-from threadkeep.knowledge.copies import copies_by_harness
-from threadkeep.knowledge.health import UnknownRecord, unknown_records
+from threadkeep.knowledge.health import CoverageCounts, UnknownRecord, count_stored, unknown_records
 from threadkeep.sources.records import Log, Source
 
 
@@ -36,21 +35,6 @@ class SourceCoverage(msgspec.Struct):
         return 100.0 * self.bytes_current / self.bytes_found if self.bytes_found else 100.0
 
 
-class CoverageCounts(msgspec.Struct):
-    """What the store holds of one harness."""
-
-    logs: int
-    lines: int
-    bad_lines: int
-    source_bytes: int
-    gone: int
-    excluded: int
-    failed: int
-    captured_at: int | None
-    sessions: int = 0
-    entries: int = 0
-
-
 class Coverage(msgspec.Struct):
     """What is on the disk, what is in the store, and what was not understood."""
 
@@ -76,16 +60,7 @@ def cover(around: CaptureContext, sources: Mapping[str, Source]) -> Coverage:
             if source.kind == "lines":
                 _check(part, known, seen.logs)
             parts.append(part)
-        copies = copies_by_harness(tx)
-        sessions: dict[str, tuple[int, ...]] = {
-            harness: (count, entries - copies.get(harness, 0))
-            for harness, count, entries in tx.all("session_totals")
-        }
-        stored = {
-            harness: CoverageCounts(*counts, *sessions.get(harness, (0, 0)))
-            for harness, *counts in tx.all("source_totals")
-        }
-        unknown = unknown_records(tx)
+        stored, unknown = count_stored(tx), unknown_records(tx)
     return Coverage(parts, stored, unknown)
 
 

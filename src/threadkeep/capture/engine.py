@@ -51,10 +51,11 @@ from threadkeep.knowledge.archive import (
     load_log,
     load_log_by_id,
     load_marks,
+    mark_gone,
     save_log,
 )
 from threadkeep.knowledge.copies import settle
-from threadkeep.knowledge.forget import is_forgotten_memory
+from threadkeep.knowledge.forget import is_forgotten, is_forgotten_memory
 from threadkeep.knowledge.health import health_name, note_failure, note_success
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, document_uuid, hash_of
 from threadkeep.knowledge.memory_intake import (
@@ -360,7 +361,7 @@ def _read(
 
     with Batches(around.store) as batches:
         for number in gone:
-            batches.tx().run("log_is_gone", {"id": number, "now": around.clock()})
+            mark_gone(batches.tx(), number, around.clock())
         for one in (one for one in work if one.source.kind == "lines"):
             reading = (around, one, batches, report, progress, show)
             advance(one, partial(_read_lines, *reading))
@@ -407,7 +408,7 @@ def _read_lines(
         with LogFile(one.log.path, one.log.root) as file:
             lines.run(file, batches, progress, show)
     except TROUBLES as error:
-        batches.take_back()
+        batches.take_back(error)
         _note_trouble(around, batches, one, error, report)()
 
 
@@ -428,7 +429,7 @@ def _read_memory(
         row.error, row.excluded, row.fingerprint, row.captured_at = None, False, "", now
         _note_looks(batches.tx(), one, row)
     except TROUBLES as error:
-        batches.take_back()
+        batches.take_back(error)
         note_trouble(batches.tx(), one.log.path, str(error), now)
         _note_trouble(around, batches, one, error, report)()
 
@@ -490,8 +491,7 @@ def _is_unwanted(around: CaptureContext, tx: Tx, one: _Work, row: LogRow) -> boo
     """
     if around.exclusion.of_log(one.log):
         return True
-    forgotten = {"harness": row.harness, "session_id": row.session_id}
-    if tx.value("is_forgotten", forgotten) is not None:
+    if is_forgotten(tx, row.harness, row.session_id):
         return True
     if row.lines >= ENOUGH_LINES and not around.exclusion.patterns:
         return False
@@ -505,7 +505,7 @@ def _note_vanished(around: CaptureContext, tx: Tx, one: _Work) -> None:
     """Note that a log was deleted after it was found; one that was never read leaves no trace."""
     row = load_log(tx, one.reader, one.log.path)
     if row is not None:
-        tx.run("log_is_gone", {"id": row.id, "now": around.clock()})
+        mark_gone(tx, row.id, around.clock())
 
 
 def _note_trouble(

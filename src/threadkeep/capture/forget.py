@@ -34,13 +34,9 @@ from threadkeep.capture.rebuild import (
     RebuildReport,
     Transform,
     changes_of,
-    envelope_of,
-    event_number,
     foresee,
-    legacy_numbers,
     reap,
     rederive,
-    segment_number,
 )
 from threadkeep.capture.records import Progress, Watcher, silent
 from threadkeep.capture.rescan import clean
@@ -48,22 +44,44 @@ from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import (
     LogRow,
     Words,
-    drop_lines,
+    drop_log,
     index_words,
     load_log_by_id,
     logs_of_session,
     read_lines,
+    told_by_line,
 )
+from threadkeep.knowledge.commands import envelope_of, event_number
 from threadkeep.knowledge.forget import (
     Kind,
     blank_texts,
     doomed_nodes,
+    drop_names,
+    drop_quiet_shells,
+    drop_session,
     erase,
+    forget_session,
+    is_forgotten,
+    matching_names,
     remember_forgotten,
     vectors_are,
     want_cleaning,
 )
-from threadkeep.knowledge.records import CapturedSession, to_session
+from threadkeep.knowledge.forget_scope import (
+    continuations_of,
+    events_of,
+    forgotten_but_there,
+    is_shared,
+    legacy_of,
+    logs_without_entries,
+    own_lines,
+    revisions_of_chunks,
+    segments_of,
+)
+from threadkeep.knowledge.records import CapturedSession
+from threadkeep.knowledge.reindex import logs_to_index
+from threadkeep.knowledge.segments import legacy_numbers, segment_number
+from threadkeep.knowledge.sessions import count_entries, known_number
 from threadkeep.sources.claude.entries import session_uuid
 from threadkeep.sources.copy_marks import origins_in
 from threadkeep.sources.records import Source
@@ -154,12 +172,12 @@ def make_plan(
 
 
 def _count_session(tx: Tx, places: Places, session: CapturedSession, plan: ForgetPlan) -> None:
-    plan.done.entries += tx.value("count_session_entries", {"session": session.id})
+    plan.done.entries += count_entries(tx, session.id)
     plan.lose("segment", segments_of(tx, session))
-    plan.lose("legacy", {row[0] for row in tx.all("legacy_of_session", named(session))})
-    plan.lose("event", events_of(tx, session))
+    plan.lose("legacy", legacy_of(tx, session))
+    plan.lose("event", events_of(tx, terminals_of(session)))
     for log in logs_of_session(tx, session.agent, session.session_id):
-        if is_shared(tx, log, session):
+        if is_shared(tx, log.id, session.id):
             picked = changes_of(tx, log, dropping(lines_of(tx, log, session)))
             plan.done.lines += len(picked)
         else:
@@ -179,9 +197,9 @@ def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: Forget
         plan.example(f"{log.path}:{number + 1}")
     lost = foresee(tx, places, log, changed)
     for key in lost.segments:
-        segment = _known(segment_number(tx, log.harness, key))
+        segment = _known(segment_number(tx, log.harness, *key))
         plan.lose("segment", segment)
-        plan.lose("legacy", set(legacy_numbers(tx, key)))
+        plan.lose("legacy", set(legacy_numbers(tx, *key)))
         plan.changed |= segment if key in lost.segments_changed else set()
     for envelope in lost.events:
         event = _known(event_number(tx, envelope))
@@ -191,8 +209,8 @@ def _count_lines(tx: Tx, places: Places, log: LogRow, picks: Picks, plan: Forget
 
 def _count_entries(tx: Tx, log: LogRow, changed: Mapping[int, bytes], plan: ForgetPlan) -> None:
     plan.done.lines += len(changed)
-    told = tx.all("entry_sessions_of_log", {"log": log.id})
-    plan.done.entries += sum(line in changed for line, _ in told)
+    told = told_by_line(tx, log.id)
+    plan.done.entries += sum(len(told.get(line, ())) for line in changed)
 
 
 def _known(number: int | None) -> set[int]:
@@ -214,36 +232,16 @@ def _count_all(tx: Tx, plan: ForgetPlan) -> None:
     done.segments = len(lost.get("segment", set()) - plan.changed)
     done.events = len(lost.get("event", set()) - plan.rewritten)
     done.events += len(lost.get("visit", ())) + len(lost.get("run", ()))
-    done.memories = len(lost.get("document", ())) + len(_states(tx, lost))
+    # States of files of memory go by themselves, or with one of their sections.
+    states = {*lost.get("revision", ()), *revisions_of_chunks(tx, lost.get("chunk", ()))}
+    done.memories = len(lost.get("document", ())) + len(states)
     done.nodes = len(doomed_nodes(tx, lost))
     done.vectors_left = done.nodes if vectors_are(tx, "locked") else 0
-
-
-def _states(tx: Tx, lost: Mapping[Kind, set[int]]) -> set[int]:
-    """Give the states of files of memory that go, by themselves or with one of their sections."""
-    chunks = ((tx.all("revision_of_chunk", {"id": n})) for n in lost.get("chunk", ()))
-    return {*lost.get("revision", ()), *(row[0] for rows in chunks for row in rows)}
-
-
-def named(session: CapturedSession) -> dict[str, str]:
-    """Give the values that name a session in queries."""
-    return {"harness": session.agent, "session_id": session.session_id}
-
-
-def segments_of(tx: Tx, session: CapturedSession) -> set[int]:
-    """Give the numbers of a session's segments."""
-    return {row[0] for row in tx.all("segments_of_session", named(session))}
 
 
 def terminals_of(session: CapturedSession) -> set[str]:
     """Give the names under which tool calls of a session are stored."""
     return {session.session_id, session_uuid(session.session_id)}
-
-
-def events_of(tx: Tx, session: CapturedSession) -> set[int]:
-    """Give the numbers of the tool calls that are stored as a session's own."""
-    found = (tx.all("tool_events_of_session", {"terminal": t}) for t in terminals_of(session))
-    return {row[0] for rows in found for row in rows}
 
 
 def tool_events_in(tx: Tx, places: Places, log: LogRow) -> set[int]:
@@ -256,16 +254,9 @@ def tool_events_in(tx: Tx, places: Places, log: LogRow) -> set[int]:
     return {number for number in found if number is not None}
 
 
-def is_shared(tx: Tx, log: LogRow, session: CapturedSession) -> bool:
-    """Tell whether a log holds other sessions too."""
-    return tx.value("log_has_others", {"log": log.id, "session": session.id}) is not None
-
-
 def lines_of(tx: Tx, log: LogRow, session: CapturedSession) -> Picks:
     """Pick a session's lines out of a log of several: its entries, and lines that name it."""
-    told: dict[int, set[int]] = {}
-    for line, number in tx.all("entry_sessions_of_log", {"log": log.id}):
-        told.setdefault(line, set()).add(number)
+    told = told_by_line(tx, log.id)
 
     def picks(number: int, line: bytes) -> bool:
         if number in told:
@@ -279,9 +270,8 @@ def mentions(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow, 
     """Yield the logs that say nothing themselves but tell of sessions, such as lists of names."""
     for harness in sorted({one.agent for one in sessions}):
         ids = {one.session_id for one in sessions if one.agent == harness}
-        for (number,) in tx.all("logs_without_entries", {"harness": harness}):
-            log = load_log_by_id(tx, number)
-            if log is not None and log.session_id not in ids:
+        for log in logs_without_entries(tx, harness):
+            if log.session_id not in ids:
                 yield log, _naming(ids)
 
 
@@ -291,11 +281,7 @@ def copies_of(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow,
     What was said there since is not theirs, and stays.
     """
     refs = {f"{one.agent}:{one.session_id}" for one in sessions}
-    later = {
-        (str(harness), str(session_id))
-        for one in sessions
-        for harness, session_id in tx.all("all_continuations_of", named(one))
-    }
+    later = {name for one in sessions for name in continuations_of(tx, one)}
     for harness, session_id in sorted(later):
         if f"{harness}:{session_id}" not in refs:
             for log in logs_of_session(tx, harness, session_id):
@@ -304,7 +290,7 @@ def copies_of(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow,
 
 def _copied_from(refs: set[str], tx: Tx, log: LogRow) -> Picks:
     """Pick the lines that are copies; one that only says so was found not to be one."""
-    own = {line for (line,) in tx.all("own_lines_of_log", {"log": log.id})}
+    own = own_lines(tx, log.id)
     return lambda number, line: number not in own and not refs.isdisjoint(origins_in(line))
 
 
@@ -326,9 +312,6 @@ def _names_any(line: bytes, ids: set[str]) -> bool:
 def dropping(picks: Picks) -> Transform:
     """Make a transform that drops the lines picked."""
     return lambda number, line: None if picks(number, line) else line
-
-
-_CURSORS: Final = {"codex": "codex", "cursor": "cursor-agent"}
 
 
 def forget(
@@ -354,7 +337,7 @@ def forget(
         _forget_matches(around, what, searches)
         clean(around, sources, show)
         with around.store.read() as tx:
-            plan.done.unfinished = tx.one("cleaning") is not None
+            plan.done.unfinished = logs_to_index(tx) is not None
     return plan.done
 
 
@@ -366,7 +349,7 @@ def _name_forgotten(around: CaptureContext, sessions: list[CapturedSession]) -> 
     if sessions:
         with around.store.write() as tx:
             for session in sessions:
-                tx.run("put_forgotten", {**named(session), "now": around.clock()})
+                forget_session(tx, session.agent, session.session_id, around.clock())
 
 
 def purge(
@@ -377,7 +360,7 @@ def purge(
 ) -> None:
     """Take out the sessions that are forgotten and still there, one in each transaction."""
     with around.store.read() as tx:
-        waiting = [to_session(row) for row in tx.all("forgotten_but_there")]
+        waiting = forgotten_but_there(tx)
     if not waiting:
         return
     places = places or Places(around, sources)
@@ -409,8 +392,8 @@ def _purge_if_there(
     around: CaptureContext, places: Places, session: CapturedSession, tx: Tx
 ) -> None:
     # Somebody else may have done it, and a new session may have its number by now.
-    for one in [to_session(row) for row in tx.all("forgotten_but_there")]:
-        if named(one) == named(session):
+    for one in forgotten_but_there(tx):
+        if (one.agent, one.session_id) == (session.agent, session.session_id):
             _purge_session(tx, around, places, one)
             want_cleaning(tx)
 
@@ -420,19 +403,16 @@ def _purge_session(
 ) -> None:
     words: Words = []
     for log in logs_of_session(tx, session.agent, session.session_id):
-        if is_shared(tx, log, session):
+        if is_shared(tx, log.id, session.id):
             transform = dropping(lines_of(tx, log, session))
             rederive(tx, around, places, log, transform, words)
         else:
             erase(tx, "event", tool_events_in(tx, places, log))
             _drop_log(tx, around, places, log, session)
-    erase(tx, "event", events_of(tx, session))
+    erase(tx, "event", events_of(tx, terminals_of(session)))
     erase(tx, "segment", segments_of(tx, session))
-    erase(tx, "legacy", {row[0] for row in tx.all("legacy_of_session", named(session))})
-    for terminal in terminals_of(session):
-        tx.run("drop_empty_shell_session", {"terminal": terminal})
-    for part in ("session_usage", "session_entries", "retold", "session"):
-        tx.run(f"delete_{part}", {"session": session.id})
+    erase(tx, "legacy", legacy_of(tx, session))
+    drop_session(tx, session.id, terminals_of(session))
     index_words(tx, words)
 
 
@@ -444,17 +424,8 @@ def _drop_log(
         if _lives(tx, log.harness, name, session):
             remember_forgotten(tx, read_lines(tx, log.id))
         else:
-            values = {"harness": log.harness, "session_id": name, "now": around.clock()}
-            tx.run("put_forgotten", values)
-    drop_lines(tx, log.id)
-    place = {"session_id": session.session_id, "path": log.path}
-    tx.run("drop_offsets", place)
-    tx.run("drop_parity", {"path": log.path})
-    key = f"{_CURSORS.get(log.harness, log.harness)}-{log.inode}"
-    tx.run("drop_cursors", {"session_id": session.session_id, "key": key})
-    for step in ("entries", "records", "masks", "unknown"):
-        tx.run(f"delete_log_{step}", {"log": log.id})
-    tx.run("delete_log", {"log": log.id})
+            forget_session(tx, log.harness, name, around.clock())
+    drop_log(tx, log, session.session_id)
 
 
 def _names_of(tx: Tx, places: Places, log: LogRow) -> set[str]:
@@ -467,11 +438,10 @@ def _names_of(tx: Tx, places: Places, log: LogRow) -> set[str]:
 
 def _lives(tx: Tx, harness: str, name: str, session: CapturedSession) -> bool:
     """Tell whether a name is also that of another session, which stays."""
-    values = {"harness": harness, "session_id": name}
-    number = tx.value("session_number", values)
-    if number in {None, session.id} or tx.value("is_forgotten", values) is not None:
+    number = known_number(tx, harness, name)
+    if number in {None, session.id} or is_forgotten(tx, harness, name):
         return False
-    return bool(tx.value("count_session_entries", {"session": number}))
+    return count_entries(tx, number) > 0
 
 
 def _forget_lines(
@@ -505,7 +475,7 @@ def _forget_lines(
 def _forget_legacy(tx: Tx, done: RebuildReport) -> None:
     """Take out the frozen rows of slices whose content has gone: nobody makes them anew."""
     for key in done.lost.segments:
-        erase(tx, "legacy", legacy_numbers(tx, key))
+        erase(tx, "legacy", legacy_numbers(tx, *key))
 
 
 def _forget_work(around: CaptureContext, what: Forget, searches: Searches) -> None:
@@ -514,7 +484,7 @@ def _forget_work(around: CaptureContext, what: Forget, searches: Searches) -> No
         for kind, ids in found.items():
             erase(tx, kind, ids)
         if any(found.values()):
-            tx.run("drop_quiet_shell_sessions", {"since": what.since, "until": what.until})
+            drop_quiet_shells(tx, what.since, what.until)
             want_cleaning(tx)
 
 
@@ -533,8 +503,8 @@ def _erase_matches(tx: Tx, searches: Searches) -> bool:
             blank_texts(tx, texts, number, columns)
         else:
             erase(tx, texts.kind, [number])
-    kinds = [row for row in tx.all("unknown_kinds") if searches(row[0])]
-    tx.run_bulk("delete_unknown_kind", kinds)
-    answers = [row for row in tx.all("ci_answer_urls") if searches(row[0])]
-    tx.run_bulk("forget_ci_answer", answers)
+    kinds = matching_names(tx, "unknown record", searches)
+    drop_names(tx, "unknown record", kinds)
+    answers = matching_names(tx, "answer of CI", searches)
+    drop_names(tx, "answer of CI", answers)
     return bool(matches or kinds or answers)

@@ -10,12 +10,21 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.json import decode_line, encode
+from threadkeep.base.json import decode_line
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.archive import LogRow, load_log_by_id
+from threadkeep.knowledge.archive import LogRow, sessions_of_log, told_by_line
 from threadkeep.knowledge.forget import TEXTS, Kind, Texts, is_there, text_rows
-from threadkeep.knowledge.records import CapturedSession, to_session
+from threadkeep.knowledge.forget_scope import (
+    logs_in_scope,
+    memory_of_project,
+    parts_of_runs,
+    sessions_to_forget,
+    span_of_log,
+    was_forgotten,
+    work_between,
+)
+from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.sessions import CapturedSessionFilter, children_of, find_session
 from threadkeep.knowledge.transcript import entries_in
 from threadkeep.sources.common import iso_ms
@@ -54,9 +63,9 @@ class Forget(msgspec.Struct, frozen=True):
         return bool(self.sessions) or self.project is not None or self.harness is not None
 
     @property
-    def among(self) -> dict[str, Any]:
-        """The values for queries about sessions."""
-        return CapturedSessionFilter(self.harness, self.project).params()
+    def among(self) -> CapturedSessionFilter:
+        """Which sessions are meant, if any are."""
+        return CapturedSessionFilter(self.harness, self.project)
 
     def covers(self, at: int | None) -> bool:
         """Tell whether a moment lies in the span of time."""
@@ -87,13 +96,11 @@ def check(what: Forget) -> Searches:
 
 def meant_sessions(tx: Tx, what: Forget) -> list[CapturedSession]:
     """Give the sessions that are meant, those that others started before them."""
+    roots = sessions_to_forget(tx, what.among)
     if what.sessions:
         named = [_named(tx, name, what.harness) for name in what.sessions]
-        roots = [session for session in named if session is not None]
-        allowed = {row[0] for row in tx.all("sessions_to_forget", _ever(what))}
-        roots = [session for session in roots if session.id in allowed]
-    else:
-        roots = [to_session(row) for row in tx.all("sessions_to_forget", _ever(what))]
+        allowed = {session.id for session in roots}
+        roots = [session for session in named if session is not None and session.id in allowed]
     found: dict[int, CapturedSession] = {}
     for root in roots:
         for session in _with_children(tx, root, set()):
@@ -101,16 +108,11 @@ def meant_sessions(tx: Tx, what: Forget) -> list[CapturedSession]:
     return list(found.values())
 
 
-def _ever(what: Forget) -> dict[str, Any]:
-    return {**what.among, "since": None, "until": None}
-
-
 def _named(tx: Tx, name: str, harness: str | None) -> CapturedSession | None:
     try:
         return find_session(tx, name, harness)
     except NotFound:
-        gone = {"session_id": name.rpartition(":")[2], "harness": harness}
-        if tx.value("any_forgotten_named", gone) is None:
+        if not was_forgotten(tx, name, harness):
             raise
         return None  # forgotten before: there is nothing left to do
 
@@ -140,26 +142,20 @@ def logs_to_search(tx: Tx, what: Forget, meant: set[int], whole: set[int]) -> It
     """Yield the logs some of whose lines may have to go."""
     if what.pattern is None and not what.in_time:
         return
-    for (number,) in tx.all("logs_to_search", {"harness": what.harness}):
-        log = load_log_by_id(tx, number)
-        if log is None or (what.in_time and not _may_reach(tx, what, number)):
+    for log in logs_in_scope(tx, what.harness):
+        if what.in_time and not _may_reach(tx, what, log.id):
             continue
-        sessions = set(sessions_of(tx, log).values())
+        sessions = set(sessions_of_log(tx, log).values())
         if (not what.in_sessions or sessions & meant) and not (sessions and sessions <= whole):
             yield log
 
 
-def sessions_of(tx: Tx, log: LogRow) -> dict[str, int]:
-    """Give the numbers of the sessions that a log is of, by their ids."""
-    values = {"log": log.id, "harness": log.harness, "session_id": log.session_id}
-    return dict(tx.all("sessions_of_log", values))
-
-
 def _may_reach(tx: Tx, what: Forget, log_id: int) -> bool:
     """Tell whether a log may have lines in the span; a day is left for those without entries."""
-    first, last = tx.one("span_of_log", {"log": log_id}) or (None, None)
-    if first is None:
+    span = span_of_log(tx, log_id)
+    if span is None:
         return True
+    first, last = span
     return (what.until is None or first - _DAY_MS < what.until) and (
         what.since is None or last + _DAY_MS >= what.since
     )
@@ -174,14 +170,12 @@ def picker(
     meant: set[int],
 ) -> Picks:
     """Give what tells whether a line of a log has to go."""
-    told: dict[int, set[int]] = {}
-    for line, session in tx.all("entry_sessions_of_log", {"log": log.id}):
-        told.setdefault(line, set()).add(session)
-    own = sessions_of(tx, log).get(log.session_id)
+    told = told_by_line(tx, log.id)
+    own = sessions_of_log(tx, log).get(log.session_id)
 
     def is_meant(number: int) -> bool:
         sessions = told.get(number)
-        return bool(sessions & meant) if sessions else own is None or own in meant
+        return not meant.isdisjoint(sessions) if sessions else own is None or own in meant
 
     def picks(number: int, line: bytes) -> bool:
         if what.in_sessions and not is_meant(number):
@@ -254,9 +248,7 @@ def rows_of_work(tx: Tx, what: Forget, searches: Searches) -> dict[Kind, set[int
     found = rows_in_time(tx, what)
     if what.pattern is None or not any(found.values()):
         return found
-    runs = {"runs": encode(sorted(found.get("run", ())))}
-    for kind in ("job", "annotation", "excerpt"):
-        found[kind] = _ids(tx, f"{kind}s_of_runs", runs)
+    found |= parts_of_runs(tx, found.get("run", ()))
     fitting: dict[Kind, set[int]] = {}
     for texts, number, _ in matching_rows(tx, searches):
         if texts.kind is not None and number in found.get(texts.kind, ()):
@@ -272,27 +264,18 @@ def rows_in_time(tx: Tx, what: Forget) -> dict[Kind, set[int]]:
     """
     if what.harness is not None or what.sessions:
         return {}
-    values = {"since": what.since, "until": what.until}
-    folder = {name: what.among[name] for name in ("project", "project_below")}
+    span: dict[str, Any] = {"since": what.since, "until": what.until}
+    named = what.among.params()
+    folder = {name: named[name] for name in ("project", "project_below")}
+    below = folder["project_below"]
+    folder["project_named"] = None if what.project is None else f"%/{below[:-2]}"
+    folder["project_in"] = None if what.project is None else f"%/{below}"
+    found: dict[Kind, set[int]] = {"event": work_between(tx, "event", {**span, **folder})}
     if what.project is not None:
-        below = folder["project_below"]
-        folder |= {"project_named": f"%/{below[:-2]}", "project_in": f"%/{below}"}
-    else:
-        folder |= {"project_named": None, "project_in": None}
-    found: dict[Kind, set[int]] = {"event": _ids(tx, "shell_events_between", {**values, **folder})}
-    if what.project is not None:
-        whole: Kind = "document" if not what.in_time and what.pattern is None else "revision"
-        found[whole] = _ids(tx, f"{whole}s_of_project", {**values, **folder})
-    else:
-        found["revision"] = _ids(tx, "revisions_between", values)
-    if what.project is None:
-        found["visit"] = _ids(tx, "visits_between", values)
-        found["run"] = _ids(tx, "runs_between", values)
-        found["watch"] = _ids(tx, "watches_between", values)
-        found["lesson"] = _ids(tx, "lessons_between", values)
-        found["waiting_lesson"] = _ids(tx, "waiting_lessons_between", values)
-    return found
-
-
-def _ids(tx: Tx, query: str, values: Mapping[str, Any]) -> set[int]:
-    return {row[0] for row in tx.all(query, values)}
+        whole = not what.in_time and what.pattern is None
+        found["document" if whole else "revision"] = memory_of_project(
+            tx, {**span, **folder}, whole=whole
+        )
+        return found
+    others: tuple[Kind, ...] = ("revision", "visit", "run", "watch", "lesson", "waiting_lesson")
+    return found | {kind: work_between(tx, kind, span) for kind in others}

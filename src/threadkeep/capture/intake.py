@@ -22,12 +22,12 @@ from threadkeep.knowledge.archive import (
     EntryLocation,
     LogRow,
     Words,
-    counted,
+    count_unknown,
     drop_notes,
+    has_entries,
     index_words,
     text_hash,
     write_entries,
-    write_usage,
 )
 from threadkeep.knowledge.commands import write_tool_runs
 from threadkeep.knowledge.copies import is_here, parts_of, told_in
@@ -37,6 +37,7 @@ from threadkeep.knowledge.records import Entry
 from threadkeep.knowledge.search_index import NOTES
 from threadkeep.knowledge.segments import write_segment
 from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
+from threadkeep.knowledge.spending import counted, write_usage
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.copy_marks import marks_in, may_be_marked, unmarked
 from threadkeep.sources.records import Harvest, Parser, UserHome
@@ -64,7 +65,7 @@ class Batches:
         if self._open is None:
             self._block = self._store.write()
             self._open = self._block.__enter__()
-            self._open.execute("SAVEPOINT log")
+            self._begin_step(self._open)
             self._spent = 0
         return self._open
 
@@ -72,14 +73,19 @@ class Batches:
         """Begin the next log: what fails in it is taken back to here, or to the last commit."""
         self._words_before = len(self.words)
         if self._open is not None:
-            self._open.execute("RELEASE log")
-            self._open.execute("SAVEPOINT log")
+            self._step.__exit__(None, None, None)
+            self._begin_step(self._open)
 
-    def take_back(self) -> None:
-        """Undo what was written of the current log since then."""
+    def take_back(self, error: Exception) -> None:
+        """Undo what was written of the current log since then, because of an error."""
         del self.words[self._words_before :]
         if self._open is not None:
-            self._open.execute("ROLLBACK TO log")
+            self._step.__exit__(type(error), error, error.__traceback__)
+            self._begin_step(self._open)
+
+    def _begin_step(self, tx: Tx) -> None:
+        self._step = tx.step()
+        self._step.__enter__()
 
     def spend(self, size: int) -> bool:
         """Count what was written; tell whether it is time to commit."""
@@ -92,6 +98,7 @@ class Batches:
             tx, self._open = self._open, None
             with ExitStack() as end:
                 end.push(self._block)  # whatever goes wrong with the index ends it as well
+                end.push(self._step)
                 index_words(tx, self.words)
             self.words.clear()
             self._words_before = 0
@@ -267,7 +274,7 @@ class Intake:
 
     def write_entries(self, tx: Tx, words: Words, *, live: bool = False) -> None:
         """Store the entries fed so far; `words` takes what is to be indexed."""
-        if self._placed and tx.value("log_has_entries", {"log": self._row.id}) is None:
+        if self._placed and not has_entries(tx, self._row.id):
             # The log itself knows better than its name whose it is.
             self._row.session_id = next(iter(self._placed))
             self._take_over_notes(tx)
@@ -349,8 +356,7 @@ class Intake:
             found[name] = found.get(name, 0) + count
         self._troubles.clear()
         for kind, count in found.items():
-            values = {"harness": self._harness, "kind": kind[:_LONGEST_NAME], "count": count}
-            tx.run("count_unknown", {**values, "log": self._row.id, "now": now})
+            count_unknown(tx, self._row, kind[:_LONGEST_NAME], count, now)
             self._report.unknown[kind] = self._report.unknown.get(kind, 0) + count
 
     def state(self) -> bytes:

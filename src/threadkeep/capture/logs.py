@@ -52,10 +52,13 @@ from threadkeep.knowledge.archive import (
     fingerprints,
     load_log,
     load_log_by_id,
+    put_record,
     read_lines,
+    records_of,
     save_log,
+    tell_hippo,
 )
-from threadkeep.knowledge.forget import FORGOTTEN_RECORD, Marks, note_masks
+from threadkeep.knowledge.forget import FORGOTTEN_RECORD, Marks, is_forgotten, note_masks
 from threadkeep.knowledge.health import count_drop, health_name
 from threadkeep.knowledge.sessions import recount_of_log
 from threadkeep.sources.files import LogChunk, LogFile
@@ -167,7 +170,8 @@ class LineCapture:
             self._note_looks(file.stamp)
             self._save(tx, file)
             self._note_cut(tx, file.cut)
-            self._note_for_others(tx, self._around.clock())
+            if not self._live:  # else they would read it once more at every line
+                tell_hippo(tx, row, printable(row.path), self._around.clock())
 
     # ------------------------------------------------------------------ is it still the same file
 
@@ -311,23 +315,6 @@ class LineCapture:
         if self._waits:
             row.mtime_ns = UNFINISHED  # look again: the last line may be complete by then
 
-    def _note_for_others(self, tx: Tx, now: int) -> None:
-        """Tell the contract's own readers that they need not read this file again.
-
-        Not at every line of one that grows before our eyes: they would read it once more.
-        """
-        if self._live:
-            return
-        row = self._row
-        values = {"session_id": row.session_id, "now": now}
-        if row.harness == "claude-code":
-            looks = {"size": row.size, "inode": row.inode, "device": row.device}
-            tx.run("put_offset", {**values, **looks, "path": printable(row.path)})
-        elif row.harness in {"codex", "cursor"}:
-            prefix = {"codex": "codex", "cursor": "cursor-agent"}[row.harness]
-            cursor = {"key": f"{prefix}-{row.inode}", "mtime": max(0, row.mtime_ns) // 1_000_000}
-            tx.run("put_cursor", {**cursor, "last_id": row.session_id, "now": now})
-
 
 def _parser(source: Source, log: Log, row: LogRow) -> Parser:
     """Make the parser of a log; one that was read under another name keeps its session."""
@@ -465,7 +452,7 @@ class DocumentCapture:
             try:
                 size = self._write(batches.tx(), writing, piece, batches.words)
             except TROUBLES as error:
-                batches.take_back()
+                batches.take_back(error)
                 writing.over = True
                 self._fail(writing.item, error)
                 return
@@ -476,8 +463,7 @@ class DocumentCapture:
 
     def _write(self, tx: Tx, writing: "_Writing", piece: _Piece, words: Words) -> int:
         row = self._row(tx, writing.item)
-        forgotten = {"harness": row.harness, "session_id": row.session_id}
-        if tx.value("is_forgotten", forgotten) is not None:
+        if is_forgotten(tx, row.harness, row.session_id):
             self._keep_out(tx, writing.item)
             writing.over = True
             return 0
@@ -525,15 +511,15 @@ class DocumentCapture:
 
     def _archive(self, tx: Tx, row: LogRow, intake: Intake, records: Sequence[_Record]) -> int:
         """Feed records; store those that are new or have changed, and give their bytes."""
-        known = {key: (name, line) for key, name, line in tx.all("known_records", {"log": row.id})}
+        known = records_of(tx, row.id)
         writer = LineWriter(tx, row.id)
-        is_forgotten = kept_out(tx)
+        is_out = kept_out(tx)
         size = 0
         noted: dict[int, Marks] = {}
         for key, line, marks in records:
             name = digest(line)
             stored = known.get(key)
-            if (stored is not None and stored[0] == FORGOTTEN_RECORD) or is_forgotten(line):
+            if (stored is not None and stored[0] == FORGOTTEN_RECORD) or is_out(line):
                 continue
             if stored is not None and stored[0] == name:
                 intake.feed(tx, line, stored[1])
@@ -541,7 +527,7 @@ class DocumentCapture:
             number = writer.next_line
             noted[number] = marks
             writer.append(line)
-            tx.run("put_record", (row.id, key, name, number))
+            put_record(tx, row.id, key, name, number)
             known[key] = (name, number)
             intake.feed(tx, line, number)
             size += len(line) + 1

@@ -4,7 +4,6 @@ A dropped line leaves an empty one in its place, so that the numbers of all othe
 made of them, stay. How far the log was read stays too: capture goes on behind it.
 """
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -18,18 +17,26 @@ from threadkeep.capture.intake import CaptureContext, Claims, Intake
 from threadkeep.capture.records import TROUBLES, HarnessReport
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.archive import (
-    LineWriter,
     LogRow,
     Words,
-    counted,
     digest,
+    drop_entries,
+    folders_of_log,
     load_log,
-    read_block,
+    put_record,
     read_lines,
+    records_of,
+    rewrite_lines,
     save_log,
-    write_usage,
+    sessions_of_log,
 )
-from threadkeep.knowledge.commands import write_tool_runs
+from threadkeep.knowledge.commands import (
+    envelope_of,
+    event_number,
+    renew_ticket,
+    rewrite_tool_run,
+    write_tool_runs,
+)
 from threadkeep.knowledge.forget import (
     FORGOTTEN_RECORD,
     drop_masks,
@@ -38,8 +45,24 @@ from threadkeep.knowledge.forget import (
     remember_forgotten,
 )
 from threadkeep.knowledge.records import Entry, ToolRun
-from threadkeep.knowledge.segments import content_hash, enqueue, write_segment
-from threadkeep.knowledge.sessions import Growth, learn, recount, session_number
+from threadkeep.knowledge.segments import (
+    content_hash,
+    enqueue,
+    legacy_numbers,
+    move_segment,
+    segment_number,
+    write_segment,
+)
+from threadkeep.knowledge.sessions import (
+    Growth,
+    known_number,
+    learn,
+    recount,
+    session_number,
+    unlearn,
+    unlearn_prompt,
+)
+from threadkeep.knowledge.spending import counted, drop_usage, write_usage
 from threadkeep.knowledge.transcript import entries_in
 from threadkeep.sources.records import Harvest, Log, Source, Stamp
 
@@ -121,13 +144,12 @@ class Places:
 
 
 def _remembered(tx: Tx, row: LogRow) -> Log:
-    kept = tx.one("project_of_log", {"harness": row.harness, "path": row.path})
-    folder, cwd, parent, is_subagent = kept or ("", "", None, 0)
+    folder, cwd, parent, is_subagent = folders_of_log(tx, row)
     # Where a log knows no folder of its own, its segments have what it was found in as theirs.
     project = folder if row.harness == "claude-code" else cwd or folder
     file = load_log(tx, row.reader, row.path) or row  # of a document: the row of the whole file
     stamp = Stamp(file.size, file.mtime_ns, file.device, file.inode)
-    return Log(row.path, stamp, row.session_id, project, parent, bool(is_subagent))
+    return Log(row.path, stamp, row.session_id, project, parent, is_subagent)
 
 
 # Gives what a line becomes; None drops it, and keeps it from being captured again.
@@ -136,7 +158,6 @@ Numbered = tuple[int, bytes]
 Hear = Callable[[Entry], None]
 SegmentKey = tuple[str, int]  # session and index
 
-_MASK: Final = "[REDACTED]"
 _WRITTEN_TOGETHER: Final = 2_000  # lines whose entries wait in memory
 
 
@@ -233,37 +254,13 @@ def foresee(tx: Tx, places: Places, row: LogRow, changed: Mapping[int, bytes]) -
     return compare(reap(tx, source, log, lines), reap(tx, source, log, after))
 
 
-def segment_number(tx: Tx, harness: str, key: SegmentKey) -> int | None:
-    """Give the row number of a segment."""
-    values = {"session_id": key[0], "harness": harness, "index": key[1]}
-    found = tx.value("number_of_segment", values)
-    return None if found is None else int(found)
-
-
-def event_number(tx: Tx, envelope: str) -> int | None:
-    """Give the row number of the event that a tool call is stored as."""
-    found = tx.value("number_of_event", {"envelope": envelope})
-    return None if found is None else int(found)
-
-
-def legacy_numbers(tx: Tx, key: SegmentKey) -> list[int]:
-    """Give the frozen rows of the same slice, which are linked to the same nodes."""
-    found = tx.all("legacy_by_key", {"session_id": key[0], "index": key[1]})
-    return [row[0] for row in found]
-
-
-def envelope_of(run: ToolRun) -> str:
-    """Name the event that a tool call is stored as."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, run.call_id))
-
-
 def lines_to_read(tx: Tx, places: Places, row: LogRow) -> Iterator[Numbered]:
     """Yield the lines to be read: all of a line log, the newest records of a document."""
     source = places.source(row)
     if source.kind == "lines":
         yield from enumerate(read_lines(tx, row.id))
         return
-    known = {key: line for key, _, line in tx.all("known_records", {"log": row.id})}
+    known = {key: line for key, (_, line) in records_of(tx, row.id).items()}
     wanted = set(known.values())
     order = places.order(tx, row)
     texts = {n: text for n, text in enumerate(read_lines(tx, row.id)) if n in wanted}
@@ -303,14 +300,13 @@ class _Remaking:
         self._changed = changed
         self._source = places.source(row)
         self._log = places.log(tx, row)
-        values = {"log": row.id, "harness": row.harness, "session_id": row.session_id}
-        self._sessions: dict[str, int] = dict(tx.all("sessions_of_log", values))
+        self._sessions = sessions_of_log(tx, row)
 
     def run(self, words: Words) -> RebuildReport:
         """Rewrite the lines, then all that was made of them."""
         tx, row, now = self._tx, self._row, self._around.clock()
         before = self._reap_old()
-        tx.run("delete_log_entries", {"log": row.id})
+        drop_entries(tx, row.id)
         self._rewrite()
         after = self._feed_all(words)
         lost = compare(before, after)
@@ -332,8 +328,7 @@ class _Remaking:
 
         before = reap(self._tx, self._source, self._log, self._lines(), hear)
         for session_id, growth in told.items():
-            values = {"session": self._session(session_id), "prompt": growth.first_prompt}
-            self._tx.run("unlearn_first_prompt", values)
+            unlearn_prompt(self._tx, self._session(session_id), growth.first_prompt)
         return before
 
     def _lines(self) -> Iterator[Numbered]:
@@ -342,33 +337,25 @@ class _Remaking:
     # ------------------------------------------------------------------ lines
 
     def _rewrite(self) -> None:
-        """Write the lines anew, block by block; blocks that nobody shares go."""
+        """Write the lines anew, and remember which of them were dropped."""
         tx, row = self._tx, self._row
-        blocks = [block for _, block in tx.all("blocks_from", {"log": row.id, "first": 0})]
-        tx.run("delete_log_blocks", {"log": row.id})
-        writer = LineWriter(tx, row.id)
         dropped = []
         row.source_bytes = 0
-        for block in blocks:
-            for line in read_block(tx, block):
-                new = self._changed.get(writer.next_line, line)
-                if line and not new:
-                    dropped.append(line)
-                row.source_bytes += len(new) + 1 if new else 0
-                writer.append(new)
-        writer.finish()
-        for block in set(blocks):
-            tx.run("drop_unused_block", {"block": block})
+
+        def change(number: int, line: bytes) -> bytes:
+            new = self._changed.get(number, line)
+            if line and not new:
+                dropped.append(line)
+            row.source_bytes += len(new) + 1 if new else 0
+            return new
+
+        rewrite_lines(tx, row.id, change)
         remember_forgotten(tx, dropped)
         drop_masks(tx, row.id, self._changed)  # who changed them notes them anew
-        self._update_records()
-
-    def _update_records(self) -> None:
-        for key, _, line in self._tx.all("known_records", {"log": self._row.id}):
+        for key, (_, line) in records_of(tx, row.id).items():
             if line in self._changed:
                 new = self._changed[line]
-                name = digest(new) if new else FORGOTTEN_RECORD
-                self._tx.run("put_record", (self._row.id, key, name, line))
+                put_record(tx, row.id, key, digest(new) if new else FORGOTTEN_RECORD, line)
 
     def _feed_all(self, words: Words) -> Harvest:
         fresh = partial(self._source.parser, self._log, None)
@@ -395,10 +382,7 @@ class _Remaking:
 
     def _facts(self, before: Harvest, after: Harvest) -> None:
         for session_id, facts in before.facts.items():
-            name = {"harness": self._source.harness, "session_id": session_id}
-            told = {"title": facts.title, "agent": facts.agent, "slug": facts.slug}
-            session = self._tx.value("session_number", name)
-            self._tx.run("unlearn_session", {**told, "session": session})
+            unlearn(self._tx, known_number(self._tx, self._source.harness, session_id), facts)
         for session_id, facts in after.facts.items():
             learn(self._tx, self._session(session_id), facts)
 
@@ -408,8 +392,7 @@ class _Remaking:
         told = (counted(self._tx, self._row, found.usage) for found in (before, after))
         old, new = ({one.key: one for one in found} for found in told)
         gone = [one for key, one in old.items() if new.get(key) != one]
-        rows = [(harness, one.key, self._session(one.session_id), one.at) for one in gone]
-        self._tx.run_bulk("delete_usage", rows)
+        drop_usage(self._tx, harness, [(self._session(one.session_id), one) for one in gone])
         fresh = [one for key, one in new.items() if old.get(key) != one]
         write_usage(self._tx, harness, [(self._session(one.session_id), one) for one in fresh])
 
@@ -417,17 +400,17 @@ class _Remaking:
         """Keep what rests on segments that say the same; from the others it is taken away."""
         tx, harness = self._tx, self._source.harness
         for key in lost.segments:
-            number = segment_number(tx, harness, key)
-            forsake(tx, "legacy", legacy_numbers(tx, key))
+            number = segment_number(tx, harness, *key)
+            forsake(tx, "legacy", legacy_numbers(tx, *key))
             forsake(tx, "segment", [] if number is None else [number])
             if number is not None and key in lost.segments_gone:
                 erase(tx, "segment", [number])
         for segment in after.segments:
-            number = segment_number(tx, harness, (segment.session_id, segment.index))
+            number = segment_number(tx, harness, segment.session_id, segment.index)
             write_segment(tx, harness, segment, self._row.path, now)
             if number is None:
                 continue
-            tx.run("move_segment", {"id": number, "start": segment.start})
+            move_segment(tx, number, segment.start)
             if (segment.session_id, segment.index) in lost.segments_changed:
                 enqueue(tx, number, now)
 
@@ -441,23 +424,12 @@ class _Remaking:
             if number is None:
                 self._write_tool(run, now)
             elif envelope in lost.events_changed:
-                self._rewrite_tool(number, run, now)
+                rewrite_tool_run(tx, number, run)
+                forsake(tx, "event", [number])
+                renew_ticket(tx, number, now)
 
     def _write_tool(self, run: ToolRun, now: int) -> None:
         who, shell = self._around.who, self._source.harness
         write_tool_runs(
             self._tx, [run], shell=shell, hostname=who.hostname, username=who.username, now=now
         )
-
-    def _rewrite_tool(self, number: int, run: ToolRun, now: int) -> None:
-        said = {"command": run.command, "stdout": run.output, "cwd": run.cwd, "id": number}
-        outcome = {
-            "truncated": None if run.output is None else int(run.truncated),
-            "exit_code": run.exit_code,
-            "duration": run.duration_ms,
-            "git_branch": run.git_branch,
-            "masked": run.command.count(_MASK),
-        }
-        self._tx.run("rewrite_tool_event", {**said, **outcome})
-        forsake(self._tx, "event", [number])
-        self._tx.run("renew_event_ticket", {"event": number, "now": now})

@@ -16,7 +16,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.copies import parts_of
-from threadkeep.knowledge.forget import forgotten_lines
+from threadkeep.knowledge.forget import any_forgotten, forgotten_lines, is_forgotten
 from threadkeep.sources.copy_marks import origins_in
 from threadkeep.sources.records import Log, Parser, Source, UnreadablePlace, UserHome
 
@@ -180,18 +180,15 @@ def _covers(pattern: str, place: str) -> bool:
 
 def kept_out(tx: Tx) -> Callable[[bytes], bool]:
     """Give a test for lines that were forgotten, alone or as part of the session they copy."""
-    if tx.value("any_forgotten") is None:
+    if not any_forgotten(tx):
         return lambda _: False
-    is_forgotten = forgotten_lines(tx)
-    return lambda line: is_forgotten(line) or any(_is_gone(tx, one) for one in origins_in(line))
+    is_known = forgotten_lines(tx)
+    return lambda line: is_known(line) or any(_is_gone(tx, one) for one in origins_in(line))
 
 
 def _is_gone(tx: Tx, origin: str) -> bool:
     named = parts_of(origin)
-    if named is None:
-        return False
-    values = {"harness": named[0], "session_id": named[1]}
-    return tx.value("is_forgotten", values) is not None
+    return named is not None and is_forgotten(tx, *named)
 
 
 # ------------------------------------------------------------------------------

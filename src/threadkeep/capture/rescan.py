@@ -34,15 +34,16 @@ from threadkeep.knowledge.archive import (
     index_words,
     load_log_by_id,
     logs_of_session,
-    read_block,
+    read_blocks,
     read_lines,
+    records_of,
     words_of,
 )
-from threadkeep.knowledge.failures import drop_unfounded
 from threadkeep.knowledge.forget import (
     TEXTS,
     Marks,
     Texts,
+    drop_names,
     drop_vectors,
     erase,
     exempt,
@@ -50,6 +51,7 @@ from threadkeep.knowledge.forget import (
     is_json,
     is_there,
     masks_of,
+    matching_names,
     note_masks,
     put_texts,
     rules_exempt_anywhere,
@@ -57,10 +59,19 @@ from threadkeep.knowledge.forget import (
     text_rows,
     want_cleaning,
 )
-from threadkeep.knowledge.search_index import clear_things, index_things
+from threadkeep.knowledge.reindex import (
+    entries_to_index,
+    finish_index,
+    index_is_done,
+    leave_index,
+    logs_to_index,
+    next_log,
+    take_up_index,
+    want_index,
+)
+from threadkeep.knowledge.search_index import index_things
 from threadkeep.knowledge.sessions import find_session
 from threadkeep.knowledge.transcript import entries_in
-from threadkeep.knowledge.vector_rows import tidy
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Source
 
@@ -76,7 +87,7 @@ log = logging.getLogger(__name__)
 def reindex(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
     """Make the index of all entries anew from the archive; give how many were indexed."""
     with around.store.write() as tx:
-        tx.run("want_cleaning")
+        want_index(tx)
     return clean(around, sources, show)
 
 
@@ -87,29 +98,23 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
     file is written anew, since free pages and the index's own pages may hold old text.
     """
     with around.store.read() as tx:
-        wanted = tx.one("cleaning")
-        if wanted is None:
-            return 0
-        progress = Progress(logs_total=tx.value("count_logs_from", {"log": wanted[0] or 0}))
+        left = logs_to_index(tx)
+    if left is None:
+        return 0
+    progress = Progress(logs_total=left)
     while _index_some(around, sources, progress):
         show(progress)
     while _index_things(around):
         show(progress)
     show(progress)
     with around.store.write() as tx:
-        tx.run("merge_words")
-        tx.run("merge_thing_words")
-        tx.run("rebuild_index")
-        drop_unfounded(tx)  # a lesson quotes the error that it was learned from
-        tidy(tx, around.clock())  # a vector tells something of its text
-        if tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
-            tx.execute("ANALYZE")  # with statistics come samples of what was there
+        finish_index(tx, around.clock())
     around.store.vacuum()
     if not around.store.truncate_log():
         log.warning("%s: a reader is in the way; it is cleaned at the next run", around.store.path)
         return progress.entries
     with around.store.write() as tx:
-        tx.run("cleaned")
+        index_is_done(tx)
     around.store.truncate_log()
     return progress.entries
 
@@ -117,28 +122,23 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
 def _index_some(around: CaptureContext, sources: Mapping[str, Source], progress: Progress) -> bool:
     """Index some logs in one transaction; tell whether there are more."""
     with around.store.write() as tx:
-        next_log, last = tx.one("cleaning") or (None, None)
-        if next_log is None:
-            tx.run("clear_words")
-            clear_things(tx)
-            next_log, last = 0, int(tx.value("last_entry_id") or 0)
+        index = take_up_index(tx)
         words: Words = []
         size = 0
         while size < BATCH_BYTES:
-            row = _next(tx, next_log)
+            row = next_log(tx, index.next_log)
             if row is None:
-                next_log = max(1, next_log)
                 break
-            fresh = _words_of(tx, sources, row, last)
+            fresh = _words_of(tx, sources, row, index.last_entry)
             size += sum(len(text) for _, text in fresh)
             words += fresh
-            next_log = row.id + 1
+            index = index._replace(next_log=row.id + 1)
             progress.logs_done += 1
             progress.path = row.path
         index_words(tx, words)
         progress.entries += len(words)
-        tx.run("clean_on", {"next_log": next_log, "last_entry": last})
-        return tx.value("next_log", {"log": next_log}) is not None
+        leave_index(tx, index)
+        return next_log(tx, index.next_log) is not None
 
 
 def _index_things(around: CaptureContext) -> int:
@@ -147,16 +147,9 @@ def _index_things(around: CaptureContext) -> int:
         return index_things(tx)
 
 
-def _next(tx: Tx, first: int) -> LogRow | None:
-    number = tx.value("next_log", {"log": first})
-    return None if number is None else load_log_by_id(tx, number)
-
-
 def _words_of(tx: Tx, sources: Mapping[str, Source], row: LogRow, last: int) -> Words:
     """Give what the entries of one log are found by."""
-    wanted: dict[int, list[tuple[int, str]]] = {}
-    for entry, line, key in tx.all("entries_to_index", {"log": row.id, "last": last}):
-        wanted.setdefault(line, []).append((entry, key))
+    wanted = entries_to_index(tx, row.id, last)
     words: Words = []
     for number, text in enumerate(read_lines(tx, row.id)) if wanted else ():
         places = wanted.get(number)
@@ -207,7 +200,7 @@ def rescan(
             _advance(progress, log, show)
         rules = _rules_for_rows(tx, redactor)
         rows = {texts: _changed_rows(tx, rules(texts), texts, found) for texts in TEXTS}
-        kinds = [row for row in tx.all("unknown_kinds") if redactor.text(row[0]) != row[0]]
+        kinds = matching_names(tx, "unknown record", lambda kind: redactor.text(kind) != kind)
     done.logs, done.rows = len(changed), sum(len(ids) for ids in rows.values()) + len(kinds)
     done.rules = dict(sorted(found.items()))
     if dry_run or not (done.logs or done.rows):
@@ -219,7 +212,7 @@ def rescan(
         _advance(progress, log, show)
     with around.store.write() as tx:
         _mask_tables(tx, rules, rows)
-        tx.run_bulk("delete_unknown_kind", kinds)
+        drop_names(tx, "unknown record", kinds)
         want_cleaning(tx)
     _mask_late(around, rules)
     clean(around, sources, show)
@@ -248,8 +241,8 @@ def _blocks(tx: Tx, around: CaptureContext, log: LogRow) -> Iterator[tuple[int, 
     """Mask a log block by block; give the number of the first line of each, and its lines."""
     mask = mask_of(tx, around, log.harness, log.session_id)
     tail = b""
-    for first, block in tx.all("blocks_from", {"log": log.id, "first": 0}):
-        text = b"".join([line + b"\n" for line in read_block(tx, block)])
+    for first, lines in read_blocks(tx, log.id):
+        text = b"".join([line + b"\n" for line in lines])
         yield first, masked_lines(mask, text, tail)
         tail = tail_of(tail, text)
 
@@ -492,11 +485,9 @@ class _Undoing:
     ) -> Iterator[tuple[int, _Original]]:
         before, after = self._masks(tx, row)
         log = self._places.log(tx, row)
-        places: dict[str, int] = {
-            key: line for key, _, line in tx.all("known_records", {"log": row.id})
-        }
+        known = records_of(tx, row.id)
         for key, raw in self._places.source(row).records(log, row.item):
-            number = places.get(key, -1)
+            number = known[key][1] if key in known else -1
             if number in wanted:
                 (one,) = _originals(raw + b"\n", b"", before, after)
                 if _fits(raw, wanted[number]):

@@ -9,7 +9,8 @@ Only the end of a log that is being written lies in small blocks for a while.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,7 +24,7 @@ from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
 from threadkeep.knowledge.copies import COPY, is_here, parts_of
-from threadkeep.knowledge.records import Entry, Usage
+from threadkeep.knowledge.records import Entry
 
 BLOCK_BYTES: Final = 256 * 1024
 _DIGEST_BYTES: Final = 16
@@ -149,6 +150,25 @@ def read_lines(tx: Tx, log_id: int, first: int = 0, count: int | None = None) ->
 def _lines_from(tx: Tx, log_id: int, first: int) -> Iterator[bytes]:
     for begins, block_id in tx.all("blocks_from", {"log": log_id, "first": first}):
         yield from read_block(tx, block_id)[max(0, first - begins) :]
+
+
+def read_blocks(tx: Tx, log_id: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the blocks of a log: the number of the first line of each, and its lines."""
+    for first, block_id in tx.all("blocks_from", {"log": log_id, "first": 0}):
+        yield first, read_block(tx, block_id)
+
+
+def rewrite_lines(tx: Tx, log_id: int, change: Callable[[int, bytes], bytes]) -> None:
+    """Write the lines of a log anew, block by block; blocks that nobody shares go."""
+    blocks = [block for _, block in tx.all("blocks_from", {"log": log_id, "first": 0})]
+    tx.run("delete_log_blocks", {"log": log_id})
+    writer = LineWriter(tx, log_id)
+    for block in blocks:
+        for line in read_block(tx, block):
+            writer.append(change(writer.next_line, line))
+    writer.finish()
+    for block in set(blocks):
+        tx.run("drop_unused_block", {"block": block})
 
 
 def drop_lines(tx: Tx, log_id: int) -> None:
@@ -307,6 +327,7 @@ def _row(
 _SESSIONS: Final = 1000
 _COMMANDS: Final = 100
 _LARGE_STATE: Final = 3072
+_CURSORS: Final = {"codex": "codex", "cursor": "cursor-agent"}  # how Hippo calls their logs
 
 
 class LogRow(msgspec.Struct):
@@ -444,6 +465,84 @@ def save_log(tx: Tx, log: LogRow) -> None:
         log.id = tx.insert("insert_log", {**values, "id": None})
 
 
+def mark_gone(tx: Tx, log_id: int, now: int) -> None:
+    """Note that a log is not on the disk any more."""
+    tx.run("log_is_gone", {"id": log_id, "now": now})
+
+
+def has_entries(tx: Tx, log_id: int) -> bool:
+    """Tell whether anything is stored that was said in a log."""
+    return tx.value("log_has_entries", {"log": log_id}) is not None
+
+
+def sessions_of_log(tx: Tx, log: LogRow) -> dict[str, int]:
+    """Give the numbers of the sessions that a log is of, by their ids."""
+    values = {"log": log.id, "harness": log.harness, "session_id": log.session_id}
+    return dict(tx.all("sessions_of_log", values))
+
+
+def told_by_line(tx: Tx, log_id: int) -> dict[int, list[int]]:
+    """Give the sessions that the entries of each line of a log belong to, one for each entry."""
+    told: defaultdict[int, list[int]] = defaultdict(list)
+    for line, session in tx.all("entry_sessions_of_log", {"log": log_id}):
+        told[line].append(session)
+    return told
+
+
+def records_of(tx: Tx, log_id: int) -> dict[str, tuple[bytes, int]]:
+    """Give the records of a document by their keys: the digest and the line of each."""
+    return {key: (name, line) for key, name, line in tx.all("known_records", {"log": log_id})}
+
+
+def put_record(tx: Tx, log_id: int, key: str, name: bytes, line: int) -> None:
+    """Store where a record of a document stands, and the digest of its text."""
+    tx.run("put_record", (log_id, key, name, line))
+
+
+def folders_of_log(tx: Tx, log: LogRow) -> tuple[str, str, str | None, bool]:
+    """Give what segments know of their log: project, folder, the parent, whether a subagent."""
+    kept = tx.one("project_of_log", {"harness": log.harness, "path": log.path})
+    project, cwd, parent, is_subagent = kept or ("", "", None, 0)
+    return project, cwd, parent, bool(is_subagent)
+
+
+def count_unknown(tx: Tx, log: LogRow, kind: str, count: int, now: int) -> None:
+    """Count records of a log that nobody understood."""
+    values = {"harness": log.harness, "kind": kind, "count": count, "log": log.id, "now": now}
+    tx.run("count_unknown", values)
+
+
+def tell_hippo(tx: Tx, log: LogRow, path: str, now: int) -> None:
+    """Tell the contract's own readers that they need not read a file again."""
+    values = {"session_id": log.session_id, "now": now}
+    if log.harness == "claude-code":
+        looks = {"size": log.size, "inode": log.inode, "device": log.device}
+        tx.run("put_offset", {**values, **looks, "path": path})
+    elif log.harness in _CURSORS:
+        cursor = {"key": _cursor(log), "mtime": max(0, log.mtime_ns) // 1_000_000}
+        tx.run("put_cursor", {**cursor, "last_id": log.session_id, "now": now})
+
+
+def _cursor(log: LogRow) -> str:
+    return f"{_CURSORS.get(log.harness, log.harness)}-{log.inode}"
+
+
+def drop_log(tx: Tx, log: LogRow, session_id: str) -> None:
+    """Take a log out with its lines and entries, and what Hippo knows of it for a session."""
+    drop_lines(tx, log.id)
+    tx.run("drop_offsets", {"session_id": session_id, "path": log.path})
+    tx.run("drop_parity", {"path": log.path})
+    tx.run("drop_cursors", {"session_id": session_id, "key": _cursor(log)})
+    for step in ("entries", "records", "masks", "unknown"):
+        tx.run(f"delete_log_{step}", {"log": log.id})
+    tx.run("delete_log", {"log": log.id})
+
+
+def drop_entries(tx: Tx, log_id: int) -> None:
+    """Take out the entries of a log; its lines stay."""
+    tx.run("delete_log_entries", {"log": log_id})
+
+
 def _log(row: tuple[Any, ...]) -> LogRow:
     log = LogRow(*row)
     log.path = from_sql(log.path)  # a name that is no UTF-8 is stored as bytes
@@ -478,38 +577,6 @@ def drop_notes(tx: Tx, reader: str, harness: str, session_id: str) -> None:
         if session is not None:
             tx.run("recount_session", {"session": session})
             tx.run("unname_noted", {"session": session})
-
-
-# ------------------------------------------------------------------------------
-# What the models' answers cost, counted once each.
-
-
-def write_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None:
-    """Store usage with the number of its session; of one key the largest output counts."""
-    tx.run_bulk("put_usage", [_usage_row(harness, session, one) for session, one in usage])
-
-
-def counted(tx: Tx, log: LogRow, usage: list[Usage]) -> list[Usage]:
-    """Give what counts of the usage that a log tells of.
-
-    What stands in for a session's usage gives way to another log of that session, whichever of
-    the two is read first.
-    """
-    if not log.item:
-        return usage
-    if not any(one.stands_in for one in usage):
-        tx.run("drop_stand_ins", {"harness": log.harness, "session_id": log.session_id})
-        return usage
-    place = {"harness": log.harness, "session_id": log.session_id, "log": log.id}
-    if tx.value("has_another_log", place) is None:
-        return usage
-    return [one for one in usage if not one.stands_in]
-
-
-def _usage_row(harness: str, session: int, one: Usage) -> tuple[object, ...]:
-    cache = (one.cache_read, one.cache_write, one.cache_write_1h)
-    spent = (one.input, one.output, *cache, one.reasoning)
-    return (harness, one.key, session, one.at, one.model, *spent, int(one.final))
 
 
 TAIL_BYTES: Final = 256

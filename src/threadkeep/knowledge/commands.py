@@ -336,3 +336,77 @@ def _tool_events_values(run: ToolRun, session: int, who: dict[str, object]) -> d
         "exit_code": run.exit_code,
         "duration": run.duration_ms,
     }
+
+
+def envelope_of(run: ToolRun) -> str:
+    """Name the event that a tool call is stored as."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, run.call_id))
+
+
+def event_number(tx: Tx, envelope: str) -> int | None:
+    """Give the row number of the event that a tool call is stored as."""
+    found = tx.value("number_of_event", {"envelope": envelope})
+    return None if found is None else int(found)
+
+
+def rewrite_tool_run(tx: Tx, number: int, run: ToolRun) -> None:
+    """Store a tool call anew, as its log tells it now."""
+    said = {"command": run.command, "stdout": run.output, "cwd": run.cwd, "id": number}
+    outcome = {
+        "truncated": None if run.output is None else int(run.truncated),
+        "exit_code": run.exit_code,
+        "duration": run.duration_ms,
+        "git_branch": run.git_branch,
+        "masked": run.command.count(_MASK),
+    }
+    tx.run("rewrite_tool_event", {**said, **outcome})
+
+
+def renew_ticket(tx: Tx, number: int, now: int) -> None:
+    """Let a command be learned from once more."""
+    tx.run("renew_event_ticket", {"event": number, "now": now})
+
+
+# ------------------------------------------------------------------------------
+# How far the files of a spool were read, and synthetic events that go the whole way.
+
+_OLD_SHELL_MS: Final = 90 * 86_400_000
+
+
+def spool_place(tx: Tx, name: str) -> tuple[int, bool]:
+    """Give how far a file was read, and whether that is inside something that is too long."""
+    row = tx.one("spool_cursor", {"name": name})
+    return (0, False) if row is None else (row[0], bool(row[1]))
+
+
+def move_spool_place(tx: Tx, name: str, offset: int, now: int, *, skipping: bool) -> None:
+    """Remember how far a file was read."""
+    values = {"name": name, "offset": offset, "skipping": int(skipping)}
+    tx.run("move_spool_cursor", values | {"now": now})
+
+
+def drop_spool_place(tx: Tx, name: str) -> None:
+    """Forget how far a file was read."""
+    tx.run("drop_spool_cursor", {"name": name})
+
+
+def old_spool_names(tx: Tx, before: int) -> list[str]:
+    """Give the files in which nobody has read since a moment."""
+    return [name for (name,) in tx.all("spool_names", {"before": before})]
+
+
+def forget_old_shells(tx: Tx, now: int) -> None:
+    """Forget the environments of shells that ended long ago."""
+    tx.run("forget_old_shells", {"before": now - _OLD_SHELL_MS})
+
+
+def probe_arrived(tx: Tx, tag: str) -> int | None:
+    """Tell when the synthetic event with a tag was stored."""
+    found = tx.value("probe_arrived", {"tag": tag})
+    return None if found is None else int(found)
+
+
+def drop_old_probes(tx: Tx, before: int) -> None:
+    """Take out the synthetic events of before a moment."""
+    for old in ("old_probes", "old_visit_probes"):
+        tx.run(old, {"before": before})

@@ -71,6 +71,12 @@ _STEPS: Final[dict[Kind, tuple[str, ...]]] = {
     "category": ("drop_category",),
     "memory_link": ("drop_memory_link",),
 }
+# Names that stand in no row of their own -> what lists them, and what takes one out.
+BareName = Literal["unknown record", "answer of CI"]
+_BARE: Final = {
+    "unknown record": ("unknown_kinds", "delete_unknown_kind"),
+    "answer of CI": ("ci_answer_urls", "forget_ci_answer"),
+}
 _QUEUES: Final[dict[Evidence, Queue]] = {
     "event": "shell",
     "segment": "agentic",
@@ -222,8 +228,7 @@ def _remember_memory(tx: Tx, kind: Kind, ids: Iterable[int]) -> set[int]:
         if kind == "document":
             for uuid, *place, at in tx.all("document_to_forget", {"id": number}):
                 for name in {uuid, document_uuid(*place)}:  # a renamed one keeps its first name
-                    values = {"harness": SOURCE_KIND, "session_id": name, "now": at}
-                    tx.run("put_forgotten", values)
+                    forget_session(tx, SOURCE_KIND, name, at)
         else:
             documents.update(_column(tx, "document_of_revision", number))
             said = tx.all("said_in_revision", {"id": number})
@@ -233,11 +238,48 @@ def _remember_memory(tx: Tx, kind: Kind, ids: Iterable[int]) -> set[int]:
 
 def is_forgotten_memory(tx: Tx, document: str, texts: Iterable[str]) -> bool:
     """Tell whether a file of memory, by its uuid, or one of its texts was asked to be forgotten."""
-    values = {"harness": SOURCE_KIND, "session_id": document}
-    if tx.value("is_forgotten", values) is not None:
+    if is_forgotten(tx, SOURCE_KIND, document):
         return True
     forgotten = forgotten_lines(tx)
     return any(forgotten(text.encode("utf-8", "replace")) for text in texts)
+
+
+def forget_session(tx: Tx, harness: str, session_id: str, now: int) -> None:
+    """Leave word that a session is forgotten; from here on it is not captured again."""
+    tx.run("put_forgotten", {"harness": harness, "session_id": session_id, "now": now})
+
+
+def is_forgotten(tx: Tx, harness: str, session_id: str) -> bool:
+    """Tell whether a session was asked to be forgotten."""
+    return tx.value("is_forgotten", {"harness": harness, "session_id": session_id}) is not None
+
+
+def any_forgotten(tx: Tx) -> bool:
+    """Tell whether anything was ever asked to be forgotten."""
+    return tx.value("any_forgotten") is not None
+
+
+def drop_session(tx: Tx, session: int, terminals: Iterable[str]) -> None:
+    """Take out the row of a session, its usage and entries, and shells that nothing ran in."""
+    for terminal in terminals:
+        tx.run("drop_empty_shell_session", {"terminal": terminal})
+    for part in ("session_usage", "session_entries", "retold", "session"):
+        tx.run(f"delete_{part}", {"session": session})
+
+
+def drop_quiet_shells(tx: Tx, since: int | None, until: int | None) -> None:
+    """Take out the sessions of shells in a span of time of which no command is left."""
+    tx.run("drop_quiet_shell_sessions", {"since": since, "until": until})
+
+
+def matching_names(tx: Tx, what: BareName, searches: Callable[[str], bool]) -> list[str]:
+    """Give the names of unknown records, or of answers of CI, that a search finds."""
+    return [row[0] for row in tx.all(_BARE[what][0]) if searches(row[0])]
+
+
+def drop_names(tx: Tx, what: BareName, names_: Iterable[str]) -> None:
+    """Take out such names, with what was counted under them."""
+    tx.run_bulk(_BARE[what][1], [(name,) for name in names_])
 
 
 def _beside_events(tx: Tx, ids: Iterable[int]) -> tuple[set[int], set[int]]:

@@ -9,6 +9,7 @@ from threadkeep.base.json import decode, encode
 from threadkeep.base.processes import is_alive, is_stopped
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge.copies import copies_by_harness
 from threadkeep.knowledge.schema import names
 
 # The names that the contract seeds; other harnesses follow the same form.
@@ -114,6 +115,34 @@ def unknown_records(tx: Tx) -> list[UnknownRecord]:
     """Give the record types that were met and are not known."""
     rows = tx.all("unknown_records") if "tk_unknown" in names(tx, "table") else []
     return [UnknownRecord(*row) for row in rows]
+
+
+class CoverageCounts(msgspec.Struct):
+    """What the store holds of one harness."""
+
+    logs: int
+    lines: int
+    bad_lines: int
+    source_bytes: int
+    gone: int
+    excluded: int
+    failed: int
+    captured_at: int | None
+    sessions: int = 0
+    entries: int = 0
+
+
+def count_stored(tx: Tx) -> dict[str, CoverageCounts]:
+    """Count logs, lines, sessions and entries of each harness."""
+    copies = copies_by_harness(tx)
+    sessions: dict[str, tuple[int, ...]] = {
+        harness: (count, entries - copies.get(harness, 0))
+        for harness, count, entries in tx.all("session_totals")
+    }
+    return {
+        harness: CoverageCounts(*counts, *sessions.get(harness, (0, 0)))
+        for harness, *counts in tx.all("source_totals")
+    }
 
 
 # ------------------------------------------------------------------------------

@@ -84,6 +84,11 @@ def has_unlisted(tx: Tx) -> bool:
     return tx.value("captured_by_another", {"reader": NOTES}) is None and last > noted_so_far(tx)
 
 
+def note_up_to(tx: Tx, last: int) -> None:
+    """Note up to which slice sessions were made."""
+    tx.run("indexed_on", {"kind": NOTED, "upto": last, "rows": 0, "words": 0})
+
+
 # ---------------------------------------------------------------------- entries
 
 

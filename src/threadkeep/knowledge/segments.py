@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -89,6 +90,24 @@ def _wants_ticket(tx: Tx, stored: _Stored, hashed: str, now: int) -> bool:
 def enqueue(tx: Tx, segment_id: int, now: int) -> None:
     """Give a segment a ticket for enrichment, or renew the one it has."""
     tx.run("enqueue_segment", {"id": segment_id, "now": now})
+
+
+def segment_number(tx: Tx, harness: str, session_id: str, index: int) -> int | None:
+    """Give the row number of a segment."""
+    values = {"session_id": session_id, "harness": harness, "index": index}
+    found = tx.value("number_of_segment", values)
+    return None if found is None else int(found)
+
+
+def legacy_numbers(tx: Tx, session_id: str, index: int) -> list[int]:
+    """Give the frozen rows of the same slice, which are linked to the same nodes."""
+    found = tx.all("legacy_by_key", {"session_id": session_id, "index": index})
+    return [row[0] for row in found]
+
+
+def move_segment(tx: Tx, number: int, start: int) -> None:
+    """Let a segment begin at another time."""
+    tx.run("move_segment", {"id": number, "start": start})
 
 
 def settle(tx: Tx, now: int) -> int:
@@ -248,3 +267,37 @@ def archived_entries(tx: Tx, sources: Readers, ids: Sequence[int]) -> Iterator[E
             read_block(tx, block)  # says what is wrong: nothing is learned from a half
         if entry is not None:
             yield entry
+
+
+# ------------------------------------------------------------------------------
+# Slices that another program wrote: they may be all that is known of a session.
+
+_COLUMNS: Final = (
+    *("session_id", "harness", "segment_index", "model", "agent", "project_dir", "cwd"),
+    *("git_branch", "slug", "title", "parent_session_id", "is_subagent", "summary_text"),
+    *("tool_calls_json", "user_prompts_json", "commit_messages_json", "source_file"),
+    *("message_count", "token_count", "start_time", "end_time"),
+)
+
+
+def last_slice(tx: Tx) -> int:
+    """Give the number of the last segment."""
+    return int(tx.value("last_slice") or 0)
+
+
+def noted_sessions(tx: Tx, reader: str, after: int) -> dict[str, list[str]]:
+    """Give the sessions, by harness, of which only slices behind a number are here."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for harness, session_id in tx.all("noted_sessions", {"after": after, "reader": reader}):
+        found[harness].append(session_id)
+    return found
+
+
+def slices_of(tx: Tx, harness: str, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Give the slices of sessions of one harness, by session."""
+    values = {"harness": harness, "names": encode(list(names))}
+    slices: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for row in tx.all("slices_of_sessions", values):
+        told = dict(zip(_COLUMNS, row, strict=True))
+        slices[told["session_id"]].append(told)
+    return slices

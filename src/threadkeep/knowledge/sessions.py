@@ -167,9 +167,10 @@ class Growth(msgspec.Struct):
 
 def session_number(tx: Tx, harness: str, session_id: str) -> int:
     """Give the row number of a session, and make the row if it is new."""
-    values = {"harness": harness, "session_id": session_id}
-    found = tx.value("session_number", values)
-    return int(found) if found is not None else tx.insert("insert_session", values)
+    found = known_number(tx, harness, session_id)
+    if found is not None:
+        return found
+    return tx.insert("insert_session", {"harness": harness, "session_id": session_id})
 
 
 def grow_session(tx: Tx, session: int, growth: Growth, *, live: bool = False) -> None:
@@ -194,6 +195,28 @@ def learn(tx: Tx, session: int, facts: SessionFacts) -> None:
     tx.run("learn_session", {**values, "session": session})
     if facts.continues:
         note_origin(tx, session, facts.continues)
+
+
+def known_number(tx: Tx, harness: str, session_id: str) -> int | None:
+    """Give the row number of a session, None if it has none."""
+    found = tx.value("session_number", {"harness": harness, "session_id": session_id})
+    return None if found is None else int(found)
+
+
+def count_entries(tx: Tx, session: int) -> int:
+    """Count the entries of a session, by its number."""
+    return int(tx.value("count_session_entries", {"session": session}))
+
+
+def unlearn_prompt(tx: Tx, session: int, prompt: str) -> None:
+    """Take back how a session began, where it began so."""
+    tx.run("unlearn_first_prompt", {"session": session, "prompt": prompt})
+
+
+def unlearn(tx: Tx, session: int | None, facts: SessionFacts) -> None:
+    """Take back the names that a log gave to a session."""
+    told = {"title": facts.title, "agent": facts.agent, "slug": facts.slug}
+    tx.run("unlearn_session", {**told, "session": session})
 
 
 def recount(tx: Tx, session: int) -> None:

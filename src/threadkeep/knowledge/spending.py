@@ -1,11 +1,15 @@
-"""Sums over usage: by program, model, project and day."""
+"""What the models' answers cost: stored once each, summed up by program, model, project and day."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
+from typing import Final
 
 import msgspec
 
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.archive import LogRow
+from threadkeep.knowledge.records import Usage
 from threadkeep.knowledge.sessions import CapturedSessionFilter
 
 
@@ -67,3 +71,55 @@ def spending(
 
 def _day(at: int | None, zone: tzinfo) -> str:
     return "unknown" if at is None else datetime.fromtimestamp(at / 1000, zone).date().isoformat()
+
+
+_OF_SESSION: Final = (
+    "SELECT input, output, cache_read, cache_write, cache_write_1h, reasoning, final"
+    " FROM tk_usage WHERE session = ?"
+)
+
+
+def spending_of(tx: Tx, session: int) -> TokenTotals:
+    """Sum up the tokens of one session, by its number."""
+    spent = TokenTotals()
+    for *counts, final in tx.execute(_OF_SESSION, (session,)):
+        spent.add(tuple(counts), final=bool(final))
+    return spent
+
+
+# ------------------------------------------------------------------------------
+# What the models' answers cost, counted once each.
+
+
+def write_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None:
+    """Store usage with the number of its session; of one key the largest output counts."""
+    tx.run_bulk("put_usage", [_usage_row(harness, session, one) for session, one in usage])
+
+
+def drop_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None:
+    """Take out usage that was stored with the number of its session."""
+    rows = [(harness, one.key, session, one.at) for session, one in usage]
+    tx.run_bulk("delete_usage", rows)
+
+
+def counted(tx: Tx, log: LogRow, usage: list[Usage]) -> list[Usage]:
+    """Give what counts of the usage that a log tells of.
+
+    What stands in for a session's usage gives way to another log of that session, whichever of
+    the two is read first.
+    """
+    if not log.item:
+        return usage
+    if not any(one.stands_in for one in usage):
+        tx.run("drop_stand_ins", {"harness": log.harness, "session_id": log.session_id})
+        return usage
+    place = {"harness": log.harness, "session_id": log.session_id, "log": log.id}
+    if tx.value("has_another_log", place) is None:
+        return usage
+    return [one for one in usage if not one.stands_in]
+
+
+def _usage_row(harness: str, session: int, one: Usage) -> tuple[object, ...]:
+    cache = (one.cache_read, one.cache_write, one.cache_write_1h)
+    spent = (one.input, one.output, *cache, one.reasoning)
+    return (harness, one.key, session, one.at, one.model, *spent, int(one.final))

@@ -16,7 +16,15 @@ from threadkeep.base.tx import Tx
 from threadkeep.capture.observed.envelopes import UnknownEnvelope, read_line
 from threadkeep.capture.observed.intake import COLLECTED, Batch, BatchReport, ObservedContext, Shell
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.commands import give_up_unended, has_unended
+from threadkeep.knowledge.commands import (
+    drop_spool_place,
+    forget_old_shells,
+    give_up_unended,
+    has_unended,
+    move_spool_place,
+    old_spool_names,
+    spool_place,
+)
 from threadkeep.knowledge.health import count_drop, note_failure
 from threadkeep.knowledge.records import Command
 
@@ -266,7 +274,6 @@ _BLOCK: Final = 4 << 20
 _LONGEST_LINE: Final = 12 << 20  # a frame of the socket has at most 10 MiB
 # Files of another folder have cursors, too: those that somebody is reading are not old.
 _OLD_CURSOR_MS: Final = 86_400_000
-_OLD_SHELL_MS: Final = 90 * 86_400_000
 _SOURCE: Final = "spool"
 _FALLBACK: Final = "fallback"
 
@@ -419,15 +426,13 @@ def _taken(batch: Batch, line: bytes, origin: str) -> bool:
 
 
 def _place_of(tx: Tx, taken: SpoolFile) -> _Place:
-    row = tx.one("spool_cursor", {"name": taken.name})
-    return _START if row is None else _Place(row[0], bool(row[1]))
+    return _Place(*spool_place(tx, taken.name))
 
 
 def _move(tx: Tx, taken: SpoolFile, before: _Place, after: _Place, now: int) -> None:
     if _place_of(tx, taken) != before:
         raise _Moved
-    values = {"name": taken.name, "offset": after.offset, "skipping": int(after.skipping)}
-    tx.run("move_spool_cursor", values | {"now": now})
+    move_spool_place(tx, taken.name, after.offset, now, skipping=after.skipping)
 
 
 def _finish(around: ObservedContext, spool: Spool, taken: SpoolFile, ending: str) -> None:
@@ -436,7 +441,7 @@ def _finish(around: ObservedContext, spool: Spool, taken: SpoolFile, ending: str
         place = _place_of(tx, taken)
     if spool.done(taken, place.offset, ending):
         with around.store.write() as tx:
-            tx.run("drop_spool_cursor", {"name": taken.name})
+            drop_spool_place(tx, taken.name)
 
 
 def _tidy(around: ObservedContext, spool: Spool) -> None:
@@ -444,7 +449,7 @@ def _tidy(around: ObservedContext, spool: Spool) -> None:
     spool.sweep()
     now = around.clock()
     with around.store.read() as tx:
-        old = [name for (name,) in tx.all("spool_names", {"before": now - _OLD_CURSOR_MS})]
+        old = old_spool_names(tx, now - _OLD_CURSOR_MS)
         waits = has_unended(tx, now)
     # Only after the look into the store: others take files and note how far they are meanwhile.
     there = {path.name for path in spool.waiting()}
@@ -453,6 +458,6 @@ def _tidy(around: ObservedContext, spool: Spool) -> None:
         return
     with around.store.write() as tx:
         for name in gone:
-            tx.run("drop_spool_cursor", {"name": name})
+            drop_spool_place(tx, name)
         give_up_unended(tx, now)
-        tx.run("forget_old_shells", {"before": now - _OLD_SHELL_MS})
+        forget_old_shells(tx, now)

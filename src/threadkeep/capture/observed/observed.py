@@ -36,6 +36,7 @@ from threadkeep.knowledge.command_list import (
     ShellSession,
     StoredVisit,
 )
+from threadkeep.knowledge.commands import drop_old_probes, probe_arrived
 from threadkeep.knowledge.health import Drop, Health, note_probe, recount
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.records import Command, Observed
@@ -71,11 +72,10 @@ def probe(around: ObservedContext, spool: Spool, source: str, rules: VisitRules)
     senders[source](tag, began)
     collect(around, spool)
     with around.store.write() as tx:
-        arrived = tx.value("probe_arrived", {"tag": tag})
-        lag = None if arrived is None else max(0, int(arrived) - began)
+        arrived = probe_arrived(tx, tag)
+        lag = None if arrived is None else max(0, arrived - began)
         note_probe(tx, source, lag_ms=lag, now=around.clock())
-        for old in ("old_probes", "old_visit_probes"):
-            tx.run(old, {"before": began - _KEPT_MS})
+        drop_old_probes(tx, began - _KEPT_MS)
     return ProbeResult(source, lag)
 
 
