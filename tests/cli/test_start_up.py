@@ -21,7 +21,7 @@ BUDGETS = {
     "usage statusline": 80,
     "search harbor": 230,
     "chat ls": 90,
-    "recall harbor": 210,
+    "recall harbor": 95,
 }
 # What only some commands are for: the redactor, readers of other programs' files, other stores.
 REDACTOR, SOURCES = "threadkeep.capture.redact", "threadkeep.sources"

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.knowledge import ask
 from threadkeep import Home
 from threadkeep.base.spool import Spool
-from threadkeep.home.status import spool_folder
+from threadkeep.home.home import spool_folder
 
 SESSION = "22222222-2222-4222-8222-222222222222"
 AT = 1_780_000_000  # seconds; in the past, whatever the clock of the machine says

@@ -21,7 +21,7 @@ from tests.faults.collect_world import AT, SESSION, World, begin, end
 from tests.lengths import at_length
 from threadkeep.capture.observed.client import CollectorClient
 from threadkeep.capture.observed.protocol import CollectorStatus, GetStatus
-from threadkeep.home.status import socket_path
+from threadkeep.home.home import socket_path
 from threadkeep.knowledge.records import Command
 
 pytestmark = pytest.mark.faults

@@ -20,7 +20,7 @@ from threadkeep.base.processes import is_stopped, my_mark
 from threadkeep.capture.observed.client import CollectorClient
 from threadkeep.capture.observed.protocol import Ack, CollectorStatus, GetStatus, Shutdown
 from threadkeep.errors import Conflict, Damaged, SchemaMismatch
-from threadkeep.home.status import socket_path
+from threadkeep.home.home import socket_path
 from threadkeep.knowledge.health import Service, note_start
 from threadkeep.knowledge.records import Command
 from threadkeep.knowledge.schema import SCHEMA_VERSION

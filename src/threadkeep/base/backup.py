@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from threadkeep.base.clock import Clock, now_ms
+from threadkeep.base.config import KEEP_COUNT, KEEP_DAYS
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.files import (
     PRIVATE_FILE,
@@ -42,8 +43,6 @@ Progress = Callable[[int, int], None]
 Check = Callable[[Database], list[str]]
 
 _PAGES_PER_STEP = 2048
-KEEP_COUNT = 10
-KEEP_DAYS = 30
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000  # clocks of two programs differ by less
 _REASON_LENGTH = 40

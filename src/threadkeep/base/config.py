@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from threadkeep.base.backup import KEEP_COUNT, KEEP_DAYS
 from threadkeep.base.files import PRIVATE_FILE, make_private_dir
 from threadkeep.base.paths import expand
 from threadkeep.base.sqlite_errors import translate_os
@@ -18,6 +17,10 @@ from threadkeep.errors import Conflict, Invalid, NotFound
 
 # The same as the chat store's own; a larger part belongs into a file.
 PART_LIMIT: Final = 64 * 1024 * 1024
+
+# Which backups are kept: so many, and none older than so many days.
+KEEP_COUNT: Final = 10
+KEEP_DAYS: Final = 30
 
 # What the web server takes in one request.
 BODY_LIMIT: Final = 16 * 1024 * 1024

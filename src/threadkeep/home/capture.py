@@ -24,8 +24,8 @@ from threadkeep.capture.records import Exclusion
 from threadkeep.capture.redact.engine import Redactor
 from threadkeep.capture.redact.rules import Rule, RuleRefusal, load_rules, own_rules
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.home.home import FALLBACK, fallback_folders, spool_folder
 from threadkeep.home.opening import all_sources
-from threadkeep.home.status import FALLBACK, fallback_folders, spool_folder
 from threadkeep.knowledge.archive import known_projects
 from threadkeep.knowledge.memory_documents import takes_memories
 from threadkeep.knowledge.memory_intake import Retention

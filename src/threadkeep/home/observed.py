@@ -38,7 +38,7 @@ from threadkeep.capture.observed.visits import (
 )
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.home.capture import open_observations
-from threadkeep.home.status import reports_waiting, spool_folder
+from threadkeep.home.home import reports_waiting, spool_folder
 from threadkeep.knowledge.commands import ALLOWED_VARIABLES
 from threadkeep.knowledge.records import GitState, Watch
 from threadkeep.sources.git_facts import GitCache, facts_at, find_repository, read_history

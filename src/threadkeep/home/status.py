@@ -3,15 +3,13 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
 
-from threadkeep.base.config import store_path
 from threadkeep.base.database import Database
 from threadkeep.base.paths import Paths
-from threadkeep.base.spool import Spool
 from threadkeep.base.sqlite.pragmas import Engine
 from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
@@ -22,7 +20,7 @@ from threadkeep.mailbox.index import MailIndex
 from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
-    from threadkeep.home.home import Home
+    pass
 
 
 class StoreStatus(msgspec.Struct, frozen=True):
@@ -187,35 +185,3 @@ def _look_into_knowledge(path: Path) -> KnowledgeStatus:
             writable=store.access.finding.writable,
             **asdict(store.facts()),
         )
-
-
-# ------------------------------------------------------------------------------
-# Where reports lie until they are collected, and how many do; loads nothing of what collects.
-
-FALLBACK: Final = "fallback"  # where Hippo's programs leave what they cannot deliver
-_SPOOL: Final = "spool"
-_SOCKET: Final = "daemon.sock"
-
-
-def spool_folder(home: "Home") -> Path:
-    """Give the folder of a home in which reports lie until they are collected."""
-    return home.paths().data / _SPOOL
-
-
-def socket_path(home: "Home") -> Path:
-    """Give the place where a home listens for reports."""
-    named = home.config.socket.path
-    if named is None:
-        return home.paths().data / _SOCKET
-    return store_path(named, home.paths().config, home.environ)
-
-
-def fallback_folders(home: "Home", store: Path) -> tuple[Path, ...]:
-    """Give where Hippo's programs leave what they cannot deliver: by the store, by the socket."""
-    return tuple(dict.fromkeys(near.parent / FALLBACK for near in (store, socket_path(home))))
-
-
-def reports_waiting(home: "Home", path: str | Path | None = None) -> int:
-    """Count the files that wait to be collected: in the spool, and where Hippo leaves them."""
-    folders = (spool_folder(home), *fallback_folders(home, home.knowledge_path(path)))
-    return sum(len(Spool(folder).waiting()) for folder in folders)

@@ -11,7 +11,14 @@ import msgspec
 
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
-from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn, note_fix, summarize
+from threadkeep.knowledge.lessons import (
+    LessonKey,
+    LessonRules,
+    key_digest,
+    learn,
+    note_fix,
+    summarize,
+)
 from threadkeep.knowledge.records import CommandAttempt, is_shell_tool
 from threadkeep.knowledge.shapes import (
     aim_of,
@@ -288,11 +295,6 @@ def _run_at(tx: Tx, look: Look, row: int) -> CommandAttempt | None:
 def _same_project(one: str, other: str) -> bool:
     """Tell whether two names are one project's: a folder `name`, a repository `owner/name`."""
     return one.rsplit("/", 1)[-1].lower() == other.rsplit("/", 1)[-1].lower()
-
-
-def key_digest(key: LessonKey) -> bytes:
-    """Give the digest by which counted failures name their lesson."""
-    return digest(msgspec.json.encode(tuple(key)))
 
 
 def _command_digest(run: CommandAttempt, shape: str) -> bytes:

@@ -6,8 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Row, Tx
-from threadkeep.knowledge.failures import key_digest
-from threadkeep.knowledge.lessons import LessonKey
+from threadkeep.knowledge.lessons import LessonKey, key_digest
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.search_scope import STORED
@@ -48,6 +47,21 @@ def decoded(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "" if value is None else str(value)
+
+
+def summary_of(content: str) -> str:
+    """Give the summary of a node's content; of content that has none, its beginning."""
+    summary = fields_of(content).get("summary")
+    return summary if isinstance(summary, str) and summary else content
+
+
+def fields_of(content: str) -> dict[str, Any]:
+    """Give the fields of a node's content; none where it is no object."""
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 # ---------------------------------------------------------------------- messages

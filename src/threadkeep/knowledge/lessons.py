@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.archive import digest
 
 _DAY_MS = 86_400_000
 
@@ -16,6 +17,11 @@ class LessonKey(NamedTuple):
     tool: str = ""
     rule_id: str = ""
     path_prefix: str = ""
+
+
+def key_digest(key: LessonKey) -> bytes:
+    """Give the digest by which counted failures name their lesson."""
+    return digest(msgspec.json.encode(tuple(key)))
 
 
 class LessonRules(msgspec.Struct, frozen=True):

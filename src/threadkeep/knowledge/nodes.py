@@ -459,20 +459,6 @@ def _categorize(tx: Tx, document: int, draft: NodeDraft, model: str, now: int) -
         tx.run("put_category", {**told, "document": document, "category": category, "now": now})
 
 
-def summary_of(content: str) -> str:
-    """Give the summary of a node's content; of content that has none, its beginning."""
-    summary = _fields(content).get("summary")
-    return summary if isinstance(summary, str) and summary else content
-
-
-def _fields(content: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(content)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 # ------------------------------------------------------------------------------
 # Nodes that are there more than once.
 

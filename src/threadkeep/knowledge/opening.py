@@ -7,21 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound, ReadOnly, SchemaMismatch
-from threadkeep.knowledge.migrations import knowledge_schema
-from threadkeep.knowledge.repair import (
-    OrphanRow,
-    count_set_aside,
-    finish_making,
-    heal,
-    list_set_aside,
-)
+from threadkeep.knowledge.records import OrphanRow
 from threadkeep.knowledge.schema import (
     NEWEST,
     SCHEMA_VERSION,
@@ -128,6 +120,14 @@ def bring_up(
     database: Database, backup: Backup | None, clock: Clock, schema: int = SCHEMA_VERSION
 ) -> UpgradeReport:
     """Create a schema in an empty file, or bring an older one up to it; then heal the file."""
+    from threadkeep.base.backup import make_backup  # noqa: PLC0415  (who looks needs none of it)
+    from threadkeep.knowledge.migrations import knowledge_schema  # noqa: PLC0415
+    from threadkeep.knowledge.repair import (  # noqa: PLC0415
+        count_set_aside,
+        finish_making,
+        heal,
+        list_set_aside,
+    )
 
     def save(reason: str) -> object:
         if backup is None:

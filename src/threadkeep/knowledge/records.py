@@ -374,3 +374,12 @@ def to_entry(row: tuple[Any, ...]) -> EntryRow:
     values = list(row[:_ENTRY_WIDTH])
     values[-2] = bool(values[-2])
     return EntryRow(*values)
+
+
+class OrphanRow(msgspec.Struct, frozen=True):
+    """A row of `tk_orphans`: where it was, all of it, what was wrong, and when that was seen."""
+
+    table_name: str
+    row: dict[str, Any]
+    reason: str
+    found_at: int

@@ -15,6 +15,7 @@ from threadkeep.base.schema import add_missing_columns, columns_of
 from threadkeep.base.sql import load_text
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid
+from threadkeep.knowledge.records import OrphanRow
 from threadkeep.knowledge.schema import (
     FILL_INDEX,
     INDEX,
@@ -277,15 +278,6 @@ class Orphan(msgspec.Struct, frozen=True):
     def reason(self) -> str:
         """Say what is missing, for people."""
         return f"{self.column} {self.missing} is not in {self.parent}"
-
-
-class OrphanRow(msgspec.Struct, frozen=True):
-    """A row of `tk_orphans`: where it was, all of it, what was wrong, and when that was seen."""
-
-    table_name: str
-    row: dict[str, Any]
-    reason: str
-    found_at: int
 
 
 def find_orphans(tx: Tx, tables: Iterable[str] | None = None) -> list[Orphan]:

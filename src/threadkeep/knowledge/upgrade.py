@@ -15,7 +15,8 @@ from threadkeep.base.sqlite.foreign import copy_untouched
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, SchemaMismatch
 from threadkeep.knowledge.opening import UpgradeReport, bring_up, find_version
-from threadkeep.knowledge.repair import Orphan, OrphanRow, find_orphans
+from threadkeep.knowledge.records import OrphanRow
+from threadkeep.knowledge.repair import Orphan, find_orphans
 from threadkeep.knowledge.schema import (
     SCHEMA_VERSION,
     TUNING,

@@ -12,7 +12,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.command_list import CommandFilter, CommandRow, StoredVisit
 from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.health import Drop, Health
-from threadkeep.knowledge.nodes import summary_of
+from threadkeep.knowledge.hit_rows import summary_of
 from threadkeep.knowledge.results import (
     Edge,
     EntityRow,

@@ -16,12 +16,13 @@ from threadkeep.knowledge.hit_rows import (
     SessionName,
     decoded,
     evidence_rows,
+    fields_of,
     segment_at,
     session_of,
+    summary_of,
     texts_of_run,
     thing_row,
 )
-from threadkeep.knowledge.nodes import _fields, summary_of
 from threadkeep.knowledge.query import Kind
 from threadkeep.knowledge.search_index import run_title, strings_in
 from threadkeep.memory.question import Question
@@ -230,7 +231,7 @@ def _described(tx: Tx, kind: str, row: Sequence[Any]) -> tuple[str, str]:
 
 def note_of(content: str) -> str:
     """Give what a node says in sentences; the words it is only found by stay out."""
-    fields = _fields(content)
+    fields = fields_of(content)
     summary = fields.get("summary")
     if not isinstance(summary, str) or not summary:
         return "\n".join(strings_in(content))

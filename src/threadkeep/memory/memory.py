@@ -9,28 +9,21 @@ import msgspec
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.config import RecallSettings
 from threadkeep.errors import Busy, StorageFull
-from threadkeep.knowledge.memory_documents import (
-    MemoryFilter,
-    MemoryPart,
-    MemoryRevision,
-    memory_history,
-    query_memories,
-)
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import Readers
 from threadkeep.knowledge.search_index import BATCH, index_things, is_behind, is_indexable
 from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.memory.opened import open_ref
 from threadkeep.memory.recall import RecallRequest, meant, recall_in
 from threadkeep.memory.records import HitDetail, Meaning, RecallResult
-from threadkeep.sources.records import Source
 
 if TYPE_CHECKING:
+    from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
     from threadkeep.memory.agent_query import AgentAnswer
     from threadkeep.memory.ask import Answer
     from threadkeep.memory.fixed import Fix
     from threadkeep.memory.timeline import Moment
+    from threadkeep.sources.records import Source
 
 
 ANYTHING: Final = Query()
@@ -46,7 +39,7 @@ class Memory:
     def __init__(
         self,
         store: KnowledgeStore,
-        sources: Mapping[str, Source],
+        sources: "Mapping[str, Source]",
         settings: RecallSettings = DEFAULTS,
         clock: Clock = now_ms,
         meaning: Meaning | None = None,
@@ -87,6 +80,8 @@ class Memory:
 
     def open(self, ref: str, around: int = 3) -> HitDetail:
         """Open a hit at its place, with so many neighbours on each side."""
+        from threadkeep.memory.opened import open_ref  # noqa: PLC0415  (loaded when it is used)
+
         with self.store.read(lenient=True) as tx:
             return open_ref(tx, self.sources, ref, around)
 
@@ -116,7 +111,7 @@ class Memory:
 
     def ask(self, question: str, **options: Any) -> "Answer":
         """Answer a question with quoted passages (see `recall.asking.ask`)."""
-        from threadkeep.memory.ask import ask  # noqa: PLC0415  (loaded when it is used)
+        from threadkeep.memory.ask import ask  # noqa: PLC0415
 
         return ask(self, question, **options)
 
@@ -144,13 +139,17 @@ class Memory:
 
         return agent_query(self, query, within, **options)
 
-    def memories(self, asked: MemoryFilter) -> tuple[list[MemoryPart], bool]:
+    def memories(self, asked: "MemoryFilter") -> "tuple[list[MemoryPart], bool]":
         """Give what Claude's notes say now, and whether there is more."""
+        from threadkeep.knowledge.memory_documents import query_memories  # noqa: PLC0415
+
         with self.store.read(lenient=True) as tx:
             return query_memories(tx, asked)
 
-    def memory_history(self, asked: MemoryFilter) -> tuple[list[MemoryRevision], bool]:
+    def memory_history(self, asked: "MemoryFilter") -> "tuple[list[MemoryRevision], bool]":
         """Give the history of one of Claude's notes, and whether there is more."""
+        from threadkeep.knowledge.memory_documents import memory_history  # noqa: PLC0415
+
         with self.store.read(lenient=True) as tx:
             return memory_history(tx, asked)
 

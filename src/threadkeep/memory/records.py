@@ -1,13 +1,12 @@
 """What is asked of memory, and what it gives back."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.query import Kind
-from threadkeep.memory.vectors.records import Embedder
 
 
 class HitScore(msgspec.Struct, frozen=True):
@@ -71,6 +70,26 @@ class HitDetail(msgspec.Struct, frozen=True):
 # What recall needs of vectors: something that makes them, and something that compares them.
 
 Owner = Literal["node", "message"]
+# Called with how much is done, and how much there is to do.
+Progress = Callable[[int, int], None]
+
+
+class Embedder(Protocol):
+    """Makes vectors of texts; every vector has length one, as little-endian 32-bit floats."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model: vectors of two models are never compared."""
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has."""
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Give the vector of each text, in order; no bytes for a text that means nothing to it."""
+
+    def close(self) -> None:
+        """Let go of whatever is held."""
 
 
 class Vectors(Protocol):

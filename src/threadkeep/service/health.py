@@ -14,16 +14,8 @@ from threadkeep.base.clock import now_ms
 from threadkeep.capture.observed.client import CollectorClient
 from threadkeep.capture.observed.protocol import CollectorStatus, GetStatus
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.home.status import (
-    KnowledgeStatus,
-    MailStatus,
-    StateStatus,
-    Status,
-    StoreStatus,
-    reports_waiting,
-    socket_path,
-    spool_folder,
-)
+from threadkeep.home.home import reports_waiting, socket_path, spool_folder
+from threadkeep.home.status import KnowledgeStatus, MailStatus, StateStatus, Status, StoreStatus
 from threadkeep.knowledge.health import Alarm, Drop, Health
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.service.doctor.invariants import INVARIANTS

@@ -27,7 +27,7 @@ from threadkeep.capture.observed.server import CollectorLimits, CollectorServer
 from threadkeep.capture.records import CaptureReport
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.capture import make_ci
-from threadkeep.home.status import socket_path
+from threadkeep.home.home import socket_path
 from threadkeep.knowledge.checks import tidy
 from threadkeep.knowledge.health import the_service
 from threadkeep.knowledge.schema import read_version, target_of

@@ -26,7 +26,7 @@ from threadkeep.capture.observed.observed import Observations
 from threadkeep.capture.observed.visits import rules_of
 from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.home.capture import open_observations
-from threadkeep.home.status import FALLBACK, fallback_folders, socket_path
+from threadkeep.home.home import FALLBACK, fallback_folders, socket_path
 from threadkeep.knowledge.health import (
     Hindrance,
     Service,

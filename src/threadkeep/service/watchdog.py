@@ -10,7 +10,7 @@ import msgspec
 from threadkeep.base.clock import now_ms
 from threadkeep.base.processes import my_mark
 from threadkeep.capture.capture import History
-from threadkeep.home.status import fallback_folders, spool_folder
+from threadkeep.home.home import fallback_folders, spool_folder
 from threadkeep.knowledge.health import (
     Alarm,
     Changes,

@@ -33,7 +33,7 @@ from threadkeep.capture.observed.protocol import (
 )
 from threadkeep.capture.observed.server import CollectorServer
 from threadkeep.errors import Conflict, SchemaMismatch, StorageFull
-from threadkeep.home.status import socket_path
+from threadkeep.home.home import socket_path
 from threadkeep.knowledge.records import Command, Heartbeat, Visit, Watch
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.service.parts import keeping, schema_to_be, shake_hands

@@ -168,8 +168,8 @@ def tell_collected(found: SpoolReport | None, *, quiet: bool) -> int:
 
 def collect_reports(call: Call, *, dry_run: bool = False) -> SpoolReport:
     """Collect what shells and browsers left; a dry run only counts the files."""
+    from threadkeep.home.home import reports_waiting
     from threadkeep.home.observed import collect_now
-    from threadkeep.home.status import reports_waiting
 
     try:
         if dry_run:

@@ -105,7 +105,7 @@ def _collect_first(call: Call) -> None:
 
 
 def _tell_uncollected(call: Call) -> None:
-    from threadkeep.home.status import reports_waiting
+    from threadkeep.home.home import reports_waiting
 
     waiting = reports_waiting(call.home, call.db)
     if waiting:

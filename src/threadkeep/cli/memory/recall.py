@@ -59,7 +59,7 @@ def remembering(call: Call) -> Iterator["Memory"]:
 
 def _collect(call: Call) -> None:
     """Take in what shells and browsers have left for the home's own store."""
-    from threadkeep.home.status import reports_waiting
+    from threadkeep.home.home import reports_waiting
 
     if call.db is None and reports_waiting(call.home):
         from threadkeep.home.observed import collected  # loads the collector

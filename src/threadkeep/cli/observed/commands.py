@@ -64,8 +64,8 @@ def commands(
     What shells and browsers left in the spool is collected first. An exit code that is missing
     means that nobody saw the command end.
     """
+    from threadkeep.home.home import reports_waiting
     from threadkeep.home.observed import collected
-    from threadkeep.home.status import reports_waiting
 
     if visits:
         _refuse_for_visits(chosen)

@@ -37,7 +37,7 @@ from threadkeep.knowledge.vectors import (
     store_vectors,
     tidy_contract_vectors,
 )
-from threadkeep.memory.vectors.records import Embedder
+from threadkeep.memory.records import Embedder
 
 # ------------------------------------------------------------------------------
 # The texts of messages for their vectors.

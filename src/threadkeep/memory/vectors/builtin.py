@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from threadkeep.base import nofollow
 from threadkeep.base.files import make_private_dir
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, TooLarge
-from threadkeep.memory.vectors.records import Progress
+from threadkeep.memory.records import Progress
 
 if TYPE_CHECKING:
     from threadkeep.memory.vectors.static_vectors import StaticEmbedder, StaticTable

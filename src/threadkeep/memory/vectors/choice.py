@@ -9,9 +9,9 @@ from typing import Final, NamedTuple, Protocol
 from threadkeep.base.config import EmbeddingSettings
 from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.memory.learn.model_client import ModelClient
+from threadkeep.memory.records import Embedder, Progress
 from threadkeep.memory.vectors.builtin import NO_NUMPY, has_numpy, look_for_weights, open_builtin
 from threadkeep.memory.vectors.child import IDLE_SECONDS, ChildEmbedder, start_builtin
-from threadkeep.memory.vectors.records import Embedder, Progress
 
 # ------------------------------------------------------------------------------
 # The embedder behind an address: any server with an OpenAI-compatible `/embeddings`.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from threadkeep.errors import Damaged
-from threadkeep.memory.vectors.records import Progress
+from threadkeep.memory.records import Progress
 from threadkeep.memory.vectors.static_vectors import StaticTable, make_table
 
 # ------------------------------------------------------------------------------

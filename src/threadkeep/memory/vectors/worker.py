@@ -14,8 +14,8 @@ import msgspec
 
 from threadkeep.base.frames import FrameDecoder, encode_frame
 from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.memory.records import Embedder
 from threadkeep.memory.vectors.builtin import look_for_weights, open_builtin
-from threadkeep.memory.vectors.records import Embedder
 
 LIMIT: Final = 1 << 28  # bytes of one message
 _PIECE: Final = 1 << 16

@@ -22,7 +22,7 @@ from threadkeep.capture.records import TROUBLES
 from threadkeep.chat import schema as chat_layout
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.backups import KINDS
-from threadkeep.home.status import socket_path
+from threadkeep.home.home import socket_path
 from threadkeep.knowledge.archive import all_logs, read_lines, save_log
 from threadkeep.knowledge.checks import (
     DeepCheck,

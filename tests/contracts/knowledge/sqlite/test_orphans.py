@@ -12,8 +12,8 @@ from tests.faults.old_knowledge_files import NOW, THEN, make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, rows
 from threadkeep.base.database import Database
 from threadkeep.knowledge.opening import open_knowledge
+from threadkeep.knowledge.records import OrphanRow
 from threadkeep.knowledge.repair import (
-    OrphanRow,
     find_orphans,
     list_set_aside,
     read_whole,
