@@ -6,11 +6,11 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from threadkeep.capture.coverage import Coverage, cover
+from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.forget import ForgetReport, finish, forget
 from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.intake import Backlog, Batches, CaptureContext
-from threadkeep.capture.logs import DocumentCapture
 from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, silent
 from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
 from threadkeep.capture.watch import Stop, Tell, watch

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
+from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.intake import Backlog, Batches, CaptureContext
 from threadkeep.capture.logs import (
     CHECKED_AT_ONCE,
-    DocumentCapture,
     LineCapture,
     is_due,
     note_stamp,
@@ -442,7 +442,7 @@ def _read_document(
     if around.exclusion.of_log(one.log):
         backlog.add(lambda: _keep_out(around, batches.tx(), one, report))
         return
-    document = DocumentCapture(around, one.reader, one.source, one.log, part)
+    document = DocumentCapture(around, one.reader, one.source, one.log, part, live=one.live)
     try:
         document.run(backlog)
     except TROUBLES as error:

@@ -368,8 +368,8 @@ class _Remaking:
                 intake.write_entries(self._tx, words)
         intake.write_entries(self._tx, words)
         harvest = parser.harvest()
-        if self._source.kind == "lines":
-            row.parser = intake.state()
+        # A document is read whole again: what a cursor stood for may have been forgotten.
+        row.parser = intake.state() if self._source.kind == "lines" else None
         return harvest
 
     # ------------------------------------------------------------------ what was made of them

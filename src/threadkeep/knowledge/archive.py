@@ -19,6 +19,7 @@ import msgspec
 
 from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
 from threadkeep.base.fts import index_text
+from threadkeep.base.json import encode
 from threadkeep.base.schema import columns_of
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
@@ -489,9 +490,11 @@ def told_by_line(tx: Tx, log_id: int) -> dict[int, list[int]]:
     return told
 
 
-def records_of(tx: Tx, log_id: int) -> dict[str, tuple[bytes, int]]:
-    """Give the records of a document by their keys: the digest and the line of each."""
-    return {key: (name, line) for key, name, line in tx.all("known_records", {"log": log_id})}
+def records_of(tx: Tx, log_id: int, keys: list[str] | None = None) -> dict[str, tuple[bytes, int]]:
+    """Give the records of a document by their keys, all or some: digest and line of each."""
+    query = "known_records" if keys is None else "records_by_key"
+    rows = tx.all(query, {"log": log_id, "keys": encode(keys)})
+    return {key: (name, line) for key, name, line in rows}
 
 
 def put_record(tx: Tx, log_id: int, key: str, name: bytes, line: int) -> None:

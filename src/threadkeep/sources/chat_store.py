@@ -5,6 +5,7 @@ that is still being recorded is read as far as its rows tell, and again when the
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -18,9 +19,13 @@ from threadkeep.chat.wire.protocol import normalize_part
 from threadkeep.knowledge.records import Entry, Kind, Role, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, number, pictures, rows, table, text
 from threadkeep.sources.own import (
+    STAMP,
+    Before,
     OwnStoreRecord,
+    Place,
     Row,
     SessionParser,
+    excerpt_of,
     find_databases,
     frame_of,
     items_of,
@@ -31,7 +36,7 @@ from threadkeep.sources.own import (
     said,
     table_rows,
 )
-from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
+from threadkeep.sources.records import DocumentItem, Log, Parser, SessionExcerpt, UserHome
 
 _TABLES: Final = {"chat_sessions", "chat_messages", "chat_parts"}
 _AS_JSON: Final = frozenset(("model_json", "permissions_json", "metadata_json", "data_json"))
@@ -52,6 +57,19 @@ _SUMMED_UP: Final = """
 SELECT p.session_id, max(m.created_at) FROM chat_parts AS p
 JOIN chat_messages AS m ON m.id = p.message_id
 WHERE p.session_id = ? AND p.type = 'data-compaction' GROUP BY p.session_id"""
+_NEWEST: Final = """
+SELECT created_at, id FROM chat_messages WHERE session_id = ?
+ORDER BY created_at DESC, id DESC LIMIT 1"""
+_LATEST: Final = """
+SELECT updated_at FROM chat_messages WHERE id = ?
+UNION ALL SELECT max(updated_at) FROM chat_parts WHERE message_id = ?"""
+# Messages from one on, those before it (whatever somebody has put into their columns), and what
+# belongs to these.
+_FROM: Final = "({0}created_at, {0}id) >= (?, ?)"
+_OLDER: Final = f"({_FROM.format('')}) IS NOT TRUE"
+_NEWER: Final = f"SELECT id FROM chat_messages WHERE session_id = ? AND {_FROM.format('')}"  # noqa: S608
+_OF_OLDER: Final = f"message_id NOT IN ({_NEWER})"
+_USED: Final = "sum(input), sum(output), sum(reasoning), sum(cache_read), sum(cache_write)"
 
 
 class ChatSource:
@@ -74,9 +92,8 @@ class ChatSource:
         yield from find_databases(self._paths, user)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
-        """Make a parser; it has no state."""
-        del state
-        return SessionParser(log, "Chat", read_record)
+        """Make a parser that starts afresh, or goes on behind a cursor."""
+        return SessionParser(log, "Chat", read_record, state)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
         """Read one record alone."""
@@ -90,61 +107,124 @@ class ChatSource:
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the rows of one session, from one snapshot."""
+        with self.excerpt(log, item, "") as whole:
+            yield from whole.records
+
+    @contextmanager
+    def excerpt(self, log: Log, item: str, cursor: str) -> Iterator[SessionExcerpt]:
+        """Open a session behind a cursor: its last message as it was, and what came after it."""
         with open_foreign(Path(log.path), root=log.root) as database:
-            if database.tables() >= _TABLES:
-                yield from _records(database, item)
+            there = database.tables() >= _TABLES
+            yield excerpt_of(_ChatRows(database, item), cursor) if there else SessionExcerpt(())
 
 
 # ---------------------------------------------------------------------- rows
 
 
-def _records(database: ForeignDatabase, session_id: str) -> Iterator[tuple[str, bytes]]:
-    for values in table_rows(database, "chat_sessions", "WHERE id = ?", (session_id,)):
-        row = row_of(values, _AS_JSON)
-        yield "session", line(type="session", session=session_id, row=row)
-        yield from _of_messages(database, session_id, row)
+class _ChatRows:
+    """The rows of one session of a chat file."""
 
+    def __init__(self, database: ForeignDatabase, session_id: str) -> None:
+        self._database = database
+        self._id = session_id
+        self._row: Row = {}
+        self._summed_up = next((row[1] for row in database.rows(_SUMMED_UP, (session_id,))), 0)
 
-def _of_messages(
-    database: ForeignDatabase, session_id: str, session: Row
-) -> Iterator[tuple[str, bytes]]:
-    summed_up = next((row[1] for row in database.rows(_SUMMED_UP, (session_id,))), 0)
-    usage = _counted(database, session_id)
-    parts = groupby(_parts(database, session_id), key=itemgetter("message_id"))
-    waiting = next(parts, None)
-    for message in _messages(database, session_id):
-        message_id, about = message["id"], _about(message, session, summed_up)
-        spent = {} if usage is None else {"usage": usage.get(message_id)}
-        frame = {"session": session_id, **about}
-        yield f"message:{message_id}", line(type="message", row=message, **frame, **spent)
-        if waiting is not None and waiting[0] == message_id:
-            frame |= {"role": message.get("role"), "at": message.get("created_at")}
-            for part in waiting[1]:
-                yield f"part:{part['id']}", line(type="part", row=part, **frame)
-            waiting = next(parts, None)
+    def about(self) -> bytes | None:
+        """Write down the session's own row."""
+        found = next(table_rows(self._database, "chat_sessions", "WHERE id = ?", (self._id,)), None)
+        if found is None:
+            return None
+        self._row = row_of(found, _AS_JSON)
+        return line(type="session", session=self._id, row=self._row)
 
-
-def _counted(database: ForeignDatabase, session_id: str) -> dict[str, Row] | None:
-    """Give the usage that counts by message; None if the file only has what streams say of it."""
-    if "tk_usage" not in database.tables():
+    def newest(self) -> Place | None:
+        """Find the last message; None if its time is none."""
+        for at, message_id in self._database.rows(_NEWEST, (self._id,)):
+            if isinstance(at, int) and isinstance(message_id, str):
+                return at, message_id
         return None
-    found = table_rows(database, "tk_usage", "WHERE session_id = ?", (session_id,))
-    return {row["message_id"]: row for row in found}
+
+    def before(self, place: Place) -> Before:
+        """Sum up the messages before one, their parts and usage, and what all records tell.
+
+        A part that takes the place of another has a later id, even in the same millisecond.
+        """
+        messages = self._sums("chat_messages", _OLDER, place, ("hidden_at",))
+        parts = self._sums("chat_parts", _OF_OLDER, place, ("continuation_run_id",))
+        usage: tuple[Any, ...] = ()
+        if "tk_usage" in self._database.tables():
+            sql = f"SELECT count(*), {_USED} FROM tk_usage WHERE session_id = ? AND {_OF_OLDER}"  # noqa: S608
+            usage = next(self._database.rows(sql, (self._id, self._id, *place)))
+        hides = messages[4:] != (0,)
+        told = [self._row.get(name) for name in ("parent_id", "created_at")]
+        whole = (_facts(_plain(self._row)), told, self._summed_up if hides else None)
+        latest = self._latest(place)
+        settled = all(sums[2] is None or latest > sums[2] for sums in (messages, parts))
+        return Before((messages, parts, usage, repr(whole)), settled)
+
+    def _sums(self, name: str, which: str, place: Place, marks: Sequence[str]) -> tuple[Any, ...]:
+        there = self._database.columns(name)
+        counts = "".join(f", count({mark})" for mark in marks if mark in there)
+        sql = (
+            f"SELECT count(*), max(id), max(updated_at), sum(updated_at & {STAMP}){counts}"  # noqa: S608
+            f" FROM {name} WHERE session_id = ? AND {which}"
+        )
+        more = (self._id,) if which is _OF_OLDER else ()
+        return next(self._database.rows(sql, (self._id, *more, *place)))
+
+    def _latest(self, place: Place) -> int:
+        """Give when a message or one of its parts was last changed."""
+        found = self._database.rows(_LATEST, (place[1], place[1]))
+        return max((number(row[0]) for row in found), default=0)
+
+    def messages(self, first: Place | None) -> Iterator[tuple[str, bytes]]:
+        """Yield each message, with its parts behind it."""
+        usage = self._usage(first)
+        parts = groupby(self._parts(first), key=itemgetter("message_id"))
+        waiting = next(parts, None)
+        for message in self._messages(first):
+            message_id, about = message["id"], _about(message, self._row, self._summed_up)
+            spent = {} if usage is None else {"usage": usage.get(message_id)}
+            frame = {"session": self._id, **about}
+            yield f"message:{message_id}", line(type="message", row=message, **frame, **spent)
+            if waiting is not None and waiting[0] == message_id:
+                frame |= {"role": message.get("role"), "at": message.get("created_at")}
+                for part in waiting[1]:
+                    yield f"part:{part['id']}", line(type="part", row=part, **frame)
+                waiting = next(parts, None)
+
+    def _usage(self, first: Place | None) -> dict[str, Row] | None:
+        """Give the usage that counts by message; None if the file only has what streams say."""
+        if "tk_usage" not in self._database.tables():
+            return None
+        found = self._joined("tk_usage", first)
+        return {row["message_id"]: row for row in found}
+
+    def _messages(self, first: Place | None) -> Iterator[Row]:
+        behind = "" if first is None else f"AND {_FROM.format('')}"
+        own = f"WHERE session_id = ? {behind} ORDER BY created_at, id"
+        for row in table_rows(self._database, "chat_messages", own, (self._id, *(first or ()))):
+            yield row_of(row, _AS_JSON)
+
+    def _parts(self, first: Place | None) -> Iterator[Row]:
+        order = 'ORDER BY m.created_at, m.id, chat_parts."index", chat_parts.id'
+        for row in self._joined("chat_parts", first, order):
+            yield row_of(row, _AS_JSON)
+
+    def _joined(self, name: str, first: Place | None, order: str = "") -> Iterator[Row]:
+        """Yield what belongs to the messages of the session, from one on."""
+        behind = "" if first is None else f"AND {_FROM.format('m.')}"
+        own = f"JOIN chat_messages AS m ON m.id = {name}.message_id WHERE m.session_id = ? {behind}"
+        yield from table_rows(self._database, name, f"{own} {order}", (self._id, *(first or ())))
 
 
-def _messages(database: ForeignDatabase, session_id: str) -> Iterator[Row]:
-    own = "WHERE session_id = ? ORDER BY created_at, id"
-    for row in table_rows(database, "chat_messages", own, (session_id,)):
-        yield row_of(row, _AS_JSON)
-
-
-def _parts(database: ForeignDatabase, session_id: str) -> Iterator[Row]:
-    own = (
-        "JOIN chat_messages AS m ON m.id = chat_parts.message_id WHERE m.session_id = ?"
-        ' ORDER BY m.created_at, m.id, chat_parts."index", chat_parts.id'
-    )
-    for row in table_rows(database, "chat_parts", own, (session_id,)):
-        yield row_of(row, _AS_JSON)
+def _plain(row: Row) -> Row:
+    """Give a row as it is read back from its line."""
+    return {
+        name: msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+        for name, value in row.items()
+    }
 
 
 def _about(message: Row, session: Row, summed_up: object) -> Row:

@@ -9,17 +9,18 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from threadkeep.base.sqlite.foreign import ForeignDatabase
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.knowledge.segments import compact
-from threadkeep.sources.common import Segmenter, rows, table, text
+from threadkeep.sources.common import OpenSegment, Segmenter, rows, table, text
 from threadkeep.sources.folders import database_stamp
-from threadkeep.sources.records import DocumentItem, Harvest, Log, UserHome
+from threadkeep.sources.records import DocumentItem, Harvest, Log, SessionExcerpt, UserHome
 
 Row = dict[str, Any]
 _NAME: Final = 80
@@ -42,15 +43,16 @@ Read = Callable[[Any], OwnStoreRecord]
 
 
 class SessionParser:
-    """Reads sessions whole, from their first record on; nothing is kept between two looks."""
+    """Reads sessions from their first record on, or from a cursor with the slices open there."""
 
-    def __init__(self, log: Log, label: str, read: Read) -> None:
+    def __init__(self, log: Log, label: str, read: Read, state: bytes | None = None) -> None:
         """Read records with `read`; `label` names the program in summaries."""
         self._log = log
         self._label = label
         self._read = read
         self._facts: dict[str, SessionFacts] = {}
-        self._segments: dict[str, Segmenter] = {}
+        kept = msgspec.json.decode(state, type=dict[str, OpenSegment]) if state else {}
+        self._segments = {name: Segmenter(log, label, one) for name, one in kept.items()}
         self._usage: list[Usage] = []
         self._unknown: Counter[str] = Counter()
 
@@ -87,13 +89,13 @@ class SessionParser:
         segments = [
             segment
             for session_id, segmenter in self._segments.items()
-            for segment in segmenter.take(session_id, self._facts[session_id])
+            for segment in segmenter.take(session_id, self._facts.get(session_id, SessionFacts()))
         ]
         return Harvest(dict(self._facts), usage, segments, [], unknown)
 
     def state(self) -> bytes:
-        """Give nothing: a session that changed is read again from its beginning."""
-        return b""
+        """Give the slices that are open; what is known of a session is told again each time."""
+        return msgspec.json.encode({name: one.open for name, one in self._segments.items()})
 
 
 def read_safely(read: Read, record: Any) -> OwnStoreRecord:
@@ -210,6 +212,69 @@ def items_of(
 def fingerprint(*seen: Any) -> str:
     """Make one short text of everything that must differ for a session to be read again."""
     return hashlib.blake2b(repr(seen).encode("utf-8", "replace"), digest_size=12).hexdigest()
+
+
+# ---------------------------------------------------------------------- reading on from a cursor
+#
+# A session grows at its end. So its last message is read again each time, for it may grow, and of
+# what stands before it a few sums are compared. Where these differ, something was changed, hidden
+# or deleted there, and the session is read whole.
+
+Place = tuple[int, str]  # where a message stands in its session
+STAMP: Final = (1 << 40) - 1  # as many bits of a time as can be summed up without an end
+
+
+class Before(NamedTuple):
+    """What stands before a message: sums that differ when it is changed, and if it is at rest."""
+
+    sums: tuple[Any, ...]
+    settled: bool = True  # False: it may still change without a trace, in this very millisecond
+
+
+class OwnSessionRows(Protocol):
+    """The rows of one session of an open file."""
+
+    def about(self) -> bytes | None:
+        """Write down what is known of the session; None if there is none."""
+        ...
+
+    def newest(self) -> Place | None:
+        """Find the last message."""
+        ...
+
+    def before(self, place: Place) -> Before:
+        """Sum up what stands before a message, and what it depends on."""
+        ...
+
+    def messages(self, first: Place | None) -> Iterator[tuple[str, bytes]]:
+        """Yield the records of all messages, or from one on."""
+        ...
+
+
+class _Cursor(msgspec.Struct, array_like=True, frozen=True):
+    place: Place
+    before: str
+
+
+def excerpt_of(session: OwnSessionRows, cursor: str) -> SessionExcerpt:
+    """Give the records of a session behind a cursor, or all if it does not hold any more."""
+    about = session.about()
+    if about is None:
+        return SessionExcerpt(())
+    old = _read_cursor(cursor)
+    resumed = old is not None and fingerprint(session.before(old.place).sums) == old.before
+    first = old.place if old is not None and resumed else None
+    records = chain([("session", about)], session.messages(first))
+    newest = session.newest()
+    before = None if newest is None else session.before(newest)
+    if newest is None or before is None or not before.settled:
+        return SessionExcerpt(records, resumed)
+    following = msgspec.json.encode(_Cursor(newest, fingerprint(before.sums))).decode()
+    return SessionExcerpt(records, resumed, f"message:{newest[1]}", following)
+
+
+def _read_cursor(cursor: str) -> _Cursor | None:
+    return msgspec.json.decode(cursor, type=_Cursor) if cursor else None
 
 
 # ---------------------------------------------------------------------- values to text

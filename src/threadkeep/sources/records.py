@@ -3,14 +3,17 @@
 A source is read in one of two ways. A *line log* only grows: each new line is one record, fed to a
 parser whose small state is kept between two looks. A *document* (a database, a file that is
 rewritten whole) is turned into records with lasting keys; only new and changed ones are archived.
+Of some documents, our own stores, a session can be read on from a cursor: what stands before it is
+compared in a few sums, and read again only if these differ.
 (Beside these there are *memories*: notes in which nobody speaks, taken whole and never archived.)
 Either way a record is one line of bytes, masked before anything here sees it, and the archive
 keeps exactly these lines: whatever is shown later is read from them again by `Source.entries`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -74,6 +77,15 @@ class DocumentItem(NamedTuple):
 
     item: str
     fingerprint: str
+
+
+class SessionExcerpt(NamedTuple):
+    """The records of a session, all of them or those behind a cursor, and where to go on later."""
+
+    records: Iterable[tuple[str, bytes]]
+    resumed: bool = False  # what stands before the cursor is as it was, and left out
+    start: str = ""  # the key of the record from which on the next excerpt is to be
+    cursor: str = ""  # what gives that excerpt; empty: the session is to be read whole again
 
 
 def _nobody(_: UnreadablePlace) -> None:
@@ -145,4 +157,16 @@ class Source(Protocol):
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the records of one session in order: a lasting key, and the record as JSON."""
+        ...
+
+
+@runtime_checkable
+class CursorSource(Protocol):
+    """A source of documents whose sessions can be read on from where they were read to."""
+
+    def excerpt(self, log: Log, item: str, cursor: str) -> AbstractContextManager[SessionExcerpt]:
+        """Open a session behind a cursor, or whole if that is empty or does not hold any more.
+
+        What tells about the session itself comes first in either case.
+        """
         ...

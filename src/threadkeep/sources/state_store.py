@@ -5,6 +5,7 @@ has them: they grew from thirteen to several dozen, and go on growing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
@@ -17,10 +18,13 @@ from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, iso_ms, number, pictures, rows, table, text
 from threadkeep.sources.folders import folders_in
 from threadkeep.sources.own import (
+    Before,
     OwnStoreRecord,
+    Place,
     Row,
     SessionParser,
     embed,
+    excerpt_of,
     find_databases,
     frame_of,
     items_of,
@@ -31,7 +35,7 @@ from threadkeep.sources.own import (
     said,
     table_rows,
 )
-from threadkeep.sources.records import DocumentItem, Log, Parser, UserHome
+from threadkeep.sources.records import DocumentItem, Log, Parser, SessionExcerpt, UserHome
 from threadkeep.state.side_values import checked_text, read_pieces, rebuild
 
 _TABLES: Final = {"sessions", "messages"}
@@ -95,9 +99,8 @@ class StateSource:
             yield from find_databases(self._paths, user)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
-        """Make a parser; it has no state."""
-        del state
-        return SessionParser(log, self.harness.title(), read_record)
+        """Make a parser that starts afresh, or goes on behind a cursor."""
+        return SessionParser(log, self.harness.title(), read_record, state)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
         """Read one record alone."""
@@ -114,9 +117,15 @@ class StateSource:
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
         """Yield the rows of one session, from one snapshot."""
+        with self.excerpt(log, item, "") as whole:
+            yield from whole.records
+
+    @contextmanager
+    def excerpt(self, log: Log, item: str, cursor: str) -> Iterator[SessionExcerpt]:
+        """Open a session behind a cursor: its last message as it was, and what came after it."""
         with open_foreign(Path(log.path), root=log.root) as database:
-            if database.tables() >= _TABLES:
-                yield from _records(database, item)
+            there = database.tables() >= _TABLES
+            yield excerpt_of(_StateRows(database, item), cursor) if there else SessionExcerpt(())
 
 
 def _hermes_home(user: UserHome) -> Path:
@@ -159,61 +168,108 @@ def _imported(database: ForeignDatabase) -> set[Any]:
     """Name the sessions of our own store that were imported: they are their program's."""
     if "tk_keys" not in database.tables():
         return set()
-    return {row[0] for row in database.rows(f"SELECT session_id FROM tk_keys WHERE {_IMPORTED}")}  # noqa: S608
+    sql = f"SELECT DISTINCT session_id FROM tk_keys WHERE {_IMPORTED}"  # noqa: S608
+    return {row[0] for row in database.rows(sql)}
 
 
-def _keys(database: ForeignDatabase, session_id: str) -> dict[Any, str]:
-    """Give the numbers that imported messages have in their own program, by ours."""
-    if "tk_keys" not in database.tables():
-        return {}
-    sql = f"SELECT message_id, key FROM tk_keys WHERE session_id = ? AND {_IMPORTED}"  # noqa: S608
-    return dict(database.rows(sql, (session_id,)))
+class _StateRows:
+    """The rows of one session of a state file."""
 
+    def __init__(self, database: ForeignDatabase, session_id: str) -> None:
+        self._database = database
+        self._id = session_id
+        self._tables = database.tables()
+        self._facts = SessionFacts()
+        self._imported = session_id in _imported(database)
 
-def _records(database: ForeignDatabase, session_id: str) -> Iterator[tuple[str, bytes]]:
-    keys = _keys(database, session_id)
-    for row in table_rows(database, "sessions", "WHERE id = ?", (session_id,)):
-        yield "session", _session_line(database, session_id, row, imported=bool(keys))
-    messages = _messages(database, session_id)
-    for message in merge(messages, _rewound(database, session_id), key=itemgetter("id")):
-        more: Row = {"rewound": True} if message.pop("rewound_at", None) is not None else {}
-        if keys:  # one that was said here must not be taken for another one's with its number
-            more["key"] = keys.get(message["id"], f"here-{message['id']}")
-        key = f"message:{message['id']}"
-        yield key, line(type="message", session=session_id, row=message, **more)
+    def about(self) -> bytes | None:
+        """Write down the session's own row, with its usage and how it relates to its parent."""
+        found = next(table_rows(self._database, "sessions", "WHERE id = ?", (self._id,)), None)
+        if found is None:
+            return None
+        frame: Row = {"session": self._id, "row": row_of(found, _AS_JSON)}
+        frame |= {"imported": True} if self._imported else {}
+        frame["usage"] = [
+            {**row_of(use), "key": "/".join(str(use.get(column) or "") for column in apart)}
+            for name, apart in _SPLIT.items()
+            if name in self._tables
+            for use in table_rows(self._database, name, _OF_SESSION, (self._id,))
+        ]
+        if "tk_relations" in self._tables:
+            related = table_rows(self._database, "tk_relations", _OF_SESSION, (self._id,))
+            frame["relation"] = next((text(known["kind"]) for known in related), "")
+        self._facts = _facts(found, text(frame.get("relation")))
+        return line(type="session", **frame)
 
+    def newest(self) -> Place | None:
+        """Find the last message, and let all that were taken back stand before it."""
+        sql = "SELECT max(id) FROM messages WHERE session_id = ?"
+        for (newest,) in self._database.rows(sql, (self._id,)):
+            if isinstance(newest, int):
+                return newest, str(newest)
+        return None
 
-def _session_line(database: ForeignDatabase, session_id: str, row: Row, *, imported: bool) -> bytes:
-    tables = database.tables()
-    frame: Row = {"session": session_id, "row": row_of(row, _AS_JSON)}
-    frame |= {"imported": True} if imported else {}
-    frame["usage"] = [
-        {**row_of(use), "key": "/".join(str(use.get(column) or "") for column in apart)}
-        for name, apart in _SPLIT.items()
-        if name in tables
-        for use in table_rows(database, name, _OF_SESSION, (session_id,))
-    ]
-    if "tk_relations" in tables:
-        found = table_rows(database, "tk_relations", _OF_SESSION, (session_id,))
-        frame["relation"] = next((text(known["kind"]) for known in found), "")
-    return line(type="session", **frame)
+    def before(self, place: Place) -> Before:
+        """Sum up the messages before one, all that were taken back, and the session's facts."""
+        there = self._database.columns("messages")
+        flags = "".join(f", sum({one})" for one in ("active", "compacted") if one in there)
+        sql = f"SELECT count(*), sum(id){flags} FROM messages WHERE session_id = ? AND id < ?"  # noqa: S608
+        sums = [next(self._database.rows(sql, (self._id, place[0])))]
+        if "tk_rewound" in self._tables:
+            taken_back = "SELECT count(*), sum(id) FROM tk_rewound WHERE session_id = ?"
+            sums += self._database.rows(taken_back, (self._id,))
+        return Before((*sums, self._imported, repr(self._facts)))
 
+    def messages(self, first: Place | None) -> Iterator[tuple[str, bytes]]:
+        """Yield the messages, those that were taken back among them."""
+        least = -(1 << 63) if first is None else first[0]
+        keys = self._keys(least)
+        there, rewound = self._messages(least), self._rewound(least)
+        for message in merge(there, rewound, key=itemgetter("id")):
+            more: Row = {"rewound": True} if message.pop("rewound_at", None) is not None else {}
+            if self._imported:  # one said here must not be taken for another one's with its number
+                more["key"] = keys.get(message["id"], f"here-{message['id']}")
+            key = f"message:{message['id']}"
+            yield key, line(type="message", session=self._id, row=message, **more)
 
-def _messages(database: ForeignDatabase, session_id: str) -> Iterator[Row]:
-    apart = _kept_apart(database, session_id)
-    for row in table_rows(database, "messages", f"{_OF_SESSION} ORDER BY id", (session_id,)):
-        for field, pieces in apart.get(row["id"], {}).items():
-            row[field] = _whole(database, row.get(field), pieces)
-        yield _message_row(row)
+    def _keys(self, least: int) -> dict[Any, str]:
+        """Give the numbers that imported messages have in their own program, by ours."""
+        if not self._imported:
+            return {}
+        sql = (
+            "SELECT message_id, key FROM tk_keys"  # noqa: S608
+            f" WHERE session_id = ? AND message_id >= ? AND {_IMPORTED}"
+        )
+        return dict(self._database.rows(sql, (self._id, least)))
 
-
-def _rewound(database: ForeignDatabase, session_id: str) -> Iterator[Row]:
-    """Give the messages that our own store keeps out of the way after a rewind."""
-    if "tk_rewound" in database.tables():
-        own = f"{_OF_SESSION} ORDER BY id"
-        hashes = frozenset(("hash", "exact"))
-        for row in table_rows(database, "tk_rewound", own, (session_id,), without=hashes):
+    def _messages(self, least: int) -> Iterator[Row]:
+        apart = self._kept_apart(least)
+        own = f"{_OF_SESSION} AND id >= ? ORDER BY id"
+        for row in table_rows(self._database, "messages", own, (self._id, least)):
+            for field, pieces in apart.get(row["id"], {}).items():
+                row[field] = _whole(self._database, row.get(field), pieces)
             yield _message_row(row)
+
+    def _rewound(self, least: int) -> Iterator[Row]:
+        """Give the messages that our own store keeps out of the way after a rewind."""
+        if "tk_rewound" in self._tables:
+            own, hashes = f"{_OF_SESSION} AND id >= ? ORDER BY id", frozenset(("hash", "exact"))
+            named = (self._id, least)
+            for row in table_rows(self._database, "tk_rewound", own, named, without=hashes):
+                yield _message_row(row)
+
+    def _kept_apart(self, least: int) -> dict[Any, dict[str, str]]:
+        """Find what our own store has moved out of messages: the archive wants it whole."""
+        if "tk_offloaded" not in self._tables:
+            return {}
+        sql = (
+            "SELECT o.message_id, o.field, o.pieces FROM tk_offloaded AS o"
+            " JOIN messages AS m ON m.id = o.message_id WHERE m.session_id = ? AND m.id >= ?"
+        )
+        found: dict[Any, dict[str, str]] = {}
+        for message_id, field, pieces in self._database.rows(sql, (self._id, least)):
+            found.setdefault(message_id, {})[field] = pieces
+        return found
 
 
 def _message_row(values: Row) -> Row:
@@ -222,20 +278,6 @@ def _message_row(values: Row) -> Row:
     if isinstance(content, str) and content.startswith(_LISTS):
         row["content"] = embed(content.removeprefix(_LISTS))
     return row
-
-
-def _kept_apart(database: ForeignDatabase, session_id: str) -> dict[Any, dict[str, str]]:
-    """Find what our own store has moved out of messages: the archive wants it whole."""
-    if "tk_offloaded" not in database.tables():
-        return {}
-    sql = (
-        "SELECT o.message_id, o.field, o.pieces FROM tk_offloaded AS o"
-        " JOIN messages AS m ON m.id = o.message_id WHERE m.session_id = ?"
-    )
-    found: dict[Any, dict[str, str]] = {}
-    for message_id, field, pieces in database.rows(sql, (session_id,)):
-        found.setdefault(message_id, {})[field] = pieces
-    return found
 
 
 def _whole(database: ForeignDatabase, column: Any, pieces: str) -> Any:

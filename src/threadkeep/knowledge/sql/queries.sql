@@ -113,6 +113,10 @@ DELETE FROM tk_log_blocks WHERE log_id = :log
 -- name: known_records
 SELECT key, digest, line FROM tk_records WHERE log_id = :log
 
+-- name: records_by_key
+SELECT key, digest, line FROM tk_records
+WHERE log_id = :log AND key IN (SELECT value FROM json_each(:keys))
+
 -- name: put_record
 INSERT INTO tk_records (log_id, key, digest, line) VALUES (?, ?, ?, ?)
 ON CONFLICT (log_id, key) DO UPDATE SET digest = excluded.digest, line = excluded.line
