@@ -32,6 +32,8 @@ def describe(thing: Any) -> Any:
         return type(thing).__name__
     if not inspect.isclass(thing):
         return signature(thing)
+    for name in list(vars(thing)):
+        getattr(thing, name, None)  # a verb is made when it is first looked at
     members = {name: member for name, member in vars(thing).items() if not name.startswith("_")}
     fields = getattr(thing, "__struct_fields__", ())
     shown = {name: signature(member) for name, member in sorted(members.items())}

@@ -18,10 +18,10 @@ from threadkeep import ChatStore
 BUDGETS = {
     "--help": 12,
     "sessions": 230,
-    "usage statusline": 80,
+    "usage statusline": 60,
     "search harbor": 230,
     "chat ls": 90,
-    "recall harbor": 95,
+    "recall harbor": 88,
 }
 # What only some commands are for: the redactor, readers of other programs' files, other stores.
 REDACTOR, SOURCES = "threadkeep.capture.redact", "threadkeep.sources"

@@ -6,7 +6,8 @@ A store has a `context` whose `db` is its database; a verb's function takes that
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from importlib import import_module
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 from threadkeep.base.tx import Tx
 
@@ -56,3 +57,53 @@ def show_as_method(verb: Any, function: Callable[..., Any], given: int) -> None:
     receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [receiver, *list(shown.parameters.values())[given:]]
     verb.__signature__ = shown.replace(parameters=parameters)
+
+
+# ------------------------------------------------------------------------------
+# Verbs whose module is loaded by the first who uses one: few commands use many of them.
+
+
+class LaterFunction(NamedTuple):
+    """A function by its name, in a module that need not be loaded yet."""
+
+    module: str
+    name: str
+
+
+class Later:
+    """A module by its name; what is taken of it are functions that are loaded later."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> LaterFunction:
+        return LaterFunction(self._module, name)
+
+
+class _LaterVerb:
+    """Takes the place of a verb in its class until somebody looks at it."""
+
+    def __init__(self, make: Callable[..., Any], function: LaterFunction) -> None:
+        self._make = make
+        self._function = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, store: Any, owner: type) -> Any:
+        module, name = self._function
+        setattr(owner, self._name, self._make(getattr(import_module(module), name)))
+        return getattr(owner if store is None else store, self._name)
+
+
+def loaded_later(make: Callable[P, R]) -> Callable[P, R]:
+    """Let what makes verbs of functions also take those that are loaded later."""
+
+    @wraps(make)
+    def made(*functions: P.args, **_: P.kwargs) -> R:
+        (function,) = functions
+        if isinstance(function, LaterFunction):
+            return cast("R", _LaterVerb(make, function))
+        return make(*functions, **_)
+
+    return made

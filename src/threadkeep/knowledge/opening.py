@@ -120,8 +120,7 @@ def bring_up(
     database: Database, backup: Backup | None, clock: Clock, schema: int = SCHEMA_VERSION
 ) -> UpgradeReport:
     """Create a schema in an empty file, or bring an older one up to it; then heal the file."""
-    from threadkeep.base.backup import make_backup  # noqa: PLC0415  (who looks needs none of it)
-    from threadkeep.knowledge.migrations import knowledge_schema  # noqa: PLC0415
+    from threadkeep.knowledge.migrations import knowledge_schema  # noqa: PLC0415  (not to look)
     from threadkeep.knowledge.repair import (  # noqa: PLC0415
         count_set_aside,
         finish_making,
@@ -131,6 +130,8 @@ def bring_up(
 
     def save(reason: str) -> object:
         if backup is None:
+            from threadkeep.base.backup import make_backup  # noqa: PLC0415  (seldom made)
+
             return make_backup(database, reason=reason, clock=clock)
         return backup(database, reason)
 

@@ -6,24 +6,30 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.sql import load_queries
 from threadkeep.base.tx import Tx
-from threadkeep.base.verbs import show_as_method
-from threadkeep.knowledge import (
-    command_list as events_,
-    health as health_,
-    session_list as listing_,
-    sessions as reading_,
-    spending as spending_,
-)
+from threadkeep.base.verbs import Later, loaded_later, show_as_method
 from threadkeep.knowledge.opening import Access, KnowledgeContext, open_knowledge, refuse_write
 from threadkeep.knowledge.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
+    from threadkeep.base.backup import BackupRetention, Progress
+    from threadkeep.knowledge import (
+        command_list as events_,
+        health as health_,
+        session_list as listing_,
+        sessions as reading_,
+        spending as spending_,
+    )
     from threadkeep.knowledge.checks import KnowledgeFacts
+else:
+    events_ = Later(f"{__package__}.command_list")
+    health_ = Later(f"{__package__}.health")
+    listing_ = Later(f"{__package__}.session_list")
+    reading_ = Later(f"{__package__}.sessions")
+    spending_ = Later(f"{__package__}.spending")
 
 QUERIES = load_queries(
     __package__,
@@ -42,6 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@loaded_later
 def reads(function: Callable[Concatenate[Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
     """Make a verb of a function that takes `tx` first: it runs in one snapshot."""
 
@@ -135,27 +142,33 @@ class KnowledgeStore:
         with self.read() as tx:
             return facts(tx, self.clock())
 
-    def acknowledge(self, number: int, note: str | None = None) -> health_.Alarm:
+    def acknowledge(self, number: int, note: str | None = None) -> "health_.Alarm":
         """Note that a person has seen an alarm; done again, the first note stays."""
+        from threadkeep.knowledge.health import ack_alarm  # noqa: PLC0415  (few have alarms)
+
         refuse_write(self.access)
         with self.write() as tx:
-            return health_.ack_alarm(tx, number, self.clock(), note)
+            return ack_alarm(tx, number, self.clock(), note)
 
     def put_away(self) -> int:
         """Put away the alarms that went away by themselves; give how many."""
+        from threadkeep.knowledge.health import prune_alarms  # noqa: PLC0415
+
         refuse_write(self.access)
         with self.write() as tx:
-            return health_.prune_alarms(tx, self.clock())
+            return prune_alarms(tx, self.clock())
 
     def backup(
         self,
         target: Path | None = None,
         *,
         reason: str = "manual",
-        progress: Progress | None = None,
-        keep: BackupRetention | None = None,
+        progress: "Progress | None" = None,
+        keep: "BackupRetention | None" = None,
     ) -> Path:
         """Copy the store to a new file while others go on working, and check the copy."""
+        from threadkeep.base.backup import make_backup  # noqa: PLC0415  (loaded when it is used)
+
         return make_backup(self.context.db, target, reason=reason, progress=progress, keep=keep)
 
     def vacuum(self) -> None:

@@ -11,9 +11,7 @@ import msgspec
 from threadkeep.base.config import RecallSettings
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.hit_rows import SessionMessage, SessionName, is_probe, load_messages
-from threadkeep.knowledge.memory_documents import CATEGORIES
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import EntryRow, Readers
 from threadkeep.knowledge.search_scope import SHOWN_AS, NodeChoice, Scope, is_agent, scope_of
@@ -176,7 +174,11 @@ def _check(tx: Tx, sources: Readers, asked: RecallRequest) -> None:
         if not is_agent(tx, name, readable):
             known = ", ".join(sorted(readable))
             raise Invalid(f"there is no agent {name!r}", hint=f"known: {known}")
-    if asked.nodes.category and asked.nodes.category not in CATEGORIES:
+    if not asked.nodes.category:
+        return
+    from threadkeep.knowledge.memory_documents import CATEGORIES  # noqa: PLC0415  (seldom asked)
+
+    if asked.nodes.category not in CATEGORIES:
         msg = f"there is no category {asked.nodes.category!r} of memories"
         raise Invalid(msg, hint="known: " + ", ".join(CATEGORIES))
 
@@ -320,6 +322,8 @@ class _Shower:
         wanted = set(nodes)
         if not wanted or self._settled_at is None:
             return set()
+        from threadkeep.knowledge.evidence import eligible_nodes  # noqa: PLC0415  (nodes alone)
+
         return wanted - eligible_nodes(self._tx, wanted, self._settled_at)
 
     def _is_visible(self, one: Candidate) -> bool:
