@@ -32,9 +32,11 @@ def describe(thing: Any) -> Any:
         return type(thing).__name__
     if not inspect.isclass(thing):
         return signature(thing)
-    for name in list(vars(thing)):
+    own = [thing] if issubclass(thing, Exception) else thing.__mro__[-2::-1]  # without `object`
+    for name in dir(thing):
         getattr(thing, name, None)  # a verb is made when it is first looked at
-    members = {name: member for name, member in vars(thing).items() if not name.startswith("_")}
+    members = {name: member for kind in own for name, member in vars(kind).items()}
+    members = {name: member for name, member in members.items() if not name.startswith("_")}
     fields = getattr(thing, "__struct_fields__", ())
     shown = {name: signature(member) for name, member in sorted(members.items())}
     bases = [base.__name__ for base in thing.__bases__ if base is not object]

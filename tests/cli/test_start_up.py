@@ -17,21 +17,27 @@ from threadkeep import ChatStore
 # Command -> how many modules of ours it may load, with data and without.
 BUDGETS = {
     "--help": 12,
-    "sessions": 230,
+    "sessions": 65,
     "usage statusline": 60,
-    "search harbor": 230,
+    "search harbor": 80,
     "chat ls": 90,
     "recall harbor": 88,
 }
-# What only some commands are for: the redactor, readers of other programs' files, other stores.
-REDACTOR, SOURCES = "threadkeep.capture.redact", "threadkeep.sources"
+# What only some commands are for: capture with its redactor, what learns, readers of other
+# programs' files, other stores. A list of sessions needs no reader, a search those of its hits.
+CAPTURE, LEARN = "threadkeep.capture", ("threadkeep.memory.learn", "threadkeep.memory.vectors")
+READERS = "threadkeep.sources"
 CHAT, STATE, MAILBOX = "threadkeep.chat", "threadkeep.state", "threadkeep.mailbox"
-KNOWLEDGE = "threadkeep.knowledge"
+KNOWLEDGE, MEMORY = "threadkeep.knowledge", "threadkeep.memory"
 NEVER = {
     "--help": {"msgspec", "sqlite3", "logging", "threadkeep.home", *(CHAT, STATE, MAILBOX)},
-    "usage statusline": {REDACTOR, SOURCES, CHAT, STATE, MAILBOX},
-    "chat ls": {REDACTOR, SOURCES, STATE, MAILBOX, KNOWLEDGE},
+    "sessions": {CAPTURE, MEMORY, READERS, CHAT, STATE, MAILBOX},
+    "usage statusline": {CAPTURE, MEMORY, READERS, CHAT, STATE, MAILBOX},
+    "search harbor": {CAPTURE, *LEARN, CHAT, STATE, MAILBOX},
+    "chat ls": {CAPTURE, MEMORY, READERS, STATE, MAILBOX, KNOWLEDGE},
+    "recall harbor": {CAPTURE, *LEARN, CHAT, STATE, MAILBOX},
 }
+NAMES = {"threadkeep.sources", "threadkeep.sources.registry"}  # which readers there are, no more
 
 _PROBE = """
 import contextlib, io, json, sys
@@ -55,8 +61,8 @@ def loaded_by(words: str, *, code: int = 0) -> set[str]:
 def check(words: str, modules: set[str]) -> None:
     ours = sorted(name for name in modules if name.split(".")[0] == "threadkeep")
     assert len(ours) <= BUDGETS[words], ours
-    refused = NEVER.get(words, set())
-    assert not {name for name in modules for room in refused if f"{name}.".startswith(f"{room}.")}
+    loaded = modules - NAMES
+    assert not {n for n in loaded for room in NEVER[words] if f"{n}.".startswith(f"{room}.")}
 
 
 @pytest.mark.parametrize("words", BUDGETS)
@@ -73,3 +79,11 @@ def test_a_command_keeps_to_its_budget_where_there_is_something(
     with ChatStore.open(home / "chat.db") as store:
         store.say(store.create_session(agent="build", model="m-1"), "about the harbor")
     check(words, loaded_by(words))
+
+
+def test_a_search_loads_the_readers_of_its_hits_alone(run: Run) -> None:
+    captured(run)
+    for words in ("search tide", "recall tide --kind message"):
+        modules = loaded_by(f"{words} --agent claude-code")
+        readers = {name.split(".")[2] for name in modules if name.startswith(f"{READERS}.")}
+        assert readers & {"claude", "codex", "cursor", "opencode", "pi"} == {"claude"}, words

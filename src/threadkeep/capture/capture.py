@@ -1,9 +1,8 @@
 """History: everything captured, in one place: brought in, listed, shown, searched, counted."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, tzinfo
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Final
 
 from threadkeep.capture.coverage import Coverage, cover
 from threadkeep.capture.documents import DocumentCapture
@@ -14,21 +13,12 @@ from threadkeep.capture.intake import Backlog, Batches, CaptureContext
 from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, silent
 from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
 from threadkeep.capture.watch import Stop, Tell, watch
-from threadkeep.knowledge.copies import Links
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.search_index import NOTES, note_up_to, noted_so_far
 from threadkeep.knowledge.segments import last_slice, noted_sessions, slices_of
-from threadkeep.knowledge.sessions import CapturedSessionFilter
-from threadkeep.knowledge.spending import TokenTotals, UsageTotals, spending_of
-from threadkeep.knowledge.transcript import (
-    EntryHit,
-    TranscriptEntry,
-    ends_open,
-    raw_lines,
-    search,
-    transcript,
-)
+from threadkeep.knowledge.spending import TokenTotals, spending_of
+from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.hippo_notes import HippoNotes
 from threadkeep.sources.records import Log, Source, Stamp
 
@@ -67,15 +57,14 @@ def _bring_in(around: CaptureContext, harness: str, names: Sequence[str]) -> Non
         backlog.settle()
 
 
-ANY = CapturedSessionFilter()
 ALL = CaptureFilter()
 
 
-class History:
+class History(SessionArchive):
     """The captured history of one store, and the sources it comes from."""
 
     def __init__(self, around: CaptureContext, sources: Mapping[str, Source]) -> None:
-        self.store = around.store
+        super().__init__(around.store, sources)
         self.around = around
         self._sources = sources
 
@@ -116,48 +105,6 @@ class History:
         """Compare what is on the disk with what is in the store."""
         return cover(self.around, self._sources)
 
-    def sessions(self, among: CapturedSessionFilter = ANY, **page: Any) -> list[CapturedSession]:
-        """List captured sessions, the latest first (see `KnowledgeStore.list_sessions`)."""
-        return self.store.list_sessions(among, **page)
-
-    def find(self, name: str, harness: str | None = None) -> CapturedSession:
-        """Find a session by its id, or by a beginning of it that only one has."""
-        return self.store.find_session(name, harness)
-
-    def children(self, session: CapturedSession) -> list[CapturedSession]:
-        """Give the sessions that a session started."""
-        return self.store.children_of(session)
-
-    def links(self, sessions: list[CapturedSession]) -> dict[int, Links]:
-        """Give what sessions continue and are continued in, where there is any."""
-        return self.store.links_of(sessions)
-
-    def transcript(self, session: CapturedSession) -> Iterator[TranscriptEntry]:
-        """Yield everything said and done in a session."""
-        with self.store.read() as tx:
-            yield from transcript(tx, self._sources, session)
-
-    def raw(self, session: CapturedSession) -> Iterator[bytes]:
-        """Yield the lines of a session as its program wrote them, but for masked secrets."""
-        with self.store.read() as tx:
-            yield from raw_lines(tx, session)
-
-    def ends_open(self, session: CapturedSession) -> bool:
-        """Tell whether the last raw line of a session has no line feed in its log."""
-        with self.store.read() as tx:
-            return ends_open(tx, session)
-
-    def search(
-        self, text: str, among: CapturedSessionFilter = ANY, **options: Any
-    ) -> list[EntryHit]:
-        """Find what was said and done by words (see `transcripts.search`)."""
-        with self.store.read() as tx:
-            return search(tx, self._sources, text, among, **options)
-
-    def usage(self, among: CapturedSessionFilter = ANY, *, zone: tzinfo = UTC) -> UsageTotals:
-        """Sum up tokens by program, model, project and day."""
-        return self.store.spending(among, zone=zone)
-
     def forget(
         self, what: Forget, *, dry_run: bool = False, show: Watcher = silent
     ) -> ForgetReport:
@@ -185,16 +132,6 @@ class History:
         refuse_write(self.store.access)
         return reindex(self.around, self._sources, show)
 
-    def close(self) -> None:
-        """Close the store."""
-        self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 # ------------------------------------------------------------------------------
 # What surfaces need of the captured history, named in one place, so that none imports a service.
@@ -202,7 +139,7 @@ class History:
 # Loading this loads capture and its archive: a surface does so when a command needs it.
 
 
-def spent_in(history: History, session: CapturedSession) -> TokenTotals:
+def spent_in(history: SessionArchive, session: CapturedSession) -> TokenTotals:
     """Sum up the tokens of one session, without those of the sessions it started."""
     with history.store.read() as tx:
         return spending_of(tx, session.id)

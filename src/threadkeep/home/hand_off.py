@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from threadkeep.base.clock import now_ms
-from threadkeep.capture.capture import History
 from threadkeep.errors import ReadOnly, SchemaMismatch
 from threadkeep.knowledge.copies import note_retold
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.records import CapturedSession
+from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.records import UserHome
+from threadkeep.sources.registry import foreign_sources
 from threadkeep.transfer.conversation import NewSession, conversation
 from threadkeep.transfer.hand_off import (
     TARGETS,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 FORMATS = (*WRITERS, "html")
 
 
-def exported(history: History, session: CapturedSession, form: str) -> str:
+def exported(history: SessionArchive, session: CapturedSession, form: str) -> str:
     """Write a session in one of the formats, but for `html`, which the web page writes."""
     told = conversation(history, session)
     return WRITERS[form](told, _new(form, session.session_id))
@@ -39,7 +40,7 @@ def exported(history: History, session: CapturedSession, form: str) -> str:
 
 def handed_off(
     home: "Home",
-    history: History,
+    history: SessionArchive,
     session: CapturedSession,
     program: str,
     cwd: str | None = None,
@@ -55,12 +56,12 @@ def handed_off(
     user = UserHome(Path(home.environ.get("HOME") or Path.home()), home.environ)
     made = hand_off(told, program, place, _new(program), user)
     if not dry_run:
-        _note_retold(home, history, made)
+        _note_retold(home, made)
         put(made)
     return made
 
 
-def _note_retold(home: "Home", history: History, made: HandOff) -> None:
+def _note_retold(home: "Home", made: HandOff) -> None:
     """Let the home know its own words when capture meets them in the other program's log.
 
     The session itself may be read from elsewhere, such as a backup, which is not written to. A
@@ -68,7 +69,7 @@ def _note_retold(home: "Home", history: History, made: HandOff) -> None:
     """
     if not home.knowledge_path().exists():
         return
-    retold = retold_in(made, history.sources)
+    retold = retold_in(made, foreign_sources())
     with suppress(ReadOnly, SchemaMismatch), home.knowledge(must_exist=True) as store:
         refuse_write(store.access)
         with store.write() as tx:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from threadkeep.capture.capture import History
     from threadkeep.home.home import Home
     from threadkeep.knowledge.library import Browse
+    from threadkeep.knowledge.transcript import SessionArchive
     from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
     from threadkeep.memory.memory import Memory
     from threadkeep.memory.records import Meaning
@@ -153,20 +154,22 @@ def make_listable(home: "Home", store: KnowledgeStore) -> None:
         log.warning("the conversations in %s are not listed: %s", path, error.message)
 
 
-def open_to_list(home: "Home", path: str | Path | None = None) -> KnowledgeStore:
-    """Open the knowledge store to list and find sessions; close it after use.
+def open_archive(home: "Home", path: str | Path | None = None) -> "SessionArchive":
+    """Open the captured sessions to list, find and read them; close it after use.
 
     Raises where nothing was ever captured into the file.
     """
+    from threadkeep.knowledge.transcript import SessionArchive
+
     store = home.knowledge(path, read_only=True)
     try:
         make_listable(home, store)
         with store.read() as tx:
             need_captured(tx, store.access)
+        return SessionArchive(store, _home_sources(home))
     except BaseException:
         store.close()
         raise
-    return store
 
 
 def open_history_to_list(home: "Home", path: str | Path | None = None) -> "History":

@@ -21,7 +21,7 @@ from threadkeep.base.clock import now_ms
 from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.capture.records import Exclusion
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.home.opening import open_browse, open_history_to_list, open_memory_to_ask
+from threadkeep.home.opening import open_archive, open_browse, open_memory_to_ask
 from threadkeep.knowledge.agent_views import (
     AgentEntityView,
     AgentNodeView,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from threadkeep.chat.replies import Replies
     from threadkeep.chat.store import ChatStore
     from threadkeep.home.home import Home
+    from threadkeep.knowledge.transcript import SessionArchive
     from threadkeep.state.session_db import SessionDB
 
 
@@ -174,12 +175,12 @@ class Stores:
     def _open_memory(self) -> "Memory":
         return open_memory_to_ask(self.home, self.db)
 
-    def archive(self) -> "History":
+    def archive(self) -> "SessionArchive":
         """Give the captured history, to read it."""
         return self._once("archive", self._open_archive, lambda one: one.store.database)
 
-    def _open_archive(self) -> "History":
-        return open_history_to_list(self.home, self.db)
+    def _open_archive(self) -> "SessionArchive":
+        return open_archive(self.home, self.db)
 
     def history(self) -> "History":
         """Give the captured history, to change it."""

@@ -4,9 +4,10 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -23,10 +24,14 @@ from threadkeep.knowledge.archive import (
     read_block,
     read_lines,
 )
-from threadkeep.knowledge.copies import COPY
+from threadkeep.knowledge.copies import COPY, Links
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
 from threadkeep.knowledge.results import Block, Spot, Window
 from threadkeep.knowledge.sessions import CapturedSessionFilter, entries_of, search_rows
+
+if TYPE_CHECKING:
+    from threadkeep.knowledge.spending import UsageTotals
+    from threadkeep.knowledge.store import KnowledgeStore
 
 # ------------------------------------------------------------------------------
 # From the archive back to text: whole sessions, single entries, and the raw lines.
@@ -472,3 +477,69 @@ def _around(text: str, at: int, to: int) -> str:
     start, end = max(0, at - _BEFORE), min(len(text), to + _WIDTH)
     marked = f"{text[start:at]}>>>{text[at:to]}<<<{text[to:end]}"
     return f"{'...' if start else ''}{marked}{'...' if end < len(text) else ''}"
+
+
+# ------------------------------------------------------------------------------
+# The captured sessions as those see them who only read: nothing of what captures is loaded.
+
+ANY: Final = CapturedSessionFilter()
+
+
+class SessionArchive:
+    """The captured sessions of one store, and what reads the logs of their programs."""
+
+    def __init__(self, store: "KnowledgeStore", readers: Readers) -> None:
+        self.store = store
+        self.readers = readers
+
+    def sessions(self, among: CapturedSessionFilter = ANY, **page: Any) -> list[CapturedSession]:
+        """List captured sessions, the latest first (see `KnowledgeStore.list_sessions`)."""
+        return self.store.list_sessions(among, **page)
+
+    def find(self, name: str, harness: str | None = None) -> CapturedSession:
+        """Find a session by its id, or by a beginning of it that only one has."""
+        return self.store.find_session(name, harness)
+
+    def children(self, session: CapturedSession) -> list[CapturedSession]:
+        """Give the sessions that a session started."""
+        return self.store.children_of(session)
+
+    def links(self, sessions: list[CapturedSession]) -> dict[int, Links]:
+        """Give what sessions continue and are continued in, where there is any."""
+        return self.store.links_of(sessions)
+
+    def transcript(self, session: CapturedSession) -> Iterator[TranscriptEntry]:
+        """Yield everything said and done in a session."""
+        with self.store.read() as tx:
+            yield from transcript(tx, self.readers, session)
+
+    def raw(self, session: CapturedSession) -> Iterator[bytes]:
+        """Yield the lines of a session as its program wrote them, but for masked secrets."""
+        with self.store.read() as tx:
+            yield from raw_lines(tx, session)
+
+    def ends_open(self, session: CapturedSession) -> bool:
+        """Tell whether the last raw line of a session has no line feed in its log."""
+        with self.store.read() as tx:
+            return ends_open(tx, session)
+
+    def search(
+        self, text: str, among: CapturedSessionFilter = ANY, **options: Any
+    ) -> list[EntryHit]:
+        """Find what was said and done by words (see `search`)."""
+        with self.store.read() as tx:
+            return search(tx, self.readers, text, among, **options)
+
+    def usage(self, among: CapturedSessionFilter = ANY, *, zone: tzinfo = UTC) -> "UsageTotals":
+        """Sum up tokens by program, model, project and day."""
+        return self.store.spending(among, zone=zone)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

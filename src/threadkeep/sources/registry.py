@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from threadkeep.sources.records import Source
+if TYPE_CHECKING:
+    from threadkeep.sources.records import Source
 
 # Name -> the module whose SOURCE it is. A program that keeps its work in several ways has several.
 _MODULES: Final = {
@@ -27,14 +28,14 @@ _MODULES: Final = {
 }
 
 
-class Sources(Mapping[str, Source]):
+class Sources(Mapping[str, "Source"]):
     """Sources by name, each made when it is first asked for."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], Source]]) -> None:
+    def __init__(self, makers: Mapping[str, Callable[[], "Source"]]) -> None:
         self.makers = makers
         self._made: dict[str, Source] = {}
 
-    def __getitem__(self, name: str) -> Source:
+    def __getitem__(self, name: str) -> "Source":
         if name not in self._made:
             self._made[name] = self.makers[name]()
         return self._made[name]
@@ -54,6 +55,6 @@ def foreign_sources() -> Sources:
     return Sources({name: partial(_load, module) for name, module in _MODULES.items()})
 
 
-def _load(module: str) -> Source:
+def _load(module: str) -> "Source":
     source: Source = import_module(f"threadkeep.sources.{module}").SOURCE
     return source

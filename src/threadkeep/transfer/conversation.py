@@ -8,9 +8,9 @@ import msgspec
 
 from threadkeep.base import json
 from threadkeep.base.clock import iso
-from threadkeep.capture.capture import History
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import CapturedSession, Entry, Image
+from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.copy_marks import copy_mark
 
 # ------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ _BARE_MARKS: Final = frozenset(("compaction",))  # what OpenCode writes before a
 
 
 def conversation(
-    history: History, session: CapturedSession, *, active: bool = False
+    history: SessionArchive, session: CapturedSession, *, active: bool = False
 ) -> Conversation:
     """Read a session; with `active` without what was said in branches that were given up."""
     entries: Iterable[Entry] = (shown.entry for shown in history.transcript(session))

@@ -1,6 +1,8 @@
 """`threadkeep forget`: take captured sessions out again, for good."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +22,7 @@ from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
+    from threadkeep.capture.capture import History
     from threadkeep.capture.forget import ForgetReport
     from threadkeep.capture.forget_selection import Forget
     from threadkeep.capture.redact.engine import SecretMatch
@@ -80,7 +83,7 @@ def forget(
         _tell_uncollected(call)
     else:
         _collect_first(call)
-    with looking(call) as history, progress_bar(wanted=not call.as_json) as show:
+    with _planning(call) as history, progress_bar(wanted=not call.as_json) as show:
         planned = history.forget(what, dry_run=True, show=show)
     empty = not any(getattr(planned, name) for name in _KINDS)
     if dry_run or empty:
@@ -95,6 +98,18 @@ def forget(
     ):
         done = history.forget(what, dry_run=False, show=show)
     _tell(call, done, dry_run=False)
+
+
+@contextmanager
+def _planning(call: Call) -> Iterator["History"]:
+    """Open the history to see what would be changed, without changing it."""
+    from threadkeep.home.opening import open_history_to_list
+    from threadkeep.knowledge.opening import need_captured
+
+    with open_history_to_list(call.home, call.db) as history:
+        with history.store.read() as tx:
+            need_captured(tx, history.store.access)
+        yield history
 
 
 def _collect_first(call: Call) -> None:
@@ -259,7 +274,7 @@ def rescan(call: Call, *, dry_run: bool) -> None:
 
     For secrets that came in before there was a rule for them.
     """
-    opened = looking(call) if dry_run else call.home.history(call.db, must_exist=True)
+    opened = _planning(call) if dry_run else call.home.history(call.db, must_exist=True)
     with opened as history, progress_bar(wanted=not call.as_json) as show:
         done = history.rescan(dry_run=dry_run, show=show)
     if call.as_json:
@@ -287,7 +302,7 @@ def undo(call: Call, *, name: str, dry_run: bool) -> None:
     around the mask is still the same. The rule masks no more in these sessions. What was marked as
     private stays so.
     """
-    opened = looking(call) if dry_run else call.home.history(call.db, must_exist=True)
+    opened = _planning(call) if dry_run else call.home.history(call.db, must_exist=True)
     with opened as history, progress_bar(wanted=not call.as_json) as show:
         done = history.undo_masks(name, dry_run=dry_run, show=show)
     if call.as_json:

@@ -19,8 +19,7 @@ from threadkeep.cli.words import Json, one_name, project_of, session_json, when
 from threadkeep.knowledge.records import Kind, Role
 
 if TYPE_CHECKING:
-    from threadkeep.capture.capture import History
-    from threadkeep.knowledge.transcript import EntryHit
+    from threadkeep.knowledge.transcript import EntryHit, SessionArchive
 
 _TITLE = 60
 
@@ -77,7 +76,7 @@ def search(
         note("nothing found; fewer words find more, and `threadkeep capture` brings in what is new")
 
 
-def hit_json(call: Call, history: "History", hit: "EntryHit") -> Json:
+def hit_json(call: Call, history: "SessionArchive", hit: "EntryHit") -> Json:
     """Shape a hit for `--json`."""
     row = hit.shown.row
     return {
@@ -93,7 +92,7 @@ def hit_json(call: Call, history: "History", hit: "EntryHit") -> Json:
     }
 
 
-def show_hit(call: Call, history: "History", hit: "EntryHit") -> None:
+def show_hit(call: Call, history: "SessionArchive", hit: "EntryHit") -> None:
     """Print a hit: where and when, the words with their neighbours, how to open it."""
     row, session = hit.shown.row, hit.session
     write(f"{short_id(history, session)}", "bold", end=" ")
@@ -109,6 +108,6 @@ def _what(hit: "EntryHit") -> str:
     return f"{kind.replace('_', ' ')} {tool}".strip()
 
 
-def opening_command(call: Call, history: "History", hit: "EntryHit") -> str:
+def opening_command(call: Call, history: "SessionArchive", hit: "EntryHit") -> str:
     """Give the command that shows a hit in its session."""
     return typed(call, "show", short_id(history, hit.session), "--at", hit.shown.row.key)

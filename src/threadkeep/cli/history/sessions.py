@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from threadkeep.knowledge.copies import Links
     from threadkeep.knowledge.records import CapturedSession
     from threadkeep.knowledge.sessions import CapturedSessionFilter
+    from threadkeep.knowledge.transcript import SessionArchive
 
 
 _LAST = "last"
@@ -38,16 +39,11 @@ _REF = re.compile(r"(?:message|command|visit|page|run|node|lesson|commit):\d+")
 _SHORT = (8, 13, 18, 23)  # ids are cut where the groups of a UUID end
 
 
-@contextmanager
-def looking(call: Call) -> Iterator["History"]:
-    """Open the captured history without changing it."""
-    from threadkeep.home.opening import open_history_to_list
-    from threadkeep.knowledge.opening import need_captured
+def looking(call: Call) -> "SessionArchive":
+    """Open the captured sessions to look at them; close it after use."""
+    from threadkeep.home.opening import open_archive
 
-    with open_history_to_list(call.home, call.db) as history:
-        with history.store.read() as tx:
-            need_captured(tx, history.store.access)
-        yield history
+    return open_archive(call.home, call.db)
 
 
 class LogPlaces(NamedTuple):
@@ -85,7 +81,7 @@ def session_argument(function: Function) -> Function:
     return click.argument("session", shell_complete=complete_captured)(harness(function))
 
 
-def find(history: "History", name: str, harness: str | None) -> "CapturedSession":
+def find(history: "SessionArchive", name: str, harness: str | None) -> "CapturedSession":
     """Give the session that is meant: an id or its beginning, `program:id`, a title, or `last`."""
     if name != _LAST:
         return _named(history, name, harness)
@@ -97,7 +93,7 @@ def find(history: "History", name: str, harness: str | None) -> "CapturedSession
     return newest[0]
 
 
-def _named(history: "History", name: str, harness: str | None) -> "CapturedSession":
+def _named(history: "SessionArchive", name: str, harness: str | None) -> "CapturedSession":
     try:
         return history.find(name, harness)
     except NotFound:
@@ -113,7 +109,7 @@ def _named(history: "History", name: str, harness: str | None) -> "CapturedSessi
     raise Conflict(f"several sessions are called {name!r}: {ids}", hint="give the id of one")
 
 
-def _titled(history: "History", name: str, harness: str | None) -> list["CapturedSession"]:
+def _titled(history: "SessionArchive", name: str, harness: str | None) -> list["CapturedSession"]:
     """Find sessions by their title, or by a beginning of it, among the latest ones."""
     from threadkeep.knowledge.sessions import CapturedSessionFilter
 
@@ -127,7 +123,7 @@ def _titled(history: "History", name: str, harness: str | None) -> list["Capture
     ]
 
 
-def short_id(history: "History", session: "CapturedSession") -> str:
+def short_id(history: "SessionArchive", session: "CapturedSession") -> str:
     """Give the shortest beginning of an id that still means this session alone."""
     whole = session.session_id
     for length in (length for length in _SHORT if length < len(whole)):
@@ -136,7 +132,7 @@ def short_id(history: "History", session: "CapturedSession") -> str:
     return whole if _is_found(history, whole, session) else f"{session.agent}:{whole}"
 
 
-def _is_found(history: "History", name: str, session: "CapturedSession") -> bool:
+def _is_found(history: "SessionArchive", name: str, session: "CapturedSession") -> bool:
     try:
         return history.find(name).id == session.id
     except (Conflict, NotFound):
@@ -226,21 +222,21 @@ def sessions(
         note(f"there may be more: --limit {limit * 2}")
 
 
-def _as_json(history: "History", sessions: list["CapturedSession"]) -> list[Json]:
+def _as_json(history: "SessionArchive", sessions: list["CapturedSession"]) -> list[Json]:
     from threadkeep.knowledge.copies import NO_LINKS
 
     links = history.links(sessions)
     return [session_json(one, links.get(one.id, NO_LINKS)) for one in sessions]
 
 
-def session_rows(history: "History", sessions: Iterable["CapturedSession"]) -> list[Row]:
+def session_rows(history: "SessionArchive", sessions: Iterable["CapturedSession"]) -> list[Row]:
     """Describe sessions: with short ids and names for a person, with whole ones for a program."""
     listed = list(sessions)
     links = history.links(listed)
     return [_row(history, session, links.get(session.id)) for session in listed]
 
 
-def _row(history: "History", session: "CapturedSession", links: "Links | None") -> Row:
+def _row(history: "SessionArchive", session: "CapturedSession", links: "Links | None") -> Row:
     person = is_terminal()
     name = one_name(session)
     if links is not None and links.continues and links.continues.partition(":")[2] not in name:

@@ -14,9 +14,8 @@ from threadkeep.cli.words import Json, folded, one_name, session_json, token_wor
 from threadkeep.errors import NotFound
 
 if TYPE_CHECKING:
-    from threadkeep.capture.capture import History
     from threadkeep.knowledge.records import CapturedSession
-    from threadkeep.knowledge.transcript import TranscriptEntry
+    from threadkeep.knowledge.transcript import SessionArchive, TranscriptEntry
 
 _AROUND = 6  # entries before and after the one that is asked for
 _LINES = 12
@@ -120,7 +119,7 @@ def _around(
 
 
 def _as_json(
-    history: "History", session: "CapturedSession", entries: Iterable["TranscriptEntry"]
+    history: "SessionArchive", session: "CapturedSession", entries: Iterable["TranscriptEntry"]
 ) -> Json:
     from threadkeep.capture.capture import spent_in
     from threadkeep.knowledge.copies import NO_LINKS
@@ -143,7 +142,7 @@ def _entry_json(shown: "TranscriptEntry") -> Json:
 
 
 def _pieces(
-    history: "History",
+    history: "SessionArchive",
     session: "CapturedSession",
     entries: Iterable["TranscriptEntry"],
     view: TranscriptView,
@@ -157,7 +156,7 @@ def _pieces(
             speaker = shown.row.role if shown.row.kind != "prompt" else ""
 
 
-def _facts(history: "History", session: "CapturedSession") -> Iterator[StyledText]:
+def _facts(history: "SessionArchive", session: "CapturedSession") -> Iterator[StyledText]:
     from threadkeep.capture.capture import spent_in
     from threadkeep.knowledge.copies import NO_LINKS
 

@@ -25,8 +25,8 @@ from threadkeep.cli.signals import need_reader, stopped_by_signals
 from threadkeep.cli.words import Json, project_of, when
 
 if TYPE_CHECKING:
-    from threadkeep.capture.capture import History
     from threadkeep.knowledge.tail import TailEntry
+    from threadkeep.knowledge.transcript import SessionArchive
 
 _ID = 8
 _NAME = 16
@@ -68,7 +68,7 @@ def tail(
     kinds = {"reasoning": reasoning, "tool_call": not no_tools, "tool_result": not no_tools}
     with stopped_by_signals() as goes_on, kept_current(call, user_home) as history:
         meant = None if session is None else find(history, session, chosen["harness"])
-        follower = Tail(history.store, history.sources, CapturedSessionFilter(**chosen), meant)
+        follower = Tail(history.store, history.readers, CapturedSessionFilter(**chosen), meant)
         show = _show_json if call.as_json else _show
         for one in follower.latest(max(limit, 0)):
             if kinds.get(one.row.kind, True):
@@ -79,7 +79,7 @@ def tail(
 
 
 @contextmanager
-def kept_current(call: Call, user_home: str | None = None) -> Iterator["History"]:
+def kept_current(call: Call, user_home: str | None = None) -> Iterator["SessionArchive"]:
     """Open the history as somebody brings it up to date: who serves it, or this process."""
     from threadkeep.service.tail import capturing, is_served
 
