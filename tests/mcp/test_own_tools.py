@@ -19,9 +19,9 @@ def paged(room: ToolContext, name: str, key: str, **given: Any) -> list[dict[str
     cursor: str | None = ""
     while cursor is not None:
         page = data(room, name, **given, cursor=cursor)
-        assert page[key] or page["next_cursor"] is None
+        assert page[key] or page["next"] is None
         rows += page[key]
-        cursor = page["next_cursor"]
+        cursor = page["next"]
     return rows
 
 
@@ -36,7 +36,7 @@ def test_a_hit_opens_at_its_message(room: ToolContext) -> None:
 def test_pages_of_hits_are_disjoint_and_the_same_as_one_page(room: ToolContext) -> None:
     whole = [row["ref"] for row in data(room, "recall", query="tide", limit=9)["hits"]]
     first = data(room, "recall", query="tide", limit=4)
-    second = data(room, "recall", query="tide", limit=5, cursor=first["next_cursor"])
+    second = data(room, "recall", query="tide", limit=5, cursor=first["next"])
     assert [row["ref"] for row in (*first["hits"], *second["hits"])] == whole
 
 
@@ -76,7 +76,7 @@ def test_the_query_language_and_the_arguments_say_the_same(room: ToolContext) ->
 
 def test_a_timeline_goes_back_page_by_page(room: ToolContext) -> None:
     last = data(room, "timeline", limit=3)
-    before = data(room, "timeline", limit=3, cursor=last["next_cursor"])
+    before = data(room, "timeline", limit=3, cursor=last["next"])
     times = [row["at"] for row in (*before["moments"], *last["moments"])]
     assert times == sorted(times)
     assert not {row["ref"] for row in before["moments"]} & {row["ref"] for row in last["moments"]}

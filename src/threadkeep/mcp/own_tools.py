@@ -152,7 +152,6 @@ class HitRow(msgspec.Struct, frozen=True):
     title: str
     snippet: str
     score: float
-    source: str
     agent: str | None
     project: str | None
     branch: str | None
@@ -164,7 +163,7 @@ class HitList(msgspec.Struct, frozen=True):
     """What `recall` answers."""
 
     hits: list[HitRow]
-    next_cursor: str | None = None
+    next: str | None = None
     notes: list[str] = []
     notice: str = NOTICE
     left_out: str = ""
@@ -199,7 +198,7 @@ class SessionList(msgspec.Struct, frozen=True):
     """What `list_sessions` answers."""
 
     sessions: list[SessionRow]
-    next_cursor: str | None = None
+    next: str | None = None
     notice: str = NOTICE
     left_out: str = ""
 
@@ -229,12 +228,12 @@ class SessionView(msgspec.Struct, frozen=True):
 
 
 class MessageRow(msgspec.Struct, frozen=True):
-    """One entry of a transcript."""
+    """One message of a session."""
 
     position: int
     ref: str
     role: str
-    kind: str
+    part: str
     at: str | None
     text: str
     tool: str = ""
@@ -249,7 +248,7 @@ class MessageList(msgspec.Struct, frozen=True):
     session: str
     messages: list[MessageRow]
     total: int
-    next_cursor: str | None = None
+    next: str | None = None
     notice: str = NOTICE
     left_out: str = ""
 
@@ -261,7 +260,7 @@ class MomentRow(msgspec.Struct, frozen=True):
     kind: str
     text: str
     ref: str
-    source: str
+    agent: str | None  # who did it; none: a person, a browser or CI, as the kind says
     project: str | None
     outcome: str | None
     count: int
@@ -271,7 +270,7 @@ class MomentList(msgspec.Struct, frozen=True):
     """What `timeline` answers; the earliest first."""
 
     moments: list[MomentRow]
-    next_cursor: str | None = None
+    next: str | None = None
     notice: str = NOTICE
     left_out: str = ""
 
@@ -312,6 +311,7 @@ _TITLE: Final = 200
 _SNIPPET: Final = 600
 _MOST_SEEN: Final = 2_000  # hits that a question is followed through, page by page
 _MS: Final = 1000
+_NO_AGENT: Final = frozenset({"shell", "browser", "ci"})
 
 
 # ---------------------------------------------------------------------- recall
@@ -353,7 +353,6 @@ def _hit_row(hit: Hit, now: int) -> HitRow:
         title=cut(hit.title, _TITLE),
         snippet=cut(reply_text.plain(hit.snippet), _SNIPPET),
         score=round(hit.score, 4),
-        source=hit.source,
         agent=hit.harness,
         project=hit.project,
         branch=hit.branch,
@@ -363,7 +362,7 @@ def _hit_row(hit: Hit, now: int) -> HitRow:
 
 
 def _of_hit(row: HitRow) -> FenceItem:
-    facts = (row.label, row.agent, row.project, row.age, row.title, row.source, row.ref)
+    facts = (row.label, row.agent, row.project, row.age, row.title, row.ref)
     return FenceItem(told(*facts, row.session), row.snippet or row.title or "(nothing)")
 
 
@@ -400,13 +399,14 @@ def _span(room: ToolContext, given: TimelineArguments) -> tuple[int | None, int 
 
 def _moment_row(one: Moment) -> MomentRow:
     text = cut(one.text, _SNIPPET)
-    facts = (one.ref, one.source, one.project, one.outcome, one.count)
+    agent = None if one.source in _NO_AGENT else one.source
+    facts = (one.ref, agent, one.project, one.outcome, one.count)
     return MomentRow(when(one.at) or "", one.kind, text, *facts)
 
 
 def _of_moment(row: MomentRow) -> FenceItem:
     times = f"{row.count} times" if row.count > 1 else ""
-    heading = told(row.at, row.kind, row.source, row.project, row.outcome, times, row.ref)
+    heading = told(row.at, row.kind, row.agent, row.project, row.outcome, times, row.ref)
     return FenceItem(heading, row.text or "(nothing)")
 
 

@@ -16,7 +16,7 @@ def read_place(cursor: str) -> int:
         return 0
     if not cursor.isdecimal() or not cursor.isascii() or len(cursor) > 16:  # noqa: PLR2004
         msg = f"{cut(cursor, 60)!r} is no cursor"
-        raise Invalid(msg, hint="give the next_cursor of the answer before, as it is")
+        raise Invalid(msg, hint="give the `next` of the answer before, as it is")
     return int(cursor)
 
 

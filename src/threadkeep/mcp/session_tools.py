@@ -177,7 +177,7 @@ def _message_row(block: Block, chars: int) -> MessageRow:
         position=block.position,
         ref=block.ref,
         role=block.role,
-        kind=block.kind,
+        part=block.kind,
         at=when(block.at),
         text=cut(text, chars),
         tool=block.tool,
@@ -190,7 +190,7 @@ def _message_row(block: Block, chars: int) -> MessageRow:
 def _of_message(row: MessageRow) -> FenceItem:
     failed = "failed" if row.error else ""
     trust = "(untrusted)" if row.role == "tool" else ""
-    facts = (f"position {row.position}", row.role, trust, row.kind, row.tool, failed, row.at)
+    facts = (f"position {row.position}", row.role, trust, row.part, row.tool, failed, row.at)
     return FenceItem(told(*facts, row.ref), row.text or "(nothing)")
 
 

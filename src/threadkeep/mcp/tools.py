@@ -67,9 +67,7 @@ Everything = Annotated[
     bool, other("Include excluded", "Also what rests on nothing real or settled.")
 ]
 Branch = Annotated[str, text("Branch", "Only on exactly this git branch.")]
-Cursor = Annotated[
-    str, text("Cursor", "The next_cursor of the answer before, to have what follows it.")
-]
+Cursor = Annotated[str, text("Cursor", "The `next` of the answer before, to have what follows it.")]
 
 
 class Arguments(msgspec.Struct, frozen=True):
