@@ -73,11 +73,12 @@ def test_a_second_run_does_not_begin_a_transaction(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(world)
-    world.capture()
 
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("a run with nothing to do began to write")
 
+    with world.history() as history:
+        history.capture()
     with world.history() as history:
         monkeypatch.setattr(history.store.context.db, "write", refuse)
         history.capture()

@@ -16,7 +16,6 @@ from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.learn.identifiers import project_roots
 from threadkeep.service.learn import (
     enrich,
-    index,
     learn,
     reap_tickets,
     release_claims,
@@ -135,8 +134,8 @@ def test_commands_become_knowledge_that_is_found(tmp_path: Path) -> None:
     with world.home.history(user_home=world.folder) as history:
         report = enrich(world.home, history, at_once=True, tell=lambda _: None)
         assert report.nodes > 0
-        assert index(history.store.context.db) > 0
-        assert index(history.store.context.db) == 0
+        assert history.store.index() > 0
+        assert history.store.index() == 0
         assert learn(world.home, history) == 0
     (found,) = world.rows("SELECT count(*) FROM tk_things WHERE kind IN ('node', 'command')")
     assert found[0] >= 5

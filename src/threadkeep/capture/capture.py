@@ -10,7 +10,7 @@ from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.forget import ForgetReport, finish, forget
 from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.intake import Backlog, Batches, CaptureContext
-from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, silent
+from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, index_behind, silent
 from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
 from threadkeep.capture.watch import Stop, Tell, watch
 from threadkeep.knowledge.opening import refuse_write
@@ -88,6 +88,7 @@ class History(SessionArchive):
             finish(self.around, self._sources)
             if NOTES in self._sources:  # else what was noted could not be read again
                 note_sessions(self.around)
+            index_behind(self.store)
         return report
 
     def note_sessions(self, *, everything: bool = True) -> int:

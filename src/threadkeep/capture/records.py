@@ -17,6 +17,7 @@ from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.copies import parts_of
 from threadkeep.knowledge.forget import any_forgotten, forgotten_lines, is_forgotten
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.sources.copy_marks import origins_in
 from threadkeep.sources.records import Log, Parser, Source, UnreadablePlace, UserHome
 
@@ -231,3 +232,9 @@ def rooted(log: Log, roots: Iterable[str]) -> Log:
     if log.root or not above:
         return log
     return msgspec.structs.replace(log, root=max(above, key=len))
+
+
+def index_behind(store: KnowledgeStore) -> None:
+    """Index what was brought in; no trouble with the index is one of what was captured."""
+    with suppress(ThreadkeepError):  # whoever captures or asks next goes on with it
+        store.index()

@@ -69,7 +69,6 @@ from threadkeep.knowledge.reindex import (
     take_up_index,
     want_index,
 )
-from threadkeep.knowledge.search_index import index_things
 from threadkeep.knowledge.sessions import find_session
 from threadkeep.knowledge.transcript import entries_in
 from threadkeep.sources.files import LogFile
@@ -104,8 +103,7 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
     progress = Progress(logs_total=left)
     while _index_some(around, sources, progress):
         show(progress)
-    while _index_things(around):
-        show(progress)
+    around.store.index()
     show(progress)
     with around.store.write() as tx:
         finish_index(tx, around.clock())
@@ -139,12 +137,6 @@ def _index_some(around: CaptureContext, sources: Mapping[str, Source], progress:
         progress.entries += len(words)
         leave_index(tx, index)
         return next_log(tx, index.next_log) is not None
-
-
-def _index_things(around: CaptureContext) -> int:
-    """Index some of what is no message; give how many rows were looked at."""
-    with around.store.write() as tx:
-        return index_things(tx)
 
 
 def _words_of(tx: Tx, sources: Mapping[str, Source], row: LogRow, last: int) -> Words:

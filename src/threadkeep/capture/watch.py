@@ -16,7 +16,7 @@ from typing import Final
 
 from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.intake import CaptureContext
-from threadkeep.capture.records import CaptureReport
+from threadkeep.capture.records import CaptureReport, index_behind
 from threadkeep.knowledge.health import heartbeat
 from threadkeep.knowledge.memory_documents import WATCHER
 from threadkeep.knowledge.segments import settle
@@ -54,6 +54,7 @@ def watch(
     def look(among: Mapping[str, Source], wanted: CaptureFilter = CaptureFilter()) -> None:  # noqa: B008
         report = capture(around, among, wanted, show=lambda _: _end_if(stop))
         if report.errors or any(part.lines or part.memories for part in report.harnesses.values()):
+            index_behind(around.store)
             show(report)
 
     with suppress(_Ended):

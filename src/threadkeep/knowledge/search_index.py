@@ -40,7 +40,11 @@ def is_indexable(tx: Tx) -> bool:
 
 
 def is_behind(tx: Tx) -> bool:
-    """Tell whether there is anything to index."""
+    """Tell whether there is anything to index; in a file without an index there is not."""
+    return is_indexable(tx) and tx.kept(is_behind, lambda: _is_behind(tx))
+
+
+def _is_behind(tx: Tx) -> bool:
     placed, last = tx.one("last_entry_placed") or (0, 0)
     if placed < last or tx.value("any_stale") is not None:
         return True

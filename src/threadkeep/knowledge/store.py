@@ -135,6 +135,32 @@ class KnowledgeStore:
     drops = reads(health_.all_drops)
     alarms = reads(health_.list_alarms)
 
+    def index(
+        self,
+        limit: int | None = None,
+        *,
+        budget: float | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> int:
+        """Index what is new or has changed, at most `limit` rows; give how many were.
+
+        Whoever writes does this behind it, so that a question only reads.
+        """
+        from threadkeep.knowledge import search_index as index_  # noqa: PLC0415  (not for lists)
+
+        done, some = 0, 1
+        while some and self.access.writable and (limit is None or done < limit):
+            if stop is not None and stop():
+                break
+            with self.read() as tx:
+                if not index_.is_behind(tx):
+                    break
+            room = index_.BATCH if limit is None else min(index_.BATCH, limit - done)
+            with self.write(durable=False, budget=budget) as tx:
+                some = index_.index_things(tx, room)
+            done += some
+        return done
+
     def facts(self) -> "KnowledgeFacts":
         """Tell how much was captured into the file, and what was made of it."""
         from threadkeep.knowledge.checks import facts  # noqa: PLC0415  (for `status` alone)

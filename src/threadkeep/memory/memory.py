@@ -1,6 +1,7 @@
 """Memory: everything in a knowledge file, asked in plain words and opened at its place."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -11,7 +12,6 @@ from threadkeep.base.config import RecallSettings
 from threadkeep.errors import Busy, StorageFull
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import Readers
-from threadkeep.knowledge.search_index import BATCH, index_things, is_behind, is_indexable
 from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.recall import RecallRequest, meant, recall_in
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 ANYTHING: Final = Query()
 DEFAULTS: Final = RecallSettings()
-# A question does not wait for a writer: what is not indexed yet is found without its neighbours.
-_PATIENCE: Final = 0.2
+_MOST_BEHIND: Final = 20_000  # rows that a question indexes itself
 _MOST: Final = 100_000  # hits; no question has more candidates
 
 
@@ -87,25 +86,16 @@ class Memory:
 
     def index(self, limit: int | None = None) -> int:
         """Index what is new or has changed, at most `limit` rows; give how many were."""
-        return self._index(limit, None) if self.store.access.writable else 0
-
-    def _index(self, limit: int | None, budget: float | None) -> int:
-        done = 0
-        while limit is None or done < limit:
-            with self.store.read() as tx:
-                if not is_indexable(tx) or not is_behind(tx):
-                    return done
-            room = BATCH if limit is None else min(BATCH, limit - done)
-            with self.store.write(durable=False, budget=budget) as tx:
-                done += index_things(tx, room)
-        return done
+        return self.store.index(limit)
 
     def _catch_up(self) -> None:
-        if self.store.access.writable:
-            try:
-                self._index(None, _PATIENCE)
-            except (Busy, StorageFull):
-                return
+        """Index some of what nobody has captured, such as another program's rows.
+
+        A question does not wait for a writer: what is not indexed yet is found without its
+        neighbours, or the next time.
+        """
+        with suppress(Busy, StorageFull):
+            self.store.index(_MOST_BEHIND, budget=0)
 
     # ------------------------------------------------------------------ what others make of it
 

@@ -16,7 +16,6 @@ from threadkeep.knowledge.failures import learn_failures, learned_to
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.queues import holders, locks, reap, release_own
-from threadkeep.knowledge.search_index import index_things, is_behind, is_indexable
 from threadkeep.knowledge.vector_rows import missing
 from threadkeep.memory.fixed import archived_runs
 from threadkeep.memory.learn.identifiers import project_roots
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 Stop = Callable[[], bool]
 
 # Rows of one transaction: others who want to write wait for some tens of milliseconds.
-_INDEX_ROWS: Final = 500
 _LESSON_ROWS: Final = 200
 _UPGRADES: Final = 10
 
@@ -108,21 +106,6 @@ def release_claims(database: Database, budget: float | None = None) -> int:
 
 
 # ---------------------------------------------------------------------- words and lessons
-
-
-def index(database: Database, stop: Stop = never) -> int:
-    """Bring the index of everything that is no message up to date; give how many rows."""
-    with database.read() as tx:
-        if not (is_indexable(tx) and is_behind(tx)):
-            return 0
-    total = 0
-    while not stop():
-        with database.write(durable=False) as tx:
-            done = index_things(tx, _INDEX_ROWS)
-        total += done
-        if not done:
-            break
-    return total
 
 
 def learn(home: "Home", history: History) -> int:

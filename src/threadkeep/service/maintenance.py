@@ -197,14 +197,14 @@ def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> 
 
     A model, if there is one, writes it anew later: for a long history it takes days.
     """
-    from threadkeep.service.learn import enrich, index  # noqa: PLC0415  (loads services)
+    from threadkeep.service.learn import enrich  # noqa: PLC0415  (loads services)
 
     with home.history(order.db, user_home=order.user_home) as history:
         report = history.capture()
         if home.config.enrich.enabled and home.config.serve.enrich:
             made = enrich(home, history, with_model=False, tell=done.did.append)
             done.did.append(f"knowledge: {made.nodes} new")
-        index(history.store.database)
+        history.store.index()
     for harness, part in report.harnesses.items():
         if part.lines:
             done.did.append(f"{harness} +{part.entries} messages")

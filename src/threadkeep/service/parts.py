@@ -258,9 +258,9 @@ def all_parts(around: ServiceContext) -> list[ServicePart]:
 
 def _knowing(around: ServiceContext) -> list[ServicePart]:
     """Give the parts that make things found: by words, by meaning, by what went wrong before."""
-    database = around.database
+    database, store = around.database, around.history.store
     parts = [
-        ServicePart("index", when_changed(database, partial(learn.index, database))),
+        ServicePart("index", when_changed(database, lambda stop: store.index(stop=stop))),
         ServicePart("lessons", when_changed(database, partial(_learn, around))),
     ]
     choice = learn.embedder_in_child(around.home)

@@ -26,6 +26,7 @@ from threadkeep.capture.github.runs import (
     read_run,
     run_path,
 )
+from threadkeep.capture.records import index_behind
 from threadkeep.errors import Busy, NotFound, ThreadkeepError
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.lessons import LessonKey, LessonRules
@@ -121,6 +122,7 @@ def poll(
     work.report.repos = len(repos)
     work.report.requests = api.requests - before
     _finish(work)
+    index_behind(store)
     return work.report
 
 

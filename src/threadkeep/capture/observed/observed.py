@@ -27,6 +27,7 @@ from threadkeep.capture.observed.shell_history import (
     no_progress,
 )
 from threadkeep.capture.observed.visits import PROBE_DOMAIN, VisitRules, serve
+from threadkeep.capture.records import index_behind
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.command_list import (
     ANY,
@@ -140,6 +141,7 @@ class Observations:
             total = collect(self.around, self.spool)
             for folder in self._fallbacks:
                 total.add(replay_fallback(self.around, folder))
+            index_behind(self.store)
         except ThreadkeepError as error:
             self._trouble = error.message
             with suppress(ThreadkeepError):  # a store that takes nothing hears it next time

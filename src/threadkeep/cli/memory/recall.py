@@ -29,7 +29,7 @@ from threadkeep.cli.output import (
 )
 from threadkeep.cli.times import read_times
 from threadkeep.cli.words import Json, folded, when
-from threadkeep.errors import Busy, Invalid, ReadOnly
+from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import Kind, Query
 from threadkeep.knowledge.records import Outcome, Role
 from threadkeep.knowledge.search_scope import NodeChoice, of_source
@@ -47,13 +47,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def remembering(call: Call) -> Iterator["Memory"]:
-    """Open memory; what came since the last look is collected and indexed where that can be."""
+    """Open memory; what came since the last look is collected where that can be."""
     _collect(call)
     with _opened(call) as memory:
-        try:
-            memory.index()
-        except (Busy, ReadOnly) as error:
-            warn(f"what came last may be missing: {error.message}")
         yield memory
 
 
