@@ -40,8 +40,8 @@ def test_a_report_as_json(run: Run, home: Path) -> None:
     result = run("capture", "--user-home", str(DEMO), "--json")
     report = document(result)["capture"]
     assert (report["dry_run"], report["errors"]) == (False, 0)
-    assert report["harnesses"]["codex"]["masked_lines"] == 1
-    assert report["harnesses"]["hermes"]["found"] == 0
+    assert report["agents"]["codex"]["masked_lines"] == 1
+    assert report["agents"]["hermes"]["found"] == 0
     assert result.stderr == ""
 
 
@@ -56,7 +56,7 @@ def test_a_dry_run_reads_nothing_and_begins_no_store(run: Run, home: Path) -> No
     assert not (home / "knowledge.db").exists()
     captured(run)
     report = document(run("capture", "--dry-run", "--json", "--user-home", str(DEMO)))["capture"]
-    assert sum(part["changed"] for part in report["harnesses"].values()) == 0
+    assert sum(part["changed"] for part in report["agents"].values()) == 0
 
 
 @pytest.mark.parametrize("name", ["opencode", "opencode-tree"])
@@ -188,10 +188,10 @@ def test_watch_follows_and_ends_cleanly(start: Start, run: Run, user: Path) -> N
     path = claude_log(user, said("user", "one"))
     process = start("watch", "--interval", "0.05", "--json", PYTHONUNBUFFERED="1")
     assert process.stdout is not None
-    assert json.loads(process.stdout.readline())["harnesses"]["claude-code"]["entries"] == 1
+    assert json.loads(process.stdout.readline())["agents"]["claude-code"]["entries"] == 1
     with path.open("a", encoding="utf-8") as log:
         log.write(json.dumps(said("assistant", [{"type": "text", "text": "two"}], 2)) + "\n")
-    assert json.loads(process.stdout.readline())["harnesses"]["claude-code"]["entries"] == 1
+    assert json.loads(process.stdout.readline())["agents"]["claude-code"]["entries"] == 1
     process.send_signal(signal.SIGINT)
     assert process.wait() == 0
     assert document(run("show", "last", "--json"))["session"]["entries"] == 2

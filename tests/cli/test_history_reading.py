@@ -165,7 +165,7 @@ def test_folding_keeps_what_is_short_and_tells_what_is_missing() -> None:
 
 
 def test_one_entry_with_its_neighbours(demo: Run) -> None:
-    (hit,) = document(demo("search", "Kiritimati", "--kind", "tool_call", "--json"))["hits"]
+    (hit,) = document(demo("search", "Kiritimati", "--part", "tool_call", "--json"))["hits"]
     shown = demo("show", "5f0c", "--at", hit["key"]).stdout
     assert "▶   ▸ Bash TZ=Pacific/Kiritimati" in shown
     assert "I'll run the test many times" not in shown
@@ -327,7 +327,8 @@ def test_tokens_by_whatever_one_asks_for(demo: Run) -> None:
     assert models["gpt-5.4"][:7] == ["4", "12,364", "948", "22,400", "0", "316", "35,712"]
     assert models["total"][6] == "164,653"
     assert set(rows("--by", "project")) == {"harbor", "total"}
-    assert set(rows("--by", "harness", "--since", "2026-03-07")) == {"aider", "total"}
+    for by in ("agent", "harness"):
+        assert set(rows("--by", by, "--since", "2026-03-07")) == {"aider", "total"}
     assert len(rows("--by", "day")) == 6
     assert rows("--project", "elsewhere") == {}
 
@@ -338,13 +339,13 @@ def test_tokens_as_json_in_each_programs_words(demo: Run) -> None:
     assert set(found["by_project"]) == {"harbor"}
     assert found["by_model"]["gpt-5.5"]["output"] == 328
     assert len(found["by_day"]) == 5
-    assert found["harnesses"]["codex"] == {
+    assert found["agents"]["codex"] == {
         "input_tokens": 30620,
         "cached_input_tokens": 21376,
         "output_tokens": 700,
         "reasoning_output_tokens": 256,
     }
-    assert found["harnesses"]["claude-code"] == {
+    assert found["agents"]["claude-code"] == {
         "api_messages": 7,
         "input_tokens": 42,
         "output_tokens": 932,
@@ -365,7 +366,7 @@ def test_tokens_of_real_sessions_are_those_counted_by_hand(
         for folder in sorted((harness / program).glob(f"*/{inside}")):
             shutil.copytree(folder, user / f".{program}" / inside, dirs_exist_ok=True)
     run("capture", "--quiet", "--user-home", str(user))
-    found = document(run("usage", "--json"))["harnesses"]
+    found = document(run("usage", "--json"))["agents"]
     assert found["codex"].items() <= expected["codex"].items()
     assert len(found["codex"]) == 4
     if AT_LENGTH:

@@ -79,7 +79,9 @@ def test_all_runs_can_be_asked_for_and_none_is_told_as_it_is(run: Run, ci: Ci) -
     ci.add_run(8)
     run("github", "poll")
     assert len(run("github", "runs", "--limit", "-1").stdout.splitlines()) == 2
-    assert "no run of octo/other is known" in run("github", "runs", "--repo", "octo/other").stderr
+    assert (
+        "no run of octo/other is known" in run("github", "runs", "--project", "octo/other").stderr
+    )
     assert "no lessons match" in run("lessons", "--tool", "ruff").stderr
 
 
@@ -99,7 +101,7 @@ def test_a_server_that_fails_is_a_problem(run: Run, ci: Ci) -> None:
 
 def test_without_a_repository_it_says_how_to_name_one(run: Run, home: Path) -> None:
     (home / "config.toml").unlink()
-    assert "--repo owner/name" in run("github", "poll", code=2).stderr
+    assert "--project owner/name" in run("github", "poll", code=2).stderr
 
 
 def test_what_is_not_known_is_told_gently(run: Run, home: Path) -> None:
@@ -116,7 +118,7 @@ def test_failures_that_come_back_are_lessons(run: Run, ci: Ci) -> None:
     run("github", "poll")
     (lesson,) = document(run("lessons", "--json"))["lessons"]
     assert (lesson["tool"], lesson["rule_id"], lesson["occurrences"]) == ("ruff", "F401", 2)
-    row = run("lessons", "--repo", REPO, "--tool", "ruff", "--path", "src/app/main.py").stdout
+    row = run("lessons", "--project", REPO, "--tool", "ruff", "--path", "src/app/main.py").stdout
     assert row.startswith("2 times  ruff:F401 in src/app/")
     assert run("lessons", "--tool", "mypy").stdout == ""
 
@@ -163,7 +165,7 @@ def test_the_folder_tells_the_commit_and_the_repository(run: Run, tmp_path: Path
     "words, said",
     [
         ([], "no commit checked out"),
-        ([SHA], "--repo owner/name"),
+        ([SHA], "--project owner/name"),
         (["abcxyz1", "--repo", REPO], "no commit"),
         ([SHA, "--repo", "nonsense"], "no repository"),
     ],

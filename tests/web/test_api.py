@@ -299,6 +299,8 @@ def test_one_question_is_answered_with_all_that_it_rests_on(site: Site) -> None:
 def test_forgetting_only_says_what_would_go(site: Site) -> None:
     before = done(site.get("/api/sessions"))
     would = done(site.post("/api/forget", {"project": "harbor"}))
+    for name in ("agent", "harness"):
+        assert done(site.post("/api/forget", {"project": "harbor", name: "pi"}))["dry_run"]
     assert (would["dry_run"], would["forgotten"]["sessions"] > 0) == (True, True)
     assert done(site.get("/api/sessions")) == before
     for body in ({}, {"since": 1}, {"project": "a", "pattern": "b"}):

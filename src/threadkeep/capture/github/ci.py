@@ -155,7 +155,7 @@ class Ci:
         if not self.settings.watched_repos and not self.watched():
             msg = "no repository is followed and no commit is watched"
             raise Invalid(
-                msg, hint='name one: --repo owner/name, or [github] watched_repos = ["…"]'
+                msg, hint='name one: --project owner/name, or [github] watched_repos = ["…"]'
             )
 
     def close(self) -> None:

@@ -359,7 +359,8 @@ def report_json(
         "dry_run": report.dry_run,
         "seconds": report.seconds,
         "errors": report.errors,
-        "harnesses": parts,
+        "agents": parts,
+        "harnesses": parts,  # what it was called before
         **({} if observed is None else {"observed": observed.as_json()}),
         **({} if learned is None else {"nodes": learned.nodes}),
     }

@@ -27,14 +27,14 @@ _TITLE = 60
 @store_command(
     "search",
     'threadkeep search "slow query" --project harbor',
-    "threadkeep search board.py --kind tool_call --since 30d --newest",
+    "threadkeep search board.py --part tool_call --since 30d --newest",
     lists=True,
     pages=True,
 )
 @click.argument("words", nargs=-1, required=True)
 @among_options
 @click.option("--role", type=click.Choice(get_args(Role)), help="Who said it.")
-@click.option("--kind", type=click.Choice(get_args(Kind)), help="What it is.")
+@click.option("--part", type=click.Choice(get_args(Kind)), help="Only this part of a session.")
 @click.option("--session", shell_complete=complete_captured, help="Only in this session.")
 @click.option("--newest", is_flag=True, help="The newest first, not the best.")
 @limit_option(10)
@@ -43,7 +43,7 @@ def search(
     *,
     words: tuple[str, ...],
     role: str | None,
-    kind: str | None,
+    part: str | None,
     session: str | None,
     newest: bool,
     limit: int,
@@ -61,7 +61,7 @@ def search(
             " ".join(words),
             among,
             role=role,
-            kind=kind,
+            kind=part,
             session_id=within,
             newest=newest,
             limit=max(limit, 0),

@@ -42,7 +42,7 @@ _SUMMARY = 200
 _SHOWN = {"lines": 40, "characters": 8000}
 _ALL = 2**31
 _NO_LESSON = "nothing failed more than once, as far as is known here"
-_NONE_YET = "CI was not asked yet; `threadkeep github poll --repo owner/name` does it"
+_NONE_YET = "CI was not asked yet; `threadkeep github poll --project owner/name` does it"
 
 
 @contextmanager
@@ -61,10 +61,10 @@ def known(call: Call) -> Iterator["Ci | None"]:
 @store_command(
     "pending",
     "threadkeep github pending",
-    "threadkeep github pending --repo owner/name --ack",
+    "threadkeep github pending --project owner/name --ack",
     lists=True,
 )
-@click.option("--repo", metavar="R", help="Only of this one: owner/name.")
+@click.option("--project", "repo", metavar="R", help="Only of this one: owner/name.")
 @click.option("--ack", is_flag=True, help="These were told; do not tell them again.")
 def pending(call: Call, *, repo: str | None, ack: bool) -> None:
     """Tell of watched commits whose CI failed and that nobody was told of yet.
@@ -109,10 +109,13 @@ def pending_lines(one: "CommitFailure") -> Iterator[str]:
 
 
 @store_command(
-    "runs", "threadkeep github runs --repo owner/name", "threadkeep github runs 8123456", lists=True
+    "runs",
+    "threadkeep github runs --project owner/name",
+    "threadkeep github runs 8123456",
+    lists=True,
 )
 @click.argument("run", required=False, type=int)
-@click.option("--repo", metavar="R", help="Only of this one: owner/name.")
+@click.option("--project", "repo", metavar="R", help="Only of this one: owner/name.")
 @limit_option(20, "How many; -1 for all.")
 @click.option("--full", is_flag=True, help="All that is kept of the logs of a RUN.")
 def runs(call: Call, *, run: int | None, repo: str | None, limit: int, full: bool) -> None:
@@ -182,12 +185,12 @@ def _show_job(job: "Job", *, full: bool) -> None:
 
 @store_command(
     "lessons",
-    "threadkeep lessons --repo owner/name",
+    "threadkeep lessons --project owner/name",
     "threadkeep lessons --path src/parser.py --tool ruff --json",
     lists=True,
     pages=True,
 )
-@click.option("--repo", metavar="R", help="Only of this one: owner/name.")
+@click.option("--project", "repo", metavar="R", help="Only of this one: owner/name.")
 @click.option("--path", metavar="P", help="Only about this file or folder.")
 @click.option("--tool", metavar="T", help="Only what this tool found, such as ruff.")
 @limit_option(10, "How many; -1 for all.")
@@ -227,7 +230,7 @@ _LONGEST_TTL = 30 * 86_400  # seconds
 
 @group(
     "github",
-    "threadkeep github poll --repo owner/name",
+    "threadkeep github poll --project owner/name",
     "threadkeep github watch --wait",
     "threadkeep github pending --ack",
 )
@@ -235,8 +238,12 @@ def github() -> None:
     """What GitHub Actions did: runs, failed jobs, failures to know about."""
 
 
-@store_command("poll", "threadkeep github poll", "threadkeep github poll --repo owner/name --json")
-@click.option("--repo", "repos", multiple=True, metavar="R", help="Instead of those: owner/name.")
+@store_command(
+    "poll", "threadkeep github poll", "threadkeep github poll --project owner/name --json"
+)
+@click.option(
+    "--project", "repos", multiple=True, metavar="R", help="Instead of those: owner/name."
+)
 def poll(call: Call, *, repos: tuple[str, ...]) -> int:
     """Look once at the runs of all followed repositories and watched commits.
 
@@ -276,10 +283,12 @@ def _tell_errors(report: "PollReport") -> int:
 
 
 @store_command(
-    "watch", "threadkeep github watch --wait", "threadkeep github watch --repo owner/name --ttl 600"
+    "watch",
+    "threadkeep github watch --wait",
+    "threadkeep github watch --project owner/name --ttl 600",
 )
 @click.argument("sha", required=False)
-@click.option("--repo", metavar="R", help="owner/name; else the origin of this folder.")
+@click.option("--project", "repo", metavar="R", help="owner/name; else the origin of this folder.")
 @click.option(
     "--ttl", type=click.IntRange(1, _LONGEST_TTL), metavar="SECONDS", help="How long to wait."
 )
@@ -315,7 +324,7 @@ def _commit(sha: str | None, repo: str | None) -> tuple[str, str]:
         raise Invalid("this folder has no commit checked out", hint="name it: github watch SHA")
     if not name:
         msg = "this folder has no origin that names a repository"
-        raise Invalid(msg, hint="name it: --repo owner/name")
+        raise Invalid(msg, hint="name it: --project owner/name")
     made = commit_to_watch(wanted, name, 1, 0)
     return made.sha, made.repo
 

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import click
 import msgspec
 
+from threadkeep.base.old_words import renamed
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.options import agent_option, project_option, since_option, until_option
 from threadkeep.cli.output import counted, document, note, one_line, paging, table, write
@@ -163,6 +164,14 @@ class UsageView(NamedTuple):
     zone: ZoneInfo
 
 
+class _Key(click.Choice[str]):
+    """What a row is about; an old name of it is understood."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read one of the names."""
+        return super().convert(renamed("by", value, ("by",))[1], param, ctx)
+
+
 @store_command(
     "usage",
     "threadkeep usage --by day --since 7d",
@@ -174,7 +183,7 @@ class UsageView(NamedTuple):
     pages=True,
 )
 @click.argument("report", required=False, type=click.Choice(_REPORTS))
-@click.option("--by", type=click.Choice(KEYS), help="What a row is about.  [default: model]")
+@click.option("--by", type=_Key(KEYS), help="What a row is about.  [default: model]")
 @click.option("--breakdown", is_flag=True, help="Below each day, week or month, its models.")
 @click.option("--live", is_flag=True, help="Draw it anew as it changes, until Ctrl-C.")
 @click.option("--no-cost", is_flag=True, help="Tokens only.")
@@ -199,7 +208,7 @@ def usage(
     `daily`, `weekly` and `monthly` are tables by time, `blocks` are the five hours by which
     subscriptions count, `statusline` is one line for a prompt or for Claude Code. Input is what
     was not read from a cache. Prices are list prices; a plus says that some of it has none. With
-    --json money is in microdollars, and `harnesses` has the sums in each program's own words.
+    --json money is in microdollars, and `agents` has the sums in each agent's own words.
     """
     if report == "statusline":
         show_line(call, cost=not no_cost)
@@ -265,6 +274,7 @@ def _answer(call: Call, found: "UsageReport", view: UsageView) -> None:
         rows = (row_json(by, one) for one in rows_of(found, by))
         return {row.pop(by): row for row in rows}
 
+    own = {name: own_words(name, one) for name, one in found.by_agent.items()}
     call.answer(
         "rows",
         by=view.by,
@@ -273,7 +283,8 @@ def _answer(call: Call, found: "UsageReport", view: UsageView) -> None:
         by_model=summed("model"),
         by_project=summed("project"),
         by_day=summed("day"),
-        harnesses={name: own_words(name, one) for name, one in found.by_agent.items()},
+        agents=own,
+        harnesses=own,  # what it was called before
         priced=found.priced,
     )
 

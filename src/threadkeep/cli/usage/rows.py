@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PERIODS: Final = {"daily": "day", "weekly": "week", "monthly": "month"}
-KEYS: Final = ("model", "project", "day", "week", "month", "harness")
+KEYS: Final = ("model", "project", "day", "week", "month", "agent")
 UNKNOWN: Final = "unknown"
 COLUMNS: Final = ("answers", "input", "output", "cache read", "cache write", "reasoning", "tokens")
 _MICRO: Final = 1_000_000
@@ -38,7 +38,7 @@ def rows_of(report: "UsageReport", by: str) -> list[Row]:
     sums = {
         "model": report.by_model,
         "project": report.by_project,
-        "harness": report.by_agent,
+        "agent": report.by_agent,
     }[by]
     return [Row(name, one, {}) for name, one in sums.items() if tokens_of(one)]
 

@@ -58,7 +58,7 @@ class SessionListRequest(Strict, frozen=True):
 
 
 class OneSession(Strict, frozen=True):
-    """A session: `harness:session_id`, or the beginning of an id."""
+    """A session: `agent:id`, or the beginning of an id."""
 
     session: Name
 
@@ -89,7 +89,7 @@ class ForgetWhat(Strict, frozen=True):
     since: Moment | None = None
     until: Moment | None = None
     pattern: Name | None = None
-    harness: Name | None = None
+    agent: Name | None = None
     dry_run: DryRun = True
 
 
@@ -212,9 +212,10 @@ def forget(stores: Stores, _: Empty, body: ForgetWhat) -> WouldGo:
     """Take captured work out for good; say `dry_run: false` to do it."""
     _refuse_mixture(body)
     with reading_history(stores) as history:
-        ids = tuple(history.find(name, body.harness).session_id for name in body.sessions)
+        ids = tuple(history.find(name, body.agent).session_id for name in body.sessions)
         given: dict[str, Any] = {**msgspec.structs.asdict(body), "sessions": ids}
         del given["dry_run"]
+        given["harness"] = given.pop("agent")
         if body.dry_run:
             return WouldGo(body.dry_run, history.forget(Forget(**given), dry_run=True))
     _collect_first(stores)

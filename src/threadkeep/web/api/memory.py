@@ -1,7 +1,7 @@
 """Memory: recall, open, ask, and what else is made of it."""
 
 import datetime as dt
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -146,8 +146,6 @@ NOTE_VERBS: tuple[Verb, ...] = (
 )
 
 
-OldKind = Literal["message", "node", "command", "page", "ci", "lesson"]
-_NOW: dict[str, Any] = {"page": "visit", "ci": "run"}
 Near = Annotated[int, Meta(ge=0, le=50)]
 Characters = Annotated[int, Meta(ge=200, le=100_000)]
 Few = Annotated[int, Meta(ge=1, le=50)]
@@ -170,9 +168,7 @@ class Recall(Strict, frozen=True):
     tool: Name | None = None
     outcome: Outcome | None = None
     kind: tuple[Kind, ...] = ()
-    source: Name | None = None  # these three as they were asked before: give agent and kind
-    harness: Name | None = None
-    kinds: tuple[OldKind, ...] = ()
+    source: Name | None = None  # as it was asked before: give agent and kind
     category: Name | None = None
     include_excluded: bool = False
     limit: Limit = 10
@@ -244,8 +240,8 @@ def recall(stores: Stores, asked: Recall) -> RecallResult:
     several: dict[str, Any] = {name: _one(getattr(asked, name)) for name in names}
     query = Query(
         **several,
-        agent=_one(asked.agent or asked.harness),
-        kind=asked.kind or tuple(_NOW.get(one, one) for one in asked.kinds),
+        agent=_one(asked.agent),
+        kind=asked.kind,
         entity=asked.entity,
         since=asked.since,
         until=asked.until,
