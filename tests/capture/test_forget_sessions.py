@@ -28,7 +28,7 @@ from threadkeep.capture.capture import History
 from threadkeep.capture.forget import ForgetReport
 from threadkeep.capture.forget_selection import Forget
 from threadkeep.errors import Conflict, Invalid, NotFound
-from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.store import KnowledgeStore
 
 CLAUDE = "5e550000-0000-4000-8000-000000000001"
@@ -126,7 +126,7 @@ def test_a_parent_takes_its_subagents_with_it_and_a_subagent_goes_alone(
         assert history.forget(Forget(sessions=(CLAUDE,))).sessions == 4
         left = {
             one.session_id
-            for one in history.sessions(CapturedSessionFilter("claude-code"), everything=True)
+            for one in history.sessions(Query(agent=("claude-code",)), everything=True)
         }
         assert left == {"5e550000-0000-4000-8000-000000000002"}
         terminals = rows(
@@ -195,17 +195,16 @@ def test_a_project_or_a_program_goes_as_a_whole(
     with masked_history(file, user) as history:
         before = all_sessions(history)
         meant = {
-            one.session_id
-            for one in history.sessions(CapturedSessionFilter(project="lake"), everything=True)
+            one.session_id for one in history.sessions(Query(project=("lake",)), everything=True)
         }
         assert meant
         history.forget(Forget(project="lake"))
         assert all_sessions(history).keys() == before.keys() - meant
         history.forget(Forget(harness="pi"))
-        assert not history.sessions(CapturedSessionFilter("pi"), everything=True)
+        assert "pi" not in {one.agent for one in history.sessions(everything=True)}
         history.capture()
-        assert not history.sessions(CapturedSessionFilter("pi"), everything=True)
-        assert not history.sessions(CapturedSessionFilter(project="lake"), everything=True)
+        assert "pi" not in {one.agent for one in history.sessions(everything=True)}
+        assert not history.sessions(Query(project=("lake",)), everything=True)
     assert_sound(file)
 
 

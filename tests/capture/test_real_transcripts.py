@@ -19,8 +19,8 @@ from tests.support.user_homes import (
 )
 from threadkeep.capture.capture import History
 from threadkeep.capture.records import CaptureReport, HarnessReport
-from threadkeep.knowledge.sessions import CapturedSessionFilter
-from threadkeep.knowledge.spending import UsageTotals
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.results import UsageReport
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ class Captured(NamedTuple):
     database: Path
     user: Path
     report: CaptureReport
-    spending: UsageTotals
+    spending: UsageReport
     edge_report: CaptureReport
 
 
@@ -105,14 +105,14 @@ def test_a_second_look_changes_nothing_and_reads_nothing(captured: Captured) -> 
 def test_tokens_are_those_that_were_counted_by_hand(captured: Captured, shared_data: Path) -> None:
     named = shared_data / "data" / "harness" / "expected_usage.json"
     expected = json.loads(named.read_text())
-    claude = captured.spending.by_harness["claude-code"]
+    claude = captured.spending.by_agent["claude-code"]
     assert (claude.input, claude.output, claude.cache_write, claude.cache_read) == (
         expected["claude"]["input_tokens"],
         expected["claude"]["output_tokens"],
         expected["claude"]["cache_creation_input_tokens"],
         expected["claude"]["cache_read_input_tokens"],
     )
-    codex = captured.spending.by_harness["codex"]
+    codex = captured.spending.by_agent["codex"]
     assert (codex.input + codex.cache_read, codex.cache_read, codex.output, codex.reasoning) == (
         expected["codex"]["input_tokens"],
         expected["codex"]["cached_input_tokens"],
@@ -123,7 +123,7 @@ def test_tokens_are_those_that_were_counted_by_hand(captured: Captured, shared_d
 
 def test_a_word_of_a_real_session_is_found(captured: Captured) -> None:
     for harness in sorted(HARNESSES):
-        among = CapturedSessionFilter(harness=harness)
+        among = Query(agent=(harness,))
         hits = captured.history.search("the file", among, limit=3)
         assert hits, harness
         assert {hit.session.agent for hit in hits} == {harness}

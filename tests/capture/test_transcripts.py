@@ -9,8 +9,8 @@ from tests.support.toy_sources import ToyLines, conversation, line, said
 from tests.support.worlds import World
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import archive
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import Entry
-from threadkeep.knowledge.sessions import CapturedSessionFilter
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def test_a_search_finds_words_in_any_session_and_narrows(world: World) -> None:
     world.write(conversation(3, text="other words", cwd="/u/lib"), "b")
     world.capture()
     assert {hit[0] for hit in found(world, "words")} == {"a", "b"}
-    assert found(world, "words", among=CapturedSessionFilter(project="/u/lib")) == [
+    assert found(world, "words", query=Query(project=("/u/lib",))) == [("b", "other words")]
+    assert found(world, "words", query=Query(session=("a",))) == [("a", "shared words")]
+    assert found(world, "words", query=Query(agent=("aider",))) == []
+    assert found(world, "words", query=Query(role=("assistant",), session=("b",))) == [
         ("b", "other words")
     ]
-    assert found(world, "words", session_id="a") == [("a", "shared words")]
-    assert found(world, "words", among=CapturedSessionFilter(harness="aider")) == []
-    assert found(world, "words", role="assistant", session_id="b") == [("b", "other words")]
     assert found(world, "absent") == found(world, "") == found(world, '"') == []
 
 
@@ -150,7 +150,7 @@ def test_sessions_are_listed_latest_first_in_pages(world: World) -> None:
     with world.history() as history:
         names = [one.session_id for one in history.sessions()]
         first = history.sessions(limit=2)
-        rest = history.sessions(limit=2, after=first[-1])
+        rest = history.sessions(cursor=first[-1], limit=2)
     assert names == ["s5", "s3", "s1"]
     assert [one.session_id for one in (*first, *rest)] == names
 

@@ -96,7 +96,7 @@ def test_a_log_that_cannot_be_read_is_named_and_the_others_come_in(run: Run, use
 
 def test_a_machine_without_agents(run: Run, user: Path) -> None:
     assert "no agent has left a log" in run("capture").stderr
-    assert "no session is like that" in run("sessions").stderr
+    assert "No sessions match" in run("sessions").stderr
 
 
 def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:

@@ -75,7 +75,21 @@ def test_a_list_can_be_narrowed(demo: Run) -> None:
     assert len(harnesses("--limit", "-1")) == 8
     assert "[subagent] Find uses" in demo("sessions", "--all").stdout
     assert "--limit 4" in demo("sessions", "--limit", "2").stderr
-    assert "no session is like that" in demo("sessions", "--project", "elsewhere").stderr
+    assert "No sessions match" in demo("sessions", "--project", "elsewhere").stderr
+
+
+def test_a_list_takes_the_language_of_the_filter_bar(demo: Run) -> None:
+    def found(*words: str) -> list[str]:
+        listed = document(demo("sessions", "--json", *words))["sessions"]
+        return [one["agent"] for one in listed]
+
+    assert found("agent:codex") == found("--agent", "CODEX") == ["codex"]
+    assert found("agent:codex", "agent:aider", "since:2026-03-07") == ["aider"]
+    assert found("agent:codex", "--agent", "aider") == ["aider", "codex"]
+    assert found("is:all", "--", "-agent:codex", "agent:claude-code") == ["claude-code"] * 2
+    assert found("project:HARBOR", "messages:>100000") == []
+    assert len(found("project:HARBOR")) == 8
+    assert "--harness" not in demo("sessions", "--help").stdout
 
 
 def test_a_terminal_gets_ids_that_are_long_enough(demo: Run, start: Start) -> None:

@@ -9,7 +9,7 @@ from tests.cli.conftest import Run, Start
 from tests.cli.histories import claude_log, said
 from threadkeep.base.presence import ExclusiveLock
 from threadkeep.home.home import Home
-from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.tail import Tail
 from threadkeep.service.parts import serve_lock
 from threadkeep.service.tail import is_served
@@ -53,12 +53,12 @@ def test_what_a_serving_process_brings_is_read(run: Run, tmp_path: Path, home: P
     with keep.history(read_only=True) as history:
         every, other = (
             Tail(history.store, history.sources),
-            Tail(history.store, history.sources, CapturedSessionFilter(project="elsewhere")),
+            Tail(history.store, history.sources, Query(project=("elsewhere",))),
         )
         quay = Tail(
             history.store,
             history.sources,
-            CapturedSessionFilter(harness="claude-code", project="/home/demo/code/quay"),
+            Query(agent=("claude-code",), project=("/home/demo/code/quay",)),
         )
         assert [one.entry.text for one in every.latest(5)] == ["first"]
         assert every.new() == []

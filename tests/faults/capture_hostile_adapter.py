@@ -20,7 +20,7 @@ from threadkeep.base.sqlite.checks import sqlite_problems  # noqa: E402
 from threadkeep.errors import Conflict, NotFound  # noqa: E402
 from threadkeep.home.home import Home  # noqa: E402
 from threadkeep.knowledge.archive import all_logs, read_lines  # noqa: E402
-from threadkeep.knowledge.sessions import CapturedSessionFilter  # noqa: E402
+from threadkeep.knowledge.query import Query  # noqa: E402
 
 CLAUDE = ".claude/projects/-u-app/{}.jsonl"
 CODEX = ".codex/sessions/2026/05/01/rollout-2026-05-01T10-00-00-{}.jsonl"
@@ -142,10 +142,11 @@ def lines(agents: Agents, value: str) -> Iterator[Any]:
 
 def queries(agents: Agents, value: str) -> Iterator[Any]:
     agents.put(CLAUDE, said("hello-world 日本語 content rank"))
-    among = CapturedSessionFilter(harness=value, project=value, branch=value)
+    among = Query(agent=(value,), project=(value,), branch=(value,))
     for newest in (False, True):
         agents.history.search(value, newest=newest)
-        agents.history.search(value, among, role=value, kind=value, newest=newest)
+        said_so = Query(agent=(value,), role=(value,), part=(value,))
+        agents.history.search(value, said_so, newest=newest)
     agents.history.sessions(among)
     agents.history.usage(among)
     look(agents, value)

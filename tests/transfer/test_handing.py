@@ -12,7 +12,7 @@ from tests.support.user_homes import open_history, opencode_database
 from tests.transfer.exports import NOW, SESSION, flat, held, new, read_back, written
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, Invalid
-from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.query import Query
 from threadkeep.sources.records import UserHome
 from threadkeep.transfer.conversation import (
     Conversation,
@@ -220,11 +220,11 @@ def test_captured_again_it_is_a_session_of_its_own(demo: History, tmp_path: Path
     opencode_database(user, document)
     with open_history(tmp_path / "home", user) as history:
         history.capture()
-        found = history.sessions(CapturedSessionFilter())
+        found = history.sessions(Query())
         assert {one.agent: one.name for one in found} == dict.fromkeys(
             TARGETS, f"{told.about.title} (continued from claude-code {CLAUDE})"
         )
         for one in found:
             assert flat(conversation(history, one)) == held(one.agent, resumable(told, WHERE))
             assert one.cwd == WHERE
-        assert history.usage(CapturedSessionFilter()).total.output == 0
+        assert history.usage(Query()).total.output == 0

@@ -14,10 +14,8 @@ from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, in
 from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
 from threadkeep.capture.watch import Stop, Tell, watch
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.search_index import NOTES, note_up_to, noted_so_far
 from threadkeep.knowledge.segments import last_slice, noted_sessions, slices_of
-from threadkeep.knowledge.spending import TokenTotals, spending_of
 from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.hippo_notes import HippoNotes
 from threadkeep.sources.records import Log, Source, Stamp
@@ -132,15 +130,3 @@ class History(SessionArchive):
         """Make the index of all words anew, and give free space back; tell how many entries."""
         refuse_write(self.store.access)
         return reindex(self.around, self._sources, show)
-
-
-# ------------------------------------------------------------------------------
-# What surfaces need of the captured history, named in one place, so that none imports a service.
-#
-# Loading this loads capture and its archive: a surface does so when a command needs it.
-
-
-def spent_in(history: SessionArchive, session: CapturedSession) -> TokenTotals:
-    """Sum up the tokens of one session, without those of the sessions it started."""
-    with history.store.read() as tx:
-        return spending_of(tx, session.id)

@@ -37,8 +37,8 @@ from threadkeep.knowledge.records import Entry
 from threadkeep.knowledge.search_index import NOTES
 from threadkeep.knowledge.segments import write_segment
 from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
-from threadkeep.knowledge.spending import counted, write_usage
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.copy_marks import marks_in, may_be_marked, unmarked
 from threadkeep.sources.records import Harvest, Parser, UserHome
 

@@ -62,8 +62,8 @@ from threadkeep.knowledge.sessions import (
     unlearn,
     unlearn_prompt,
 )
-from threadkeep.knowledge.spending import counted, drop_usage, write_usage
 from threadkeep.knowledge.transcript import entries_in
+from threadkeep.knowledge.usage import counted, drop_usage, write_usage
 from threadkeep.sources.records import Harvest, Log, Source, Stamp
 
 # ------------------------------------------------------------------------------

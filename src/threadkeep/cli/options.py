@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import click
 
@@ -13,7 +14,9 @@ from threadkeep.errors import ThreadkeepError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from threadkeep.cli.command import Call
     from threadkeep.home.home import Home
+    from threadkeep.knowledge.query import Query
     from threadkeep.knowledge.records import CapturedSession
 
     Items = list[CompletionItem]
@@ -110,7 +113,7 @@ def _paths(incomplete: str, type_: str) -> "Items":
 def _captured(ctx: click.Context, limit: int) -> list["CapturedSession"]:
     try:
         with _home(ctx).knowledge(_db_of(ctx), read_only=True) as store:
-            return store.list_sessions(limit=limit)
+            return store.sessions(limit=limit)
     except ThreadkeepError:
         return []
 
@@ -155,16 +158,97 @@ SINCE = "Not before this date, or younger than: 12h, 7d."
 UNTIL = "Up to this date, or older than: 12h, 7d."
 
 
-def agent_option(help: str = "Only of this agent, such as codex.") -> Option:  # noqa: A002
+def agent_option(
+    help: str = "Only of this agent, such as codex.",  # noqa: A002
+    name: str = "harness",
+    *,
+    multiple: bool = False,
+) -> Option:
     """Add the option that names an agent."""
     return click.option(
-        "--agent", "harness", metavar="NAME", shell_complete=complete_agent, help=help
+        name,
+        "--agent",
+        metavar="NAME",
+        multiple=multiple,
+        shell_complete=complete_agent,
+        help=help,
     )
 
 
-def project_option(help: str = "Only of this folder, or of its last name.") -> Option:  # noqa: A002
+def project_option(
+    help: str = "Only of this project: its name, or a folder with all below it.",  # noqa: A002
+    *,
+    multiple: bool = False,
+) -> Option:
     """Add the option that names a project."""
-    return click.option("--project", metavar="P", shell_complete=complete_project, help=help)
+    return click.option(
+        "--project", metavar="P", multiple=multiple, shell_complete=complete_project, help=help
+    )
+
+
+def query_options(*, words: bool = True, everything: bool = True) -> Option:
+    """Add the options of lists and sums of sessions; the command gets the `query` they say.
+
+    With `words` its arguments are the language of the filter bar; with `everything` there is --all.
+    """
+    options = [
+        agent_option(name="agent", multiple=True),
+        project_option(multiple=True),
+        click.option("--branch", metavar="B", multiple=True, help="Only on this git branch."),
+        click.option("--model", metavar="M", multiple=True, help="Only of this model."),
+        since_option(),
+        until_option(),
+    ]
+    if everything:
+        told = "Subagents and internal threads, too."
+        options.append(click.option("--all", "everything", is_flag=True, help=told))
+    if words:
+        options.insert(0, click.argument("said", nargs=-1, metavar="[FILTER]..."))
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def run(call: "Call", **given: Any) -> Any:
+            chosen = {name: given.pop(name) for name in _CHOSEN if name in given}
+            return function(call, query=read_query(call, **chosen), **given)
+
+        for option in reversed(options):
+            option(run)
+        return cast("F", run)
+
+    return decorate
+
+
+_CHOSEN = ("said", "agent", "project", "branch", "model", "since", "until", "everything")
+
+
+def read_query(
+    call: "Call",
+    *,
+    said: Iterable[str] = (),
+    since: str | None = None,
+    until: str | None = None,
+    everything: bool = False,
+    **named: tuple[str, ...],
+) -> "Query":
+    """Read what the filter language says, narrowed by what the options beside it say."""
+    from zoneinfo import ZoneInfo
+
+    from msgspec.structs import replace
+
+    from threadkeep.base.clock import now_ms
+    from threadkeep.cli.times import read_times
+    from threadkeep.knowledge.query import Query, parse_query
+
+    text = " ".join(said)
+    query = parse_query(text, now_ms(), ZoneInfo(call.home.zone)) if text else Query()
+    first, last = read_times(since, until)
+    return replace(
+        query,
+        since=query.since if first is None else first,
+        until=query.until if last is None else last,
+        marks=(*query.marks, "all") if everything and "all" not in query.marks else query.marks,
+        **{key: (*getattr(query, key), *values) for key, values in named.items()},
+    )
 
 
 def since_option(help: str = SINCE) -> Option:  # noqa: A002

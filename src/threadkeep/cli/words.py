@@ -11,7 +11,7 @@ from threadkeep.cli.output import is_terminal, one_line
 if TYPE_CHECKING:
     from threadkeep.knowledge.copies import Links
     from threadkeep.knowledge.records import CapturedSession
-    from threadkeep.knowledge.spending import TokenTotals
+    from threadkeep.knowledge.usage import TokenTotals
 
 
 Json = dict[str, Any]

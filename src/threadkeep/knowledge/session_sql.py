@@ -11,6 +11,7 @@ from datetime import UTC, tzinfo
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
@@ -25,12 +26,19 @@ COLUMNS: Final = {
     "branch": "git_branch",
 }
 SHOWN: Final = "s.hidden = 0 AND s.is_subagent = 0 AND s.entries > 0"
-_SESSION: Final = ", ".join(
+SESSION: Final = ", ".join(
     f"s.{name}"
     for name in (
         *("id", "harness", "session_id", "parent_session_id", "is_subagent", "hidden", "title"),
         *("agent", "model", "cwd", "project", "git_branch", "slug", "version", "first_prompt"),
         *("started_at", "ended_at", "entries", "prompts", "tool_calls", "errors"),
+    )
+)
+ENTRY: Final = ", ".join(
+    f"e.{name}"
+    for name in (
+        *("id", "session", "key", "log_id", "line", "part", "role", "kind", "at", "tool"),
+        *("error", "hash"),
     )
 )
 # Conversations of probes are in the archive like all others. To look for their few among 100,000
@@ -129,12 +137,13 @@ def where(
     """
     params: dict[str, Any] = {}
     parts = [("", _shown(query, everything=everything))]
+    sorts = {"everything": everything or _in_all(query), "exact": exact}
     if not (exact or "all" in query.marks):
         parts.append((PROBE, _NO_PROBE))
     asked = [key for key in NAMED if getattr(query, key)]
-    parts += [(key, _named(key, meant_by(tx, query, key, exact=exact), params)) for key in asked]
+    parts += [(key, _named(key, meant_by(tx, query, key, **sorts), params)) for key in asked]
     for number, (key, value) in enumerate(query.exclude):
-        values = _values(tx, query, key, [value])
+        values = _values(tx, key, [value], **sorts)
         if values:
             params[f"not{number}"] = _json(values)
             parts.append(("", f"NOT {_one_of(f's.{COLUMNS[key]}', f'not{number}')}"))
@@ -194,6 +203,12 @@ def _ones(tx: Tx, query: Query, params: dict[str, Any]) -> list[str]:
 
 def _said(query: Query, params: dict[str, Any]) -> list[str]:
     """Say what some message of the session must be."""
+    texts = _message(query, params)
+    return [_SAID.format(" AND ".join(texts))] if texts else []
+
+
+def _message(query: Query, params: dict[str, Any]) -> list[str]:
+    """Say what a message must be."""
     texts = []
     for field, column in (("role", "e.role"), ("part", "e.kind"), ("tool", "e.tool")):
         if wanted := getattr(query, field):
@@ -202,7 +217,24 @@ def _said(query: Query, params: dict[str, Any]) -> list[str]:
     if query.outcome:
         params["ended"] = _json(int(one == "failure") for one in query.outcome if one in _ENDED)
         texts.append(f"e.kind = 'tool_result' AND {_one_of('e.error', 'ended')}")
-    return [_SAID.format(" AND ".join(texts))] if texts else []
+    return texts
+
+
+def message_where(tx: Tx, query: Query, now: int, found: Sequence[int] | None = None) -> Where:
+    """Turn a query into conditions on `tk_entries AS e` and its session, of whatever sort.
+
+    Times are those of the messages.
+    """
+    sessions = replace(query, since=None, until=None, role=(), part=(), tool=(), outcome=())
+    chosen = where(tx, sessions, now, found, everything=True)
+    params = dict(chosen.params)
+    texts = _message(query, params)
+    for name, text in (("since", "e.at >= :since"), ("until", "e.at < :until")):
+        at = getattr(query, name)
+        if at is not None:
+            params[name] = max(at, params.get(name, at))
+            texts.append(text)
+    return Where((*chosen.conditions, *(("message", text) for text in texts)), params)
 
 
 class QueryValues(NamedTuple):
@@ -212,11 +244,15 @@ class QueryValues(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-def meant_by(tx: Tx, query: Query, key: str, *, exact: bool = False) -> QueryValues:
+def meant_by(
+    tx: Tx, query: Query, key: str, *, everything: bool | None = None, exact: bool = False
+) -> QueryValues:
     """Find the values that are meant by what a query says of a key."""
     wanted: Sequence[str] = getattr(query, key)
     names, folders = split_projects(wanted) if key == "project" else (wanted, ())
-    return QueryValues(tuple(_values(tx, query, key, names, exact=exact)), tuple(folders))
+    wide = _in_all(query) if everything is None else everything
+    values = _values(tx, key, names, everything=wide, exact=exact)
+    return QueryValues(tuple(values), tuple(folders))
 
 
 def split_projects(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -262,13 +298,17 @@ def like(text: str) -> str:
 
 
 def _values(
-    tx: Tx, query: Query, key: str, wanted: Sequence[str], *, exact: bool = False
+    tx: Tx, key: str, wanted: Sequence[str], *, everything: bool, exact: bool = False
 ) -> list[str]:
     if not wanted:
         return []
-    known = values_of(tx, key, everything=exact or _in_all(query))
-    meant = (value for one in wanted for value in resolve(one, known, exact=exact))
-    return list(dict.fromkeys(meant))
+    shown = values_of(tx, key)
+    meant = {value: None for one in wanted for value in resolve(one, shown)}
+    whole = {one.casefold() for one in wanted} <= {value.casefold() for value in meant}
+    if exact or (everything and not whole):  # to look at all sessions takes long
+        known = values_of(tx, key, everything=True)
+        meant = {value: None for one in wanted for value in resolve(one, known, exact=exact)}
+    return list(meant)
 
 
 def values_of(tx: Tx, key: str, *, everything: bool = False) -> list[str]:
@@ -325,7 +365,7 @@ def page_sql(where_: Where, after: SessionCursor | None) -> list[tuple[str, dict
 
     Sessions without a time come last, and need a statement of their own: NULL is behind nothing.
     """
-    start = f"SELECT {_SESSION} FROM tk_sessions AS s WHERE {where_.sql()}"  # noqa: S608
+    start = f"SELECT {SESSION} FROM tk_sessions AS s WHERE {where_.sql()}"  # noqa: S608
     values = dict(where_.params)
     if after is None:
         return [(f"{start} {_ORDER} LIMIT :limit", values)]

@@ -4,12 +4,14 @@ from typing import Any
 
 import msgspec
 
+from threadkeep.base.clock import now_ms
 from threadkeep.base.fts import match_query
 from threadkeep.base.paths import project_name
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import copies
 from threadkeep.knowledge.copies import Links, note_origin
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import (
     _ENTRY_WIDTH,
     CapturedSession,
@@ -19,8 +21,10 @@ from threadkeep.knowledge.records import (
     to_entry,
     to_session,
 )
+from threadkeep.knowledge.session_sql import ENTRY, PROBE, SESSION, Where, message_where
 
 _AMBIGUOUS_SHOWN = 5
+EVERYTHING = Query()
 
 
 class CapturedSessionFilter(msgspec.Struct, frozen=True):
@@ -41,28 +45,6 @@ class CapturedSessionFilter(msgspec.Struct, frozen=True):
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
-def list_sessions(
-    tx: Tx,
-    among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
-    *,
-    everything: bool = False,
-    parent: str | None = None,
-    after: CapturedSession | None = None,
-    limit: int = 50,
-) -> list[CapturedSession]:
-    """List sessions, the latest first; subagents and internal threads only with `everything`.
-
-    `after` is the last session of the page before.
-    """
-    page = {
-        "after_at": None if after is None else after.ended_at or 0,
-        "after_id": None if after is None else after.id,
-    }
-    wanted = {"all": everything or parent is not None, "parent": parent, "limit": limit}
-    rows = tx.all("list_sessions", {**among.params(), **page, **wanted})
-    return [to_session(row) for row in rows]
 
 
 def find_session(tx: Tx, name: str, harness: str | None = None) -> CapturedSession:
@@ -102,11 +84,8 @@ def entries_of(tx: Tx, session: CapturedSession) -> list[EntryRow]:
 def search_rows(
     tx: Tx,
     text: str,
-    among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
+    query: Query = EVERYTHING,
     *,
-    role: str | None = None,
-    kind: str | None = None,
-    session_id: str | None = None,
     newest: bool = False,
     limit: int = 20,
 ) -> list[tuple[EntryRow, CapturedSession, float]]:
@@ -114,16 +93,62 @@ def search_rows(
     match = match_query(text)
     if match is None:
         return []
-    said = {"role": role, "kind": kind, "session_id": session_id, "match": match}
-    query = "search_newest" if newest else "search_entries"
+    chosen = message_where(tx, query, now_ms())
+    rank = "0.0" if newest else "f.rank"
+    order = "coalesce(e.at, 0) DESC" if newest else "f.rank"
+    sql = (
+        f"SELECT {ENTRY}, {SESSION}, {rank} FROM tk_entry_words AS f"  # noqa: S608  (our own)
+        " JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session"
+        f" WHERE tk_entry_words MATCH :match AND {chosen.sql(PROBE)}"
+        f" ORDER BY {order}, e.id DESC LIMIT :limit"
+    )
     found: list[tuple[EntryRow, CapturedSession, float]] = []
     seen: set[int] = set()
-    for row in tx.all(query, {**among.params(), **said, "limit": limit * 3}):
+    for row in tx.execute(sql, {**chosen.params, "match": match, "limit": limit * 3}):
         entry = to_entry(row)
         if entry.hash not in seen:
             seen.add(entry.hash)
             found.append((entry, to_session(row[_ENTRY_WIDTH:]), float(row[-1])))
     return found[:limit]
+
+
+def latest_entries(
+    tx: Tx, query: Query, upto: int, limit: int, session: int | None = None
+) -> list[tuple[EntryRow, CapturedSession]]:
+    """Give the last entries of the sessions that are meant, in their order; none after `upto`."""
+    chosen = _followed(tx, query, session)
+    sql = (
+        f"SELECT {ENTRY}, {SESSION} FROM tk_sessions AS s"  # noqa: S608  (our own names)
+        " CROSS JOIN tk_entries AS e ON e.session = s.id WHERE s.id IN"
+        f" (SELECT s.id FROM tk_sessions AS s WHERE s.entries > 0 AND {chosen.sql('message')}"
+        " ORDER BY s.ended_at DESC, s.id DESC LIMIT :limit)"
+        f" AND e.id <= :upto AND e.kind != 'copy' AND {chosen.sql()}"
+        " ORDER BY coalesce(e.at, 0) DESC, e.id DESC LIMIT :limit"
+    )
+    rows = tx.execute(sql, {**chosen.params, "upto": upto, "limit": limit}).fetchall()
+    return [(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in reversed(rows)]
+
+
+def entries_after(
+    tx: Tx, query: Query, mark: int, upto: int, session: int | None = None
+) -> list[tuple[EntryRow, CapturedSession]]:
+    """Give the entries between two numbers of the sessions that are meant, in their order."""
+    chosen = _followed(tx, query, session)
+    sql = (
+        f"SELECT {ENTRY}, {SESSION} FROM tk_entries AS e"  # noqa: S608  (our own names)
+        " CROSS JOIN tk_sessions AS s ON s.id = e.session"
+        f" WHERE e.id > :mark AND e.id <= :upto AND e.kind != 'copy' AND {chosen.sql()}"
+        " ORDER BY e.id"
+    )
+    rows = tx.execute(sql, {**chosen.params, "mark": mark, "upto": upto})
+    return [(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in rows]
+
+
+def _followed(tx: Tx, query: Query, session: int | None) -> Where:
+    """Choose what is followed: one session, or all that a query means, but no hidden ones."""
+    chosen = message_where(tx, query, now_ms(), None if session is None else [session])
+    hidden = () if session is not None else (("", "s.hidden = 0"),)
+    return chosen._replace(conditions=(*chosen.conditions, *hidden))
 
 
 # ------------------------------------------------------------------------------

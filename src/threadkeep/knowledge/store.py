@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         health as health_,
         session_list as listing_,
         sessions as reading_,
-        spending as spending_,
+        usage as usage_,
     )
     from threadkeep.knowledge.checks import KnowledgeFacts
 else:
@@ -29,7 +29,7 @@ else:
     health_ = Later(f"{__package__}.health")
     listing_ = Later(f"{__package__}.session_list")
     reading_ = Later(f"{__package__}.sessions")
-    spending_ = Later(f"{__package__}.spending")
+    usage_ = Later(f"{__package__}.usage")
 
 QUERIES = load_queries(
     __package__,
@@ -119,13 +119,13 @@ class KnowledgeStore:
         return self.context.db.write(durable=durable, budget=budget, foreign_keys=foreign_keys)
 
     sessions = reads(listing_.list_sessions)
-    list_sessions = reads(reading_.list_sessions)
     find_session = reads(reading_.find_session)
     children_of = reads(reading_.children_of)
     links_of = reads(reading_.links_of)
     entries_of = reads(reading_.entries_of)
     search_rows = reads(reading_.search_rows)
-    spending = reads(spending_.spending)
+    usage = reads(usage_.usage_of)
+    spent_in = reads(usage_.spent_in)
     list_events = reads(events_.list_events)
     list_shell_sessions = reads(events_.list_shell_sessions)
     list_visits = reads(events_.list_visits)

@@ -6,22 +6,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.records import (
-    CapturedSession,
-    Entry,
-    EntryRow,
-    Readers,
-    to_entry,
-    to_session,
-)
+from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers
 from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.sessions import EVERYTHING, entries_after, latest_entries
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import ArchivedEntries
 
 _AT_ONCE: Final = 500  # entries of one look
 _LOOK_SECONDS: Final = 0.5
-_WIDTH: Final = len(EntryRow.__struct_fields__)
 
 
 class TailEntry(msgspec.Struct, frozen=True):
@@ -39,30 +32,30 @@ class Tail:
         self,
         store: KnowledgeStore,
         sources: Readers,
-        among: CapturedSessionFilter | None = None,
+        query: Query = EVERYTHING,
         session: CapturedSession | None = None,
     ) -> None:
         """Begin at the end of what is there."""
         self._store = store
         self._sources = sources
-        chosen = (among or CapturedSessionFilter()).params()
-        self._values = {**chosen, "session": None if session is None else session.id}
+        self._query = query
+        self._session = None if session is None else session.id
         with self._store.read() as tx:
             self._mark = int(tx.value("last_entry_id") or 0)
 
     def latest(self, count: int) -> list[TailEntry]:
         """Give the last things of what was there at the beginning, in their order."""
-        values = {**self._values, "limit": count, "upto": self._mark}
         with self._store.read() as tx:
-            return self._read(tx, tx.all("tail_latest", values)[::-1])
+            rows = latest_entries(tx, self._query, self._mark, count, self._session)
+            return self._read(tx, rows)
 
     def new(self) -> list[TailEntry]:
         """Give what came since the last look."""
         found: list[TailEntry] = []
         with self._store.read() as tx:
             while upto := tx.value("tail_upto", {"mark": self._mark, "limit": _AT_ONCE}):
-                values = {**self._values, "mark": self._mark, "upto": upto}
-                found += self._read(tx, tx.all("tail_after", values))
+                rows = entries_after(tx, self._query, self._mark, upto, self._session)
+                found += self._read(tx, rows)
                 self._mark = upto
         return found
 
@@ -73,11 +66,10 @@ class Tail:
             yield from self.new()
             seen = self._store.database.changed(seen, _LOOK_SECONDS)
 
-    def _read(self, tx: Tx, rows: list[tuple[object, ...]]) -> list[TailEntry]:
+    def _read(self, tx: Tx, rows: list[tuple[EntryRow, CapturedSession]]) -> list[TailEntry]:
         archive = ArchivedEntries(tx, self._sources)
         found = []
-        for values in rows:
-            row, session = to_entry(values), to_session(values[_WIDTH:])
+        for row, session in rows:
             entry = archive.entry(row)
             if entry is not None:
                 found.append(TailEntry(session, row, entry))

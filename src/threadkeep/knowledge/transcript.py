@@ -25,12 +25,12 @@ from threadkeep.knowledge.archive import (
     read_lines,
 )
 from threadkeep.knowledge.copies import COPY, Links
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
-from threadkeep.knowledge.results import Block, Spot, Window
-from threadkeep.knowledge.sessions import CapturedSessionFilter, entries_of, search_rows
+from threadkeep.knowledge.results import Block, Spot, UsageReport, Window
+from threadkeep.knowledge.sessions import EVERYTHING, entries_of, search_rows
 
 if TYPE_CHECKING:
-    from threadkeep.knowledge.spending import UsageTotals
     from threadkeep.knowledge.store import KnowledgeStore
 
 # ------------------------------------------------------------------------------
@@ -127,26 +127,14 @@ def search(
     tx: Tx,
     sources: Readers,
     text: str,
-    among: CapturedSessionFilter = CapturedSessionFilter(),  # noqa: B008  (a constant)
+    query: Query = EVERYTHING,
     *,
-    role: str | None = None,
-    kind: str | None = None,
-    session_id: str | None = None,
     newest: bool = False,
     limit: int = 20,
     width: int = 160,
 ) -> list[EntryHit]:
     """Find what was said and done by words, and show where they stand."""
-    found = search_rows(
-        tx,
-        text,
-        among,
-        role=role,
-        kind=kind,
-        session_id=session_id,
-        newest=newest,
-        limit=limit,
-    )
+    found = search_rows(tx, text, query, newest=newest, limit=limit)
     hits = []
     for row, session, rank in found:
         entry = entry_at(tx, sources, row)
@@ -482,8 +470,6 @@ def _around(text: str, at: int, to: int) -> str:
 # ------------------------------------------------------------------------------
 # The captured sessions as those see them who only read: nothing of what captures is loaded.
 
-ANY: Final = CapturedSessionFilter()
-
 
 class SessionArchive:
     """The captured sessions of one store, and what reads the logs of their programs."""
@@ -492,9 +478,21 @@ class SessionArchive:
         self.store = store
         self.readers = readers
 
-    def sessions(self, among: CapturedSessionFilter = ANY, **page: Any) -> list[CapturedSession]:
-        """List captured sessions, the latest first (see `KnowledgeStore.list_sessions`)."""
-        return self.store.list_sessions(among, **page)
+    def sessions(
+        self,
+        query: Query = EVERYTHING,
+        cursor: CapturedSession | None = None,
+        limit: int = 50,
+        *,
+        everything: bool = False,
+    ) -> list[CapturedSession]:
+        """List the sessions that a query means, the latest first; `cursor` is the last one before.
+
+        `everything` says the same as the mark `all`: subagents and internal threads, too.
+        """
+        if everything:
+            query = msgspec.structs.replace(query, marks=(*query.marks, "all"))
+        return self.store.sessions(query, cursor, limit)
 
     def find(self, name: str, harness: str | None = None) -> CapturedSession:
         """Find a session by its id, or by a beginning of it that only one has."""
@@ -523,16 +521,14 @@ class SessionArchive:
         with self.store.read() as tx:
             return ends_open(tx, session)
 
-    def search(
-        self, text: str, among: CapturedSessionFilter = ANY, **options: Any
-    ) -> list[EntryHit]:
+    def search(self, text: str, query: Query = EVERYTHING, **options: Any) -> list[EntryHit]:
         """Find what was said and done by words (see `search`)."""
         with self.store.read() as tx:
-            return search(tx, self.readers, text, among, **options)
+            return search(tx, self.readers, text, query, **options)
 
-    def usage(self, among: CapturedSessionFilter = ANY, *, zone: tzinfo = UTC) -> "UsageTotals":
-        """Sum up tokens by program, model, project and day."""
-        return self.store.spending(among, zone=zone)
+    def usage(self, query: Query = EVERYTHING, *, zone: tzinfo = UTC) -> UsageReport:
+        """Sum up tokens and cost by agent, model, project and day."""
+        return self.store.usage(query, zone=zone)
 
     def close(self) -> None:
         """Close the store."""

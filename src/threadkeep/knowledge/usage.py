@@ -1,13 +1,16 @@
 """What models' answers took, summed up by day, model, project, agent and hour of the week."""
 
 from collections import defaultdict
-from collections.abc import Iterator
-from datetime import tzinfo
+from collections.abc import Iterable, Iterator
+from datetime import UTC, tzinfo
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from threadkeep.base.clock import now_ms
+from threadkeep.base.tx import Tx
+from threadkeep.knowledge.archive import LogRow
 from threadkeep.knowledge.prices import (
     LENGTH,
     STEPS,
@@ -30,7 +33,10 @@ from threadkeep.knowledge.query import (
     in_hours,
     local_quarter,
 )
+from threadkeep.knowledge.records import CapturedSession, Usage
 from threadkeep.knowledge.results import BillingBlock, Sum, UsageReport
+from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.session_list import EVERYTHING, find_matches
 from threadkeep.knowledge.session_sql import PROBE, ListContext, Matches, resolve, where
 
 # An answer may be written down a little after the last entry of its session.
@@ -157,6 +163,38 @@ def _models_kept(models: set[str], query: Query) -> set[str]:
 # ---------------------------------------------------------------------- reports
 
 
+def usage_of(tx: Tx, query: Query = EVERYTHING, *, zone: tzinfo = UTC) -> UsageReport:
+    """Sum up tokens and cost of a query's sessions, subagents included; days are of a zone."""
+    tables = names(tx, "table")
+    found = find_matches(tx, tables, query.text, deep=True) if query.text.strip() else None
+    around = ListContext(tx, tables, {}, now_ms())
+    return report(read_spent(around, query, found, zone))
+
+
+class TokenTotals(msgspec.Struct):
+    """Tokens of many answers."""
+
+    answers: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    reasoning: int = 0
+    unfinished: int = 0  # answers whose last count is missing from the log
+
+    @property
+    def total(self) -> int:
+        """All tokens."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+
+def spent_in(tx: Tx, session: CapturedSession) -> TokenTotals:
+    """Sum up the tokens of one session, without those of the sessions it started."""
+    row = tx.one("tail_totals_of", {"session": session.id}) or ()
+    return TokenTotals(*row)
+
+
 def report(spending: UsageTable) -> UsageReport:
     """Sum up in every way that is drawn."""
     total = SumBuilder()
@@ -236,3 +274,41 @@ def _answers(around: ListContext, query: Query, matches: Matches | None) -> Iter
             step = step_of(counts[0] + counts[2] + counts[3])
             pico = pico_of(harness, model, step, at, spent)
             yield AnswerUsage(at, model or UNKNOWN, spent, pico)
+
+
+# ------------------------------------------------------------------------------
+# What the models' answers cost, counted once each.
+
+
+def write_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None:
+    """Store usage with the number of its session; of one key the largest output counts."""
+    tx.run_bulk("put_usage", [_usage_row(harness, session, one) for session, one in usage])
+
+
+def drop_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None:
+    """Take out usage that was stored with the number of its session."""
+    rows = [(harness, one.key, session, one.at) for session, one in usage]
+    tx.run_bulk("delete_usage", rows)
+
+
+def counted(tx: Tx, log: LogRow, usage: list[Usage]) -> list[Usage]:
+    """Give what counts of the usage that a log tells of.
+
+    What stands in for a session's usage gives way to another log of that session, whichever of
+    the two is read first.
+    """
+    if not log.item:
+        return usage
+    if not any(one.stands_in for one in usage):
+        tx.run("drop_stand_ins", {"harness": log.harness, "session_id": log.session_id})
+        return usage
+    place = {"harness": log.harness, "session_id": log.session_id, "log": log.id}
+    if tx.value("has_another_log", place) is None:
+        return usage
+    return [one for one in usage if not one.stands_in]
+
+
+def _usage_row(harness: str, session: int, one: Usage) -> tuple[object, ...]:
+    cache = (one.cache_read, one.cache_write, one.cache_write_1h)
+    spent = (one.input, one.output, *cache, one.reasoning)
+    return (harness, one.key, session, one.at, one.model, *spent, int(one.final))

@@ -29,8 +29,8 @@ from threadkeep.capture.forget_selection import Forget
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS, is_own
 from threadkeep.knowledge.forget import Kind, erase_before
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
-from threadkeep.knowledge.sessions import CapturedSessionFilter
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home
@@ -289,12 +289,10 @@ def _old_sessions(history: History, days: int | None, now: int) -> list[Captured
 
 
 def _all_sessions(history: History) -> Iterator[CapturedSession]:
-    after: CapturedSession | None = None
-    while page := history.sessions(
-        CapturedSessionFilter(), limit=_PAGE, after=after, everything=True
-    ):
+    last: CapturedSession | None = None
+    while page := history.sessions(Query(marks=("all",)), last, _PAGE):
         yield from page
-        after = page[-1]
+        last = page[-1]
 
 
 if __name__ == "__main__":

@@ -515,11 +515,9 @@ class CapturePrinter:
         return new
 
     def _line(self, harness: str, part: "HarnessReport") -> None:
-        from threadkeep.knowledge.sessions import CapturedSessionFilter
+        from threadkeep.knowledge.query import Query
 
-        newest = self._history.sessions(
-            CapturedSessionFilter(harness=harness), limit=1, everything=True
-        )
+        newest = self._history.sessions(Query(agent=(harness,), marks=("all",)), limit=1)
         about = [
             f"{one_line(project_of(one))}  {short_id(self._history, one)}  {one_name(one, _TITLE)}"
             for one in newest

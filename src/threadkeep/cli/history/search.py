@@ -1,24 +1,18 @@
 """`threadkeep search`: find what was said and done, in all agents' sessions at once."""
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.sessions import (
-    among_options,
-    find,
-    looking,
-    read_among,
-    short_id,
-    typed,
-)
-from threadkeep.cli.options import complete_captured, limit_option
+from threadkeep.cli.history.sessions import find, looking, short_id, typed
+from threadkeep.cli.options import complete_captured, limit_option, query_options
 from threadkeep.cli.output import StyledText, marked, note, one_line, paging, write, write_pieces
 from threadkeep.cli.words import Json, one_name, project_of, session_json, when
 from threadkeep.knowledge.records import Kind, Role
 
 if TYPE_CHECKING:
+    from threadkeep.knowledge.query import Query
     from threadkeep.knowledge.transcript import EntryHit, SessionArchive
 
 _TITLE = 60
@@ -32,7 +26,7 @@ _TITLE = 60
     pages=True,
 )
 @click.argument("words", nargs=-1, required=True)
-@among_options
+@query_options(words=False, everything=False)
 @click.option("--role", type=click.Choice(get_args(Role)), help="Who said it.")
 @click.option("--part", type=click.Choice(get_args(Kind)), help="Only this part of a session.")
 @click.option("--session", shell_complete=complete_captured, help="Only in this session.")
@@ -42,30 +36,30 @@ def search(
     call: Call,
     *,
     words: tuple[str, ...],
+    query: "Query",
     role: str | None,
     part: str | None,
     session: str | None,
     newest: bool,
     limit: int,
-    **chosen: Any,
 ) -> None:
     """Find WORDS in what was asked, answered and done; the best hit first.
 
     Any text will do, punctuation and all; "a phrase", OR, NOT and a prefix* are understood. Below
     each hit stands the command that opens the session at this place.
     """
-    among = read_among(**chosen)
+    from msgspec.structs import replace
+
     with looking(call) as history:
-        within = None if session is None else find(history, session, among.harness).session_id
-        hits = history.search(
-            " ".join(words),
-            among,
-            role=role,
-            kind=part,
-            session_id=within,
-            newest=newest,
-            limit=max(limit, 0),
+        agent = query.agent[0] if query.agent else None
+        within = None if session is None else find(history, session, agent)
+        chosen = replace(
+            query,
+            role=(role,) if role else (),
+            part=(part,) if part else (),
+            session=() if within is None else (f"{within.agent}:{within.session_id}",),
         )
+        hits = history.search(" ".join(words), chosen, newest=newest, limit=max(limit, 0))
         if call.as_json:
             call.answer("hits", hits=[hit_json(call, history, hit) for hit in hits])
             return

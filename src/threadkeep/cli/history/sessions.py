@@ -3,10 +3,10 @@
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,20 +15,17 @@ from threadkeep.cli.options import (
     agent_option,
     complete_captured,
     limit_option,
-    project_option,
-    since_option,
-    until_option,
+    query_options,
 )
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table
-from threadkeep.cli.times import read_times
 from threadkeep.cli.words import Json, one_name, project_of, session_json, when
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
     from threadkeep.capture.capture import History
     from threadkeep.knowledge.copies import Links
+    from threadkeep.knowledge.query import Query
     from threadkeep.knowledge.records import CapturedSession
-    from threadkeep.knowledge.sessions import CapturedSessionFilter
     from threadkeep.knowledge.transcript import SessionArchive
 
 
@@ -77,7 +74,7 @@ def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
 
 def session_argument(function: Function) -> Function:
     """Add the argument that names a session, and the option that tells programs apart."""
-    harness = agent_option("The program that the session is of.")
+    harness = agent_option("The agent that the session is of.")
     return click.argument("session", shell_complete=complete_captured)(harness(function))
 
 
@@ -85,9 +82,7 @@ def find(history: "SessionArchive", name: str, harness: str | None) -> "Captured
     """Give the session that is meant: an id or its beginning, `program:id`, a title, or `last`."""
     if name != _LAST:
         return _named(history, name, harness)
-    from threadkeep.knowledge.sessions import CapturedSessionFilter
-
-    newest = history.sessions(CapturedSessionFilter(harness=harness), limit=1)
+    newest = history.sessions(_of(harness), limit=1)
     if not newest:
         raise NotFound("no session was captured yet", hint="`threadkeep capture` brings them in")
     return newest[0]
@@ -111,16 +106,18 @@ def _named(history: "SessionArchive", name: str, harness: str | None) -> "Captur
 
 def _titled(history: "SessionArchive", name: str, harness: str | None) -> list["CapturedSession"]:
     """Find sessions by their title, or by a beginning of it, among the latest ones."""
-    from threadkeep.knowledge.sessions import CapturedSessionFilter
-
     wanted = name.casefold()
-    latest = history.sessions(
-        CapturedSessionFilter(harness=harness), everything=True, limit=_LOOKED_AT
-    )
+    latest = history.sessions(_of(harness, everything=True), limit=_LOOKED_AT)
     named = [(one_line(one.name).casefold(), one) for one in latest]
     return [one for called, one in named if called == wanted] or [
         one for called, one in named if wanted and called.startswith(wanted)
     ]
+
+
+def _of(agent: str | None, *, everything: bool = False) -> "Query":
+    from threadkeep.knowledge.query import Query
+
+    return Query(agent=(agent,) if agent else (), marks=("all",) if everything else ())
 
 
 def short_id(history: "SessionArchive", session: "CapturedSession") -> str:
@@ -147,37 +144,6 @@ def typed(call: Call, *words: str) -> str:
     return shlex.join([*before, *words, *after])
 
 
-# ---------------------------------------------------------------------- some sessions
-
-
-def among_options(function: Function) -> Function:
-    """Add the options that choose sessions: program, project, time."""
-    options: list[Callable[[Function], Function]] = [
-        agent_option(),
-        project_option(),
-        since_option(),
-        until_option(),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def read_among(
-    *,
-    harness: str | None,
-    project: str | None,
-    since: str | None,
-    until: str | None,
-    **more: Any,
-) -> "CapturedSessionFilter":
-    """Read the options that choose sessions."""
-    from threadkeep.knowledge.sessions import CapturedSessionFilter
-
-    first, last = read_times(since, until)
-    return CapturedSessionFilter(harness=harness, project=project, since=first, until=last, **more)
-
-
 # ------------------------------------------------------------------------------
 # `threadkeep sessions`: what was captured, the latest first.
 
@@ -192,32 +158,28 @@ _ALL = 2**31
 @store_command(
     "sessions",
     "threadkeep sessions --project harbor --since 7d",
-    "threadkeep sessions --agent codex --limit 5 --json",
+    "threadkeep sessions agent:codex 'cost:>1' --limit 5 --json",
     lists=True,
     pages=True,
 )
-@among_options
-@click.option("--branch", metavar="B", help="Only on this git branch.")
-@click.option("--all", "everything", is_flag=True, help="Subagents and internal threads, too.")
+@query_options()
 @limit_option(30, "How many; -1 for all.")
-def sessions(
-    call: Call, *, branch: str | None, everything: bool, limit: int, **chosen: Any
-) -> None:
+def sessions(call: Call, *, query: "Query", limit: int) -> None:
     """List captured sessions, the latest first: of all agents, in all projects.
 
-    A terminal shows as much of each id as `show` needs; --json has everything.
+    FILTER is words, and what the page's filter bar understands: agent:codex project:web
+    'cost:>1' is:failed since:7d. A terminal shows as much of each id as `show` needs; --json has
+    everything.
     """
-    among = read_among(branch=branch, **chosen)
     with looking(call) as history:
-        page = _ALL if limit < 0 else limit
-        found = history.sessions(among, everything=everything, limit=page)
+        found = history.sessions(query, limit=_ALL if limit < 0 else limit)
         if call.as_json:
             call.answer("sessions", sessions=_as_json(history, found))
             return
         with paging(wanted=call.pager):
             session_table(session_rows(history, found))
     if not found:
-        note("no session is like that; --all lists subagents, `threadkeep capture` brings in more")
+        note("No sessions match; --all lists subagents, `threadkeep capture` brings in more")
     elif len(found) == limit:
         note(f"there may be more: --limit {limit * 2}")
 

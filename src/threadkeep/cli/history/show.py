@@ -121,12 +121,11 @@ def _around(
 def _as_json(
     history: "SessionArchive", session: "CapturedSession", entries: Iterable["TranscriptEntry"]
 ) -> Json:
-    from threadkeep.capture.capture import spent_in
     from threadkeep.knowledge.copies import NO_LINKS
 
     return {
         "session": session_json(session, history.links([session]).get(session.id, NO_LINKS)),
-        "tokens": spent_in(history, session),
+        "tokens": history.store.spent_in(session),
         "children": [session_json(child) for child in history.children(session)],
         "entries": [_entry_json(shown) for shown in entries],
     }
@@ -157,13 +156,12 @@ def _pieces(
 
 
 def _facts(history: "SessionArchive", session: "CapturedSession") -> Iterator[StyledText]:
-    from threadkeep.capture.capture import spent_in
     from threadkeep.knowledge.copies import NO_LINKS
 
     yield StyledText(one_line(session.session_id), "bold")
     yield StyledText(f"  {one_name(session)}\n")
     failed = f"{session.errors:,} failed" if session.errors else ""
-    spent = token_words(spent_in(history, session))
+    spent = token_words(history.store.spent_in(session))
     yield from _line(session.agent, session.version, session.model, session.profile)
     yield from _line(session.cwd or session.project, session.git_branch)
     yield from _line(

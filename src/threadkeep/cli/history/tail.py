@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,7 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.capture import user_home_option
 from threadkeep.cli.history.progress import progress_bar, without_log
 from threadkeep.cli.history.sessions import find, looking
-from threadkeep.cli.options import agent_option, complete_captured, limit_option, project_option
+from threadkeep.cli.options import complete_captured, limit_option, query_options
 from threadkeep.cli.output import (
     is_terminal,
     json_line,
@@ -25,6 +25,7 @@ from threadkeep.cli.signals import need_reader, stopped_by_signals
 from threadkeep.cli.words import Json, project_of, when
 
 if TYPE_CHECKING:
+    from threadkeep.knowledge.query import Query
     from threadkeep.knowledge.tail import TailEntry
     from threadkeep.knowledge.transcript import SessionArchive
 
@@ -41,8 +42,7 @@ _LONGEST = 500  # characters of a line where nobody's terminal says how wide it 
     "threadkeep tail last --json",
 )
 @click.argument("session", required=False, shell_complete=complete_captured)
-@agent_option()
-@project_option()
+@query_options(words=False, everything=False)
 @limit_option(10, "Begin with the newest so many.")
 @click.option("--no-tools", is_flag=True, help="Without tool calls and their results.")
 @click.option("--reasoning", is_flag=True, help="With what the model thought, where it is told.")
@@ -51,24 +51,24 @@ def tail(
     call: Call,
     *,
     session: str | None,
+    query: "Query",
     limit: int,
     no_tools: bool,
     reasoning: bool,
     user_home: str | None,
-    **chosen: Any,
 ) -> None:
     """Follow what all agents on this machine write, or one SESSION, until Ctrl-C.
 
     Where nobody serves the store, the logs are captured here meanwhile. With --json every line is
     an object.
     """
-    from threadkeep.knowledge.sessions import CapturedSessionFilter
     from threadkeep.knowledge.tail import Tail
 
     kinds = {"reasoning": reasoning, "tool_call": not no_tools, "tool_result": not no_tools}
     with stopped_by_signals() as goes_on, kept_current(call, user_home) as history:
-        meant = None if session is None else find(history, session, chosen["harness"])
-        follower = Tail(history.store, history.readers, CapturedSessionFilter(**chosen), meant)
+        agent = query.agent[0] if query.agent else None
+        meant = None if session is None else find(history, session, agent)
+        follower = Tail(history.store, history.readers, query, meant)
         show = _show_json if call.as_json else _show
         for one in follower.latest(max(limit, 0)):
             if kinds.get(one.row.kind, True):

@@ -460,21 +460,6 @@ SELECT 1 FROM tk_forgotten WHERE harness = :harness AND session_id = :session_id
 s.id, s.harness, s.session_id, s.parent_session_id, s.is_subagent, s.hidden, s.title, s.agent, s.model, s.cwd, s.project, s.git_branch,
 s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors
 
--- piece: among
-(CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
-  AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.cwd = :project OR s.cwd LIKE :project_below ESCAPE '\')
-  AND (CAST(:branch AS TEXT) IS NULL OR s.git_branch = :branch)
-
--- name: list_sessions
-SELECT {session} FROM tk_sessions AS s
-WHERE {among} AND s.entries > 0
-  AND (:all OR (s.hidden = 0 AND s.is_subagent = 0))
-  AND (CAST(:parent AS TEXT) IS NULL OR s.parent_session_id = :parent)
-  AND (CAST(:since AS INTEGER) IS NULL OR s.ended_at >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR s.started_at < :until)
-  AND (CAST(:after_at AS INTEGER) IS NULL OR (coalesce(s.ended_at, 0), s.id) < (:after_at, :after_id))
-ORDER BY coalesce(s.ended_at, 0) DESC, s.id DESC LIMIT :limit
-
 -- name: sessions_by_id
 SELECT {session} FROM tk_sessions AS s
 WHERE s.session_id >= :low AND s.session_id < :high AND (CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
@@ -489,37 +474,8 @@ e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, 
 -- name: entries_of
 SELECT {entry} FROM tk_entries AS e WHERE e.session = :session ORDER BY e.log_id, e.line, e.part
 
--- name: search_entries
-SELECT {entry}, {session}, f.rank FROM tk_entry_words AS f
-JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
-WHERE tk_entry_words MATCH :match AND {among}
-  AND (CAST(:role AS TEXT) IS NULL OR e.role = :role)
-  AND (CAST(:kind AS TEXT) IS NULL OR e.kind = :kind)
-  AND (CAST(:session_id AS TEXT) IS NULL OR s.session_id = :session_id)
-  AND (CAST(:since AS INTEGER) IS NULL OR e.at >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR e.at < :until)
-ORDER BY f.rank, e.id DESC LIMIT :limit
-
--- name: search_newest
-SELECT {entry}, {session}, 0.0 FROM tk_entry_words AS f
-JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
-WHERE tk_entry_words MATCH :match AND {among}
-  AND (CAST(:role AS TEXT) IS NULL OR e.role = :role)
-  AND (CAST(:kind AS TEXT) IS NULL OR e.kind = :kind)
-  AND (CAST(:session_id AS TEXT) IS NULL OR s.session_id = :session_id)
-  AND (CAST(:since AS INTEGER) IS NULL OR e.at >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR e.at < :until)
-ORDER BY coalesce(e.at, 0) DESC, e.id DESC LIMIT :limit
-
 -- name: block_at
 SELECT first_line, block_id FROM tk_log_blocks WHERE log_id = :log AND first_line <= :line ORDER BY first_line DESC LIMIT 1
-
--- name: usage_rows
-SELECT u.harness, u.model, s.project, s.cwd, u.at, u.input, u.output, u.cache_read, u.cache_write, u.cache_write_1h, u.reasoning, u.final
-FROM tk_usage AS u JOIN tk_sessions AS s ON s.id = u.session
-WHERE {among}
-  AND (CAST(:since AS INTEGER) IS NULL OR u.at >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR u.at < :until)
 
 -- name: source_totals
 SELECT harness, count(*), sum(lines), sum(bad_lines), sum(source_bytes), count(gone_at), sum(excluded), count(error), max(captured_at)
