@@ -165,19 +165,9 @@ def _unknown(version: int) -> SchemaFinding:
 
 PACKAGE: Final = "threadkeep.knowledge"
 # The archive first; then what recall, vectors, models and health keep of their own.
-SIDE: Final = "\n".join(
-    load_text(PACKAGE, f"tk{part}.sql")
-    for part in (
-        "",
-        "_recall",
-        "_vectors",
-        "_model",
-        "_health",
-        "_service",
-        "_lessons",
-        "_browse",
-        "_tickets",
-    )
+_SIDE: Final = (
+    *("", "_recall", "_vectors", "_model", "_health", "_service", "_lessons", "_browse"),
+    "_tickets",
 )
 FILL_INDEX: Final = load_text(PACKAGE, "fill_index.sql")
 
@@ -209,8 +199,9 @@ def head_of(version: int) -> str:
 @cache
 def side_of(version: int) -> str:
     """Give what is ours in a file of a version."""
-    scripts = (change.beside for change in changes_until(version))
-    return "\n".join((SIDE, *(load_text(PACKAGE, script) for script in scripts if script)))
+    ours = (f"tk{part}.sql" for part in _SIDE)
+    beside = (change.beside for change in changes_until(version) if change.beside)
+    return "\n".join(load_text(PACKAGE, script) for script in (*ours, *beside))
 
 
 HEAD: Final = head_of(SCHEMA_VERSION)
