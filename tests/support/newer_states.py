@@ -1,11 +1,14 @@
 """Session files as newer Hermes programs make them: none of our tables, maybe more columns."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from tests.support.states import Clock, Factory
 from threadkeep.base.sql import load_text
 from threadkeep.state.context import PACKAGE
+from threadkeep.state.session_db import SessionDB
 
 _SEARCH = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -52,3 +55,18 @@ def objects_of(path: Path) -> list[tuple[str, str, str | None]]:
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return sorted(row for row in rows if not ("telegram" in row[1] or row[1].startswith("sqlite_")))
+
+
+@contextmanager
+def opened_form(factory: Factory, form: str | int, clock: Clock) -> Iterator[SessionDB]:
+    """Open an empty store: `ours`, or a file of that number, which must keep its form."""
+    if form == "ours":
+        yield factory.open(clock=clock)
+        return
+    path = Path(factory.place())
+    path.parent.mkdir(parents=True)
+    make_newer_state(path, int(form))
+    before = objects_of(path)
+    with factory.connect(str(path), clock=clock) as opened:
+        yield opened
+    assert objects_of(path) == before

@@ -4,6 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from threadkeep.state.session_db import SessionDB
+from threadkeep.testing import StoreFactory
+
+Factory = StoreFactory[SessionDB]
 
 
 class Clock:

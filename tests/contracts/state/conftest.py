@@ -1,13 +1,17 @@
-"""What most tests of the session store begin with: a fake clock, an empty store, a way to talk."""
+"""What most tests of the session store begin with: a factory, a clock, an empty store, a talk."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from tests.support.states import Clock, open_state, talk
+from tests.support.states import Clock, Factory, talk
 from threadkeep.state.session_db import SessionDB
+
+
+@pytest.fixture
+def factory(state_factory: Factory) -> Factory:
+    return state_factory
 
 
 @pytest.fixture
@@ -16,9 +20,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def db(tmp_path: Path, clock: Clock) -> Iterator[SessionDB]:
-    with open_state(tmp_path / "state.db", clock) as opened:
-        yield opened
+def db(factory: Factory, clock: Clock) -> SessionDB:
+    return factory.open(clock=clock)
+
+
+@pytest.fixture(params=["ours", 26, 999])
+def form(request: pytest.FixtureRequest, store_engine: str) -> str | int:
+    """Give the form a store is made in: ours, and those of newer programs, which are files."""
+    if request.param != "ours" and store_engine != "sqlite":
+        pytest.skip("other programs have files of SQLite alone")
+    chosen: str | int = request.param
+    return chosen
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import asyncio
 import inspect
-from pathlib import Path
 
+from tests.support.states import Factory
 from threadkeep.aio import AsyncSessionDB
 from threadkeep.state.session_db import SessionDB
 
@@ -17,9 +17,9 @@ def test_every_verb_can_be_awaited() -> None:
     assert public - twins == HERE_ONLY - {"close"}
 
 
-def test_usage_is_queued_and_seen(tmp_path: Path) -> None:
+def test_usage_is_queued_and_seen(factory: Factory) -> None:
     async def use() -> int:
-        async with await AsyncSessionDB.open(tmp_path / "state.db") as db:
+        async with await AsyncSessionDB.open(factory.place()) as db:
             await db.create_session("s", "cli")
             await db.queue_token_counts("s", input_tokens=3)
             await db.set_meta("k", "v")

@@ -1,27 +1,22 @@
 """Deleting, pruning, archiving: by the newest rules, in files of ours and of newer programs."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.newer_states import make_newer_state
-from tests.support.states import Clock, open_state
+from tests.support.newer_states import opened_form
+from tests.support.states import Clock, Factory
 from threadkeep.state.session_db import SessionDB
+from threadkeep.testing import raw, rows
 
 DAY = 86_400.0
 Put = Callable[..., None]
 
 
-@pytest.fixture(params=["widened", 26, 999])
-def db(tmp_path: Path, clock: Clock, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
-    path = tmp_path / "any.db"
-    if request.param != "widened":
-        make_newer_state(path, request.param)
-    with open_state(path, clock) as opened:
+@pytest.fixture
+def db(factory: Factory, clock: Clock, form: str | int) -> Iterator[SessionDB]:
+    with opened_form(factory, form, clock) as opened:
         opened.set_meta("made", "today")
         yield opened
 
@@ -35,7 +30,7 @@ def put(db: SessionDB, clock: Clock) -> Put:
         row: dict[str, Any] = {"id": session_id, "source": "cli", "started_at": at, "ended_at": at}
         row |= {"message_count": messages, **columns}
         names, marks = ", ".join(row), ", ".join("?" * len(row))
-        with closing(sqlite3.connect(db.db_path)) as connection:
+        with raw(db) as connection:
             connection.execute(
                 f"INSERT INTO sessions({names}) VALUES ({marks})", tuple(row.values())
             )
@@ -45,7 +40,6 @@ def put(db: SessionDB, clock: Clock) -> Put:
                     " VALUES (?, 'user', 'said', ?)",
                     (session_id, at),
                 )
-            connection.commit()
 
     return put
 
@@ -58,27 +52,6 @@ def marked(kind: str, parent: str) -> dict[str, str]:
     return {"model_config": f'{{"_{kind}_from": "{parent}"}}', "parent_session_id": parent}
 
 
-def test_what_a_session_delegated_goes_with_it_and_other_children_stay(
-    db: SessionDB, put: Put, tmp_path: Path
-) -> None:
-    put("top", system_prompt_hash=None)
-    put("helper", **marked("delegate", "top"))
-    put("helpers helper", **marked("delegate", "helper"))
-    put("branch", **marked("branched", "top"))
-    put("broken", model_config="{no json")
-    for name in ("top.json", "helper.jsonl", "request_dump_top_1.json", "branch.json"):
-        (tmp_path / name).touch()
-    targets = db.get_session_delete_targets("top")
-    assert targets == ["top", "helper", "helpers helper"]
-    assert db.get_session_delete_targets("nobody") == []
-    assert not db.delete_session("top", expected_delete_ids=["top"])
-    assert db.delete_session("top", tmp_path, expected_delete_ids=targets)
-    assert ids(db) == {"branch", "broken"}
-    assert (db.get_session("branch") or {})["parent_session_id"] is None
-    assert {path.name for path in tmp_path.glob("*.json*")} == {"branch.json"}
-    assert not db.delete_session("top")
-
-
 def test_deleting_several_counts_the_named_ones(db: SessionDB, put: Put) -> None:
     put("a")
     put("b")
@@ -88,29 +61,14 @@ def test_deleting_several_counts_the_named_ones(db: SessionDB, put: Put) -> None
     assert ids(db) == set()
 
 
-def test_no_file_outside_the_folder_is_removed(db: SessionDB, put: Put, tmp_path: Path) -> None:
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    (tmp_path / "x.json").touch()
-    put("../x")
-    put("*")
-    (inner / "other.json").touch()
-    assert db.delete_sessions(["../x", "*"], inner) == 2
-    assert (tmp_path / "x.json").exists()
-    assert (inner / "other.json").exists()
-
-
 def test_prompts_go_with_the_last_session_that_has_them(db: SessionDB, put: Put) -> None:
-    with closing(sqlite3.connect(db.db_path)) as connection:
+    with raw(db) as connection:
         connection.execute("INSERT INTO system_prompts VALUES ('h', 'be brief')")
-        connection.commit()
     put("a", system_prompt_hash="h")
     put("b", system_prompt_hash="h")
 
     def prompts() -> int:
-        with closing(sqlite3.connect(db.db_path)) as connection:
-            count: int = connection.execute("SELECT count(*) FROM system_prompts").fetchone()[0]
-            return count
+        return len(rows(db, "SELECT * FROM system_prompts"))
 
     db.delete_session("a")
     assert prompts() == 1

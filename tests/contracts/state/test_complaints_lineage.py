@@ -3,8 +3,8 @@
 Issue numbers are those of NousResearch/hermes-agent unless a test says otherwise.
 """
 
-import sqlite3
 from collections.abc import Callable
+from sqlite3 import IntegrityError
 from typing import Any
 
 import pytest
@@ -104,7 +104,7 @@ def test_compression_that_fails_changes_nothing(
     make("one", "question")
     make("taken", "somebody else's")
     before = db.export_all()
-    with pytest.raises((ThreadkeepError, sqlite3.IntegrityError)):
+    with pytest.raises((ThreadkeepError, IntegrityError)):
         db.compress_session("one", new_id, messages)
     assert db.export_all() == before
     assert db.resolve_resume_session_id("one") == "one"

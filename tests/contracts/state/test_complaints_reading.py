@@ -5,102 +5,25 @@ Issue numbers are those of NousResearch/hermes-agent unless a test says otherwis
 
 import inspect
 import json
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.support.states import Clock
+from tests.support.states import Clock, Factory
 from tests.support.work import tracked_memory
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
 
-# ---------------------------------------------------------------------- listing
-
-
-@contextmanager
-def counted_steps(monkeypatch: pytest.MonkeyPatch, db: SessionDB) -> Iterator[list[int]]:
-    """Count the steps of SQLite's machine on the connections that read, in hundreds."""
-    steps = [0]
-
-    def step() -> int:
-        steps[0] += 1
-        return 0
-
-    lend = db.context.db.take_reader
-
-    def lend_counting() -> sqlite3.Connection:
-        connection = lend()
-        connection.set_progress_handler(step, 100)
-        return connection
-
-    with monkeypatch.context() as patch:
-        patch.setattr(db.context.db, "take_reader", lend_counting)
-        yield steps
-
-
-def fill(db: SessionDB, first: int, last: int) -> None:
-    """Add sessions of four messages each, quickly."""
-    connection = db._conn
-    assert connection is not None
-    numbers = [(number,) for number in range(first, last)]
-    connection.execute("BEGIN")
-    connection.executemany(
-        "INSERT INTO sessions(id, source, started_at) VALUES ('s' || ?1, 'cli', 1000 + ?1)", numbers
-    )
-    for part, role in enumerate(("user", "assistant", "user", "assistant")):
-        connection.executemany(
-            "INSERT INTO messages(session_id, role, content, timestamp)"
-            f" VALUES ('s' || ?1, '{role}', 'text ' || ?1, 1000 + ?1 + {part})",
-            numbers,
-        )
-    connection.execute("COMMIT")
-
-
-LISTINGS: tuple[dict[str, Any], ...] = (
-    {},
-    {"source": "cli"},
-    {"exclude_sources": ["cron"]},
-    {"include_children": True},
-    {"order_by_last_active": True},
-    {"min_message_count": 0, "limit": 50},
-)
-
-
-def test_listing_costs_the_same_in_a_large_store(
-    db: SessionDB, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """#48914, hermes-webui#2628, #5455, #78156, #108910: 0.6 to 60 s."""
-    costs: list[list[int]] = []
-    for first, last in ((0, 200), (200, 4_000)):
-        fill(db, first, last)
-        # Whoever writes brings what is kept beside the rows up to date, now and then.
-        db.append_messages(f"s{last - 1}", [{"role": "tool", "content": "x"}] * 300)
-        db.search_messages("text")
-        costs.append([])
-        for options in LISTINGS:
-            with counted_steps(monkeypatch, db) as steps:
-                rows = db.list_sessions_rich(**options)
-            assert len(rows) == options.get("limit", 20), options
-            assert rows[0]["id"] == f"s{last - 1}", options
-            costs[-1].append(steps[0])
-    for options, small, large in zip(LISTINGS, *costs, strict=True):
-        assert large <= small * 1.5 + 20, options
-
-
-def test_listing_stays_right_when_another_program_writes(
-    db: SessionDB, make: Make, tmp_path: Path
-) -> None:
+def test_listing_stays_right_when_another_program_writes(db: SessionDB, make: Make) -> None:
     """#48914: what is stored beside the rows must not go stale."""
     make("a", "first")
     make("b", "second")
     assert [row["id"] for row in db.list_sessions_rich(order_by_last_active=True)] == ["b", "a"]
-    with closing(sqlite3.connect(tmp_path / "state.db")) as other, other:
+    with raw(db) as other:
         other.execute("UPDATE messages SET content = 'changed' WHERE id = 1")
         other.execute(
             "INSERT INTO messages(session_id, role, content, timestamp)"
@@ -144,12 +67,12 @@ def test_listing_leaves_out_archived_and_empty_sessions(db: SessionDB, make: Mak
     assert db.set_session_archived("nobody") is False
 
 
-def test_listing_works_read_only(db: SessionDB, make: Make, tmp_path: Path) -> None:
+def test_listing_works_read_only(db: SessionDB, make: Make, factory: Factory) -> None:
     """#108910: start-up opens read-only."""
     make("s", "hello")
-    with SessionDB(tmp_path / "state.db", read_only=True) as look:
-        assert look.list_sessions_rich() == db.list_sessions_rich()
-        assert look.list_sessions_rich(order_by_last_active=True)[0]["id"] == "s"
+    look = factory.reopen(db, read_only=True)
+    assert look.list_sessions_rich() == db.list_sessions_rich()
+    assert look.list_sessions_rich(order_by_last_active=True)[0]["id"] == "s"
 
 
 # ---------------------------------------------------------------------- paging
@@ -243,7 +166,7 @@ def test_streaming_export_is_lines_of_json(db: SessionDB, make: Make) -> None:
     assert "three" not in "".join(db.iter_export(source="cli"))
 
 
-def test_streaming_export_comes_back_whole(db: SessionDB, make: Make, tmp_path: Path) -> None:
+def test_streaming_export_comes_back_whole(db: SessionDB, make: Make, factory: Factory) -> None:
     """#69640."""
     make("a", "one", "two")
     db.set_session_title("a", "Title")
@@ -260,7 +183,7 @@ def test_streaming_export_comes_back_whole(db: SessionDB, make: Make, tmp_path: 
                 del message["id"]
         return sessions
 
-    with SessionDB(tmp_path / "other.db") as other:
+    with factory.open() as other:
         other.import_sessions(lines)
         assert told(other) == told(db)
         assert other.get_compression_tip("a") == "b"
@@ -268,6 +191,6 @@ def test_streaming_export_comes_back_whole(db: SessionDB, make: Make, tmp_path: 
         assert isinstance(again, dict)
         assert told(other) == told(db)
         assert len(other.search_messages("summary")) == 1
-    with SessionDB(tmp_path / "third.db") as third:
+    with factory.open() as third:
         third.import_sessions(db.export_all())
         assert told(third) == told(db)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.states import Clock
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.testing import raw, rows
 
 Make = Callable[..., list[int]]
 Settle = Callable[[], SessionDB]
@@ -23,10 +24,8 @@ def found(db: SessionDB, query: str, **options: Any) -> set[int]:
 
 def behind_index(db: SessionDB) -> int:
     """Count the messages that our index has not taken in yet."""
-    connection = db._conn
-    assert connection is not None
-    waiting = "SELECT count(*) FROM messages WHERE id > (SELECT CAST(value AS INTEGER) FROM tk_meta"
-    return int(connection.execute(f"{waiting} WHERE key = 'indexed')").fetchone()[0])
+    waiting = "SELECT id FROM messages WHERE id > (SELECT CAST(value AS INTEGER) FROM tk_meta"
+    return len(rows(db, f"{waiting} WHERE key = 'indexed')"))
 
 
 @pytest.fixture(params=["scanned", "indexed"])
@@ -253,13 +252,12 @@ def test_cjk_filters_apply(scripts: SessionDB) -> None:
 
 def test_cjk_of_other_programs_is_found_at_once(scripts: SessionDB) -> None:
     """#15500: whoever wrote it."""
-    connection = scripts._conn
-    assert connection is not None
     insert = "INSERT INTO messages(session_id, role, content, timestamp) VALUES ('s', 'user', ?, 1)"
-    new = connection.execute(insert, ("新的部署方案",)).lastrowid
-    assert found(scripts, "部署") == {1, 9, new}
-    connection.execute("UPDATE messages SET content = '完全不同' WHERE id = 1")
-    connection.execute("DELETE FROM messages WHERE id = 9")
+    with raw(scripts) as other:
+        new = other.execute(insert, ("新的部署方案",)).lastrowid
+        assert found(scripts, "部署") == {1, 9, new}
+        other.execute("UPDATE messages SET content = '完全不同' WHERE id = 1")
+        other.execute("DELETE FROM messages WHERE id = 9")
     assert found(scripts, "部署") == {new}
     assert found(scripts, "完全") == {1}
 

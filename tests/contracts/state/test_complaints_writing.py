@@ -4,17 +4,16 @@ Issue numbers are those of NousResearch/hermes-agent unless a test says otherwis
 """
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
+from sqlite3 import IntegrityError
 from typing import Any
 
 import pytest
 
-from tests.support.states import Clock
+from tests.support.states import Clock, Factory
 from threadkeep.errors import Invalid
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.testing import rows
 
 Make = Callable[..., list[int]]
 Json = dict[str, Any]
@@ -57,7 +56,7 @@ def test_duplicates_batch_is_stored_whole_with_one_count(s: SessionDB) -> None:
 @pytest.mark.parametrize(
     "bad, error",
     [
-        ({"role": None, "content": "no role"}, sqlite3.IntegrityError),
+        ({"role": None, "content": "no role"}, IntegrityError),
         ({"role": "user", "contents": "a typo"}, Invalid),
         ("not a dict", Invalid),
         ({"role": "user", "reasoning_details": object()}, Invalid),
@@ -76,7 +75,7 @@ def test_duplicates_failed_batch_leaves_nothing_behind(
 
 def test_duplicates_batch_for_an_unknown_session_is_refused(s: SessionDB) -> None:
     """#12563."""
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(IntegrityError):
         s.append_messages("nobody", TURN)
     assert s.message_count() == 0
 
@@ -100,14 +99,13 @@ def test_duplicates_retry_after_a_partial_flush_adds_the_rest(s: SessionDB) -> N
     assert count_of(s) == 3
 
 
-def test_duplicates_retry_works_after_reopening(tmp_path: Path) -> None:
+def test_duplicates_retry_works_after_reopening(s: SessionDB, factory: Factory) -> None:
     """#99477: the process that retries is another one."""
-    with SessionDB(tmp_path / "state.db") as db:
-        db.create_session("s", "cli")
-        first = db.append_messages("s", TURN)
-    with SessionDB(tmp_path / "state.db") as db:
-        assert db.append_messages("s", TURN) == first
-        assert db.message_count() == 3
+    first = s.append_messages("s", TURN)
+    s.close()
+    again = factory.reopen(s)
+    assert again.append_messages("s", TURN) == first
+    assert again.message_count() == 3
 
 
 def test_duplicates_key_belongs_to_its_session(s: SessionDB) -> None:
@@ -173,14 +171,11 @@ def test_rewind_brings_every_value_back(s: SessionDB) -> None:
     assert s.get_session("s")["tool_call_count"] == 1  # type: ignore[index]
 
 
-def test_rewound_messages_are_out_of_sight_of_other_programs(
-    s: SessionDB, make: Make, tmp_path: Path
-) -> None:
+def test_rewound_messages_are_out_of_sight_of_other_programs(s: SessionDB, make: Make) -> None:
     """#70516: Hermes must not replay what was taken back."""
     ids = make("s", "one", "two")
     s.rewind_to_message("s", ids[1], any_role=True)
-    with closing(sqlite3.connect(tmp_path / "state.db")) as other:
-        assert other.execute("SELECT content FROM messages").fetchall() == [("one",)]
+    assert rows(s, "SELECT content FROM messages") == [{"content": "one"}]
 
 
 def test_rewind_leaves_other_sessions_alone(s: SessionDB, make: Make) -> None:
@@ -244,24 +239,23 @@ def test_odd_values_do_not_lose_later_saves(s: SessionDB) -> None:
     assert contents(s) == [message["content"] for message in turn]
 
 
-def test_odd_values_are_valid_text_to_other_programs(s: SessionDB, tmp_path: Path) -> None:
+def test_odd_values_are_valid_text_to_other_programs(s: SessionDB) -> None:
     """Commit 81d461970: any reader of the file must be able to read it."""
     s.append_message("s", "user", "bad \udce2 byte")
     s.append_message("s", "user", [{"type": "text", "text": "hello"}])
-    with closing(sqlite3.connect(tmp_path / "state.db")) as other:
-        rows = other.execute("SELECT content, CAST(content AS BLOB) FROM messages").fetchall()
-    assert all(blob.decode() == text for text, blob in rows)
+    sql = "SELECT content AS text, CAST(content AS BLOB) AS bytes FROM messages"
+    assert all(row["bytes"].decode() == row["text"] for row in rows(s, sql))
 
 
-def test_odd_values_survive_export_and_import(s: SessionDB, tmp_path: Path) -> None:
+def test_odd_values_survive_export_and_import(s: SessionDB, factory: Factory) -> None:
     """Commit 531ac2040: also over the way out and in."""
     s.append_message("s", "user", "bad \udce2 byte")
     s.append_message("s", "user", [{"type": "text", "text": "hello"}])
     lines = list(s.iter_export())
     assert all(json.loads(line) for line in lines)
-    with SessionDB(tmp_path / "other.db") as other:
-        other.import_sessions(lines)
-        assert contents(other) == contents(s)
+    other = factory.open()
+    other.import_sessions(lines)
+    assert contents(other) == contents(s)
 
 
 def test_odd_values_list_content_is_found_by_its_text(s: SessionDB) -> None:

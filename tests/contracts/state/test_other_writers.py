@@ -1,23 +1,21 @@
 """Lists, titles and sums stay right while another program writes the file with SQL of its own."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.states import Clock, open_state
+from tests.support.states import Clock
 from threadkeep.state.search.index_fill import write_down
 from threadkeep.state.session_db import SessionDB
+from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
 
 def do(db: SessionDB, sql: str, *values: Any) -> None:
     """Write as Hermes does: from another connection, with plain SQL."""
-    with closing(sqlite3.connect(db.db_path)) as other, other:
+    with raw(db) as other:
         other.execute(sql, values)
 
 
@@ -65,19 +63,6 @@ def test_times_written_as_text_refuse_no_row(db: SessionDB) -> None:
     do(db, "DELETE FROM messages")
     do(db, "UPDATE sessions SET started_at = 'later'")
     assert by_activity(db) == ["t"]
-
-
-def test_a_file_with_times_as_text_is_taken_in(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    with open_state(path) as db:
-        db.create_session("t", "x")
-    with closing(sqlite3.connect(path)) as other, other:
-        other.execute("DROP TABLE tk_activity")
-        for name in ("tk_session_new", "tk_session_gone", "tk_message_gone"):
-            other.execute(f"DROP TRIGGER {name}")
-        other.execute("UPDATE sessions SET started_at = 'noon'")
-    with open_state(path) as db:
-        assert by_activity(db) == ["t"]
 
 
 def test_by_activity_a_compressed_session_stands_where_it_goes_on(
@@ -232,17 +217,3 @@ def test_counters_take_fractions_nothing_and_nulls(db: SessionDB, make: Make) ->
     session = db.get_session("a")
     assert session is not None
     assert (session["output_tokens"], session["message_count"]) == (3, 1)
-
-
-def test_a_file_without_side_tables_counts_cached_tokens_and_billed_cost(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    with closing(sqlite3.connect(path)) as other, other:
-        head = Path(__file__).parents[3] / "src/threadkeep/state/sql/head.sql"
-        other.executescript(head.read_text() + "INSERT INTO schema_version VALUES (6);")
-        other.execute(
-            "INSERT INTO sessions(id, source, started_at, cache_read_tokens, actual_cost_usd)"
-            " VALUES ('a', 'cli', 1, 5, 0.5)"
-        )
-    with SessionDB(path, read_only=True) as db:
-        (row,) = db.usage()
-    assert (row["cache_read_tokens"], row["actual_cost_usd"]) == (5, 0.5)

@@ -8,6 +8,7 @@ import pytest
 from tests.contracts.state.test_surface_sessions import COLUMNS
 from tests.support.states import Clock
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
@@ -167,10 +168,9 @@ def test_circle_of_parents_ends(db: SessionDB) -> None:
     for session_id in ("a", "b"):
         db.create_session(session_id, "cli")
         db.end_session(session_id, "compression")
-    connection = db._conn
-    assert connection is not None
-    connection.execute("UPDATE sessions SET parent_session_id = 'b', started_at = 9e9 WHERE id='a'")
-    connection.execute("UPDATE sessions SET parent_session_id = 'a', started_at = 9e9 WHERE id='b'")
+    with raw(db) as other:
+        other.execute("UPDATE sessions SET parent_session_id = 'b', started_at = 9e9 WHERE id='a'")
+        other.execute("UPDATE sessions SET parent_session_id = 'a', started_at = 9e9 WHERE id='b'")
     assert db.get_compression_tip("a") in {"a", "b"}
     assert isinstance(db.list_sessions_rich(include_children=True), list)
 

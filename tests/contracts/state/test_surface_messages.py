@@ -2,13 +2,14 @@
 
 import json
 import logging
-import sqlite3
+from sqlite3 import IntegrityError
 from typing import Any
 
 import pytest
 
 from tests.support.states import Clock
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.testing import raw, rows
 
 COLUMNS = [
     "id",
@@ -41,9 +42,7 @@ def counts(db: SessionDB) -> tuple[int, int]:
 
 
 def stored(db: SessionDB, column: str) -> list[Any]:
-    connection = db._conn
-    assert connection is not None
-    return [row[0] for row in connection.execute(f"SELECT {column} FROM messages ORDER BY id")]
+    return [row[column] for row in rows(db, f"SELECT {column} FROM messages ORDER BY id")]
 
 
 # ---------------------------------------------------------------------- appending
@@ -126,13 +125,13 @@ def test_empty_structures_are_null(s: SessionDB, field: str, nothing: Any) -> No
 
 
 def test_unknown_session_is_an_integrity_error(s: SessionDB) -> None:
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(IntegrityError):
         s.append_message("nobody", "user", "x")
     assert s.message_count() == 0
 
 
 def test_message_without_role_is_an_integrity_error(s: SessionDB) -> None:
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(IntegrityError):
         s.append_message("s", None, "x")  # type: ignore[arg-type]
     assert (s.message_count(), counts(s)) == (0, (0, 0))
 
@@ -195,10 +194,9 @@ def test_conversation_has_what_a_model_needs_and_no_more(s: SessionDB) -> None:
 
 
 def spoil(db: SessionDB) -> None:
-    connection = db._conn
-    assert connection is not None
-    for field in ("tool_calls", "reasoning_details", "codex_reasoning_items"):
-        connection.execute(f"UPDATE messages SET {field} = '{{broken'")
+    with raw(db) as other:
+        for field in ("tool_calls", "reasoning_details", "codex_reasoning_items"):
+            other.execute(f"UPDATE messages SET {field} = '{{broken'")
 
 
 def test_broken_json_is_left_out_with_a_warning(

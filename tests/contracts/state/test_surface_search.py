@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from threadkeep.state.hermes_state import SessionDB
+from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 KEYS = {
@@ -203,9 +204,8 @@ def test_deleted_and_changed_messages_are_not_found(db: SessionDB, make: Make) -
     make("t", "walrus there")
     db.delete_session("s")
     assert sessions_with(db, "walrus") == {"t"}
-    connection = db._conn
-    assert connection is not None
-    connection.execute("UPDATE messages SET content = 'only seals' WHERE session_id = 't'")
+    with raw(db) as other:
+        other.execute("UPDATE messages SET content = 'only seals' WHERE session_id = 't'")
     assert db.search_messages("walrus") == []
     assert sessions_with(db, "seals") == {"t"}
 

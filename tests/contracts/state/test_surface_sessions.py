@@ -1,8 +1,8 @@
 """Sessions as version 6 has them: begun, ended, resolved, counted, exported, deleted, pruned."""
 
 import json
-import sqlite3
 from collections.abc import Callable
+from sqlite3 import IntegrityError
 from typing import Any
 
 import pytest
@@ -87,7 +87,7 @@ def test_empty_model_config_is_null(db: SessionDB) -> None:
 
 
 def test_unknown_parent_is_an_integrity_error(db: SessionDB) -> None:
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(IntegrityError):
         db.create_session("s", "cli", parent_session_id="nobody")
     assert db.get_session("s") is None
 

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.states import Clock, open_state
+from tests.support.states import Clock, Factory
 from threadkeep.errors import Invalid
 from threadkeep.state.export import line, read_lines
 from threadkeep.state.session_db import SessionDB
+from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
@@ -45,19 +45,17 @@ def exported(db: SessionDB) -> list[Any]:
 
 
 def test_what_only_json_text_can_hold_comes_back_as_the_same_text(
-    db: SessionDB, make: Make, tmp_path: Path
+    db: SessionDB, make: Make, factory: Factory
 ) -> None:
     make("a", "one")
     db.set_session_title("a", "half \ud800")
-    connection = db._conn
-    assert connection is not None
-    connection.execute(
-        "UPDATE messages SET reasoning_details = ?, codex_reasoning_items = ?",
-        ('{"a": 1,"a":2 }', "no json"),
-    )
-    connection.commit()
+    with raw(db) as other:
+        other.execute(
+            "UPDATE messages SET reasoning_details = ?, codex_reasoning_items = ?",
+            ('{"a": 1,"a":2 }', "no json"),
+        )
     db.append_message("a", "user", {"$bytes": "zz"})
-    with open_state(tmp_path / "other.db") as other:
+    with factory.open() as other:
         other.import_sessions(db.iter_export())
         assert exported(other) == exported(db)
         assert other.check() == []
@@ -67,13 +65,13 @@ def test_what_only_json_text_can_hold_comes_back_as_the_same_text(
 
 
 def test_replacing_leaves_nothing_of_the_old_session(
-    db: SessionDB, make: Make, tmp_path: Path
+    db: SessionDB, make: Make, factory: Factory
 ) -> None:
     db.create_session("a", "cli", model="m\ud800", system_prompt="s\ud800")
     ids = make("a", "one", "two")
     db.rewind_to_message("a", ids[1], any_role=True)
     db.set_session_pinned("a")
-    with open_state(tmp_path / "other.db") as other:
+    with factory.open() as other:
         other.create_session("a", "web", model="n", system_prompt="s\ufffd")
         other.append_message("a", "user", "new")
         db.import_sessions(other.iter_export(), on_conflict="replace")
@@ -102,7 +100,7 @@ def test_sessions_that_claim_to_be_each_others_parents_stay_visible(db: SessionD
 
 
 def test_titles_and_configurations_are_redacted_on_their_way_in(
-    tmp_path: Path, clock: Clock
+    factory: Factory, clock: Clock
 ) -> None:
     session = {
         "id": "a",
@@ -110,7 +108,7 @@ def test_titles_and_configurations_are_redacted_on_their_way_in(
         "model_config": '{"k": "123"}',
         "messages": [{"role": "user", "reasoning_details": '["123"]'}],
     }
-    with open_state(tmp_path / "r.db", clock, redact=lambda t: t.replace("123", "***")) as db:
+    with factory.open(clock=clock, redact=lambda t: t.replace("123", "***")) as db:
         db.import_sessions([session])
         assert "123" not in json.dumps(db.export_all())
 

@@ -15,7 +15,7 @@ from threadkeep.state.context import MESSAGE_COLUMNS, SESSION_COLUMNS
 from threadkeep.state.search.index_fill import drain
 from threadkeep.state.session_db import SessionDB
 
-SIDE_1 = Path(__file__).parents[2] / "fixtures" / "state" / "side_1.sql"
+SIDE_1 = Path(__file__).parents[3] / "fixtures" / "state" / "side_1.sql"
 PICTURE = f"look: data:image/png;base64,{'iVBORw0KGgo' * 400}"
 # What the contract's own indexes, keys and triggers name: not even Hermes can drop it.
 NEEDED = {

@@ -16,8 +16,8 @@ from tests.support.hermes_v6 import HermesV6
 from tests.support.states import Clock, open_state, talk
 from threadkeep.state.session_db import SessionDB
 
-HERMES = Path(__file__).parents[2] / "support" / "hermes_v6.py"
-OURS = Path(__file__).parents[2] / "faults" / "state_adapter.py"
+HERMES = Path(__file__).parents[3] / "support" / "hermes_v6.py"
+OURS = Path(__file__).parents[3] / "faults" / "state_adapter.py"
 BLOB = f"see data:image/png;base64,{'iVBORw0KGgo' * 200}"
 CALL = {"id": "c1", "function": {"name": "terminal", "arguments": '{"cmd": "ls"}'}}
 
