@@ -11,7 +11,7 @@ import msgspec
 from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, alias, group, store_command
 from threadkeep.cli.history.sessions import typed
 from threadkeep.cli.observed.setup import native_host
-from threadkeep.cli.options import limit_option
+from threadkeep.cli.options import complete_project, limit_option
 from threadkeep.cli.output import counted, document, note, one_line, paging, table, warn, write
 from threadkeep.cli.signals import ended_by_signals
 from threadkeep.cli.words import Json, printed, when
@@ -64,7 +64,13 @@ def known(call: Call) -> Iterator["Ci | None"]:
     "threadkeep github pending --project owner/name --ack",
     lists=True,
 )
-@click.option("--project", "repo", metavar="R", help="Only of this one: owner/name.")
+@click.option(
+    "--project",
+    "repo",
+    shell_complete=complete_project,
+    metavar="R",
+    help="Only of this one: owner/name.",
+)
 @click.option("--ack", is_flag=True, help="These were told; do not tell them again.")
 def pending(call: Call, *, repo: str | None, ack: bool) -> None:
     """Tell of watched commits whose CI failed and that nobody was told of yet.
@@ -115,7 +121,13 @@ def pending_lines(one: "CommitFailure") -> Iterator[str]:
     lists=True,
 )
 @click.argument("run", required=False, type=int)
-@click.option("--project", "repo", metavar="R", help="Only of this one: owner/name.")
+@click.option(
+    "--project",
+    "repo",
+    shell_complete=complete_project,
+    metavar="R",
+    help="Only of this one: owner/name.",
+)
 @limit_option(20, "How many; -1 for all.")
 @click.option("--full", is_flag=True, help="All that is kept of the logs of a RUN.")
 def runs(call: Call, *, run: int | None, repo: str | None, limit: int, full: bool) -> None:
@@ -190,7 +202,13 @@ def _show_job(job: "Job", *, full: bool) -> None:
     lists=True,
     pages=True,
 )
-@click.option("--project", "repo", metavar="R", help="Only of this one: owner/name.")
+@click.option(
+    "--project",
+    "repo",
+    shell_complete=complete_project,
+    metavar="R",
+    help="Only of this one: owner/name.",
+)
 @click.option("--path", metavar="P", help="Only about this file or folder.")
 @click.option("--tool", metavar="T", help="Only what this tool found, such as ruff.")
 @limit_option(10, "How many; -1 for all.")
@@ -242,7 +260,12 @@ def github() -> None:
     "poll", "threadkeep github poll", "threadkeep github poll --project owner/name --json"
 )
 @click.option(
-    "--project", "repos", multiple=True, metavar="R", help="Instead of those: owner/name."
+    "--project",
+    "repos",
+    shell_complete=complete_project,
+    multiple=True,
+    metavar="R",
+    help="Instead of those: owner/name.",
 )
 def poll(call: Call, *, repos: tuple[str, ...]) -> int:
     """Look once at the runs of all followed repositories and watched commits.
@@ -288,7 +311,13 @@ def _tell_errors(report: "PollReport") -> int:
     "threadkeep github watch --project owner/name --ttl 600",
 )
 @click.argument("sha", required=False)
-@click.option("--project", "repo", metavar="R", help="owner/name; else the origin of this folder.")
+@click.option(
+    "--project",
+    "repo",
+    shell_complete=complete_project,
+    metavar="R",
+    help="owner/name; else the origin of this folder.",
+)
 @click.option(
     "--ttl", type=click.IntRange(1, _LONGEST_TTL), metavar="SECONDS", help="How long to wait."
 )
