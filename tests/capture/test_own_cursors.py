@@ -203,6 +203,11 @@ WRITTEN_OVER: Final[Steps] = [
     *[("stand_still", 0, False), ("say", 0, False), ("say", 0, False)],
     *[("wait", 0, False), ("edit", 0, True), ("meddle", 2, False), ("say", 0, True)],
 ]
+# An older reply grows in the millisecond in which a message came behind it.
+GROWN: Final[Steps] = [
+    *[("stand_still", 0, False), ("stream", 0, False), ("stream", 1, False), ("say", 0, True)],
+    *[("edit", 1, False), ("stream", 0, False)],
+]
 
 
 def steps_of(names: Iterable[str]) -> st.SearchStrategy[Steps]:
@@ -213,6 +218,7 @@ def steps_of(names: Iterable[str]) -> st.SearchStrategy[Steps]:
 @settings(deadline=None, max_examples=examples(60))
 @example(REPLACED)
 @example(WRITTEN_OVER)
+@example(GROWN)
 @given(steps_of([*set(CHAT_STEPS) - NOT_STEPS, "say", "turn", "turn", "stream", "stream"]))
 def test_a_chat_read_on_is_a_chat_read_whole(steps: Steps) -> None:
     with TemporaryDirectory() as folder:
@@ -335,7 +341,8 @@ def test_a_new_message_costs_the_same_in_a_short_and_in_a_long_chat(
         path = tmp_path / f"{length}.db"
         world = World(tmp_path / str(length))
         world.sources = {"own": ChatSource([path])}
-        with open_store(path) as store:
+        clock = ManualClock()
+        with open_store(path, clock) as store:
             session = new_session(store)
             store.put_message(session, {"id": "first", "role": "user", "parts": []})
             messages = [
@@ -348,9 +355,13 @@ def test_a_new_message_costs_the_same_in_a_short_and_in_a_long_chat(
             ]
             for message in messages:
                 store.put_message(session, message)
+            clock.now += 1000
+            store.say(session, "the last one")
             world.capture()
+            clock.now += 1000
             store.say(session, "one more")
             work.append(_work(world, rows_read))
+            clock.now += 1000
             reply(store, session, "an answer", SPENT)
             work.append(_work(world, rows_read))
     assert work[:2] == work[2:]

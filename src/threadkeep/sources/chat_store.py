@@ -69,6 +69,9 @@ _FROM: Final = "({0}created_at, {0}id) >= (?, ?)"
 _OLDER: Final = f"({_FROM.format('')}) IS NOT TRUE"
 _NEWER: Final = f"SELECT id FROM chat_messages WHERE session_id = ? AND {_FROM.format('')}"  # noqa: S608
 _OF_OLDER: Final = f"message_id NOT IN ({_NEWER})"
+# A change is seen by its time. So what changed last must be older than what a burst of messages may
+# be dated ahead, each a millisecond behind the one before it.
+_REST_MS: Final = 100
 _USED: Final = "sum(input), sum(output), sum(reasoning), sum(cache_read), sum(cache_write)"
 
 
@@ -160,7 +163,8 @@ class _ChatRows:
         told = [self._row.get(name) for name in ("parent_id", "created_at")]
         whole = (_facts(_plain(self._row)), told, self._summed_up if hides else None)
         latest = self._latest(place)
-        settled = all(sums[2] is None or latest > sums[2] for sums in (messages, parts))
+        rests = (sums[2] is None or latest - sums[2] > _REST_MS for sums in (messages, parts))
+        settled = all(rests)
         return Before((messages, parts, usage, repr(whole)), settled)
 
     def _sums(self, name: str, which: str, place: Place, marks: Sequence[str]) -> tuple[Any, ...]:

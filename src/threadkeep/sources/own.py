@@ -228,7 +228,7 @@ class Before(NamedTuple):
     """What stands before a message: sums that differ when it is changed, and if it is at rest."""
 
     sums: tuple[Any, ...]
-    settled: bool = True  # False: it may still change without a trace, in this very millisecond
+    settled: bool = True  # False: it was changed so lately that it may change without a trace
 
 
 class OwnSessionRows(Protocol):

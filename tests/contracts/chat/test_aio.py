@@ -75,8 +75,10 @@ async def held_in(recorder: AsyncRecorder, gate: Gate) -> asyncio.Task[None]:
 
 
 def test_async_face_has_every_verb() -> None:
-    verbs = {name for name in vars(ChatStore) if not name.startswith("_")} - {"path", "context"}
-    assert verbs <= set(dir(AsyncChatStore))
+    members = {n: one for n, one in vars(ChatStore).items() if not n.startswith("_")}
+    verbs = {name for name, one in members.items() if not isinstance(one, property)}
+    inside = {"context", "read_tail"}  # a tail that is awaited is made of it
+    assert verbs - inside <= set(dir(AsyncChatStore))
 
 
 def test_async_face_records_and_tails(factory: Factory) -> None:
