@@ -24,13 +24,7 @@ _INSIDE = {"KnowledgeContext", "QUERIES", "open_knowledge"}
 _OTHER_CONTEXTS = {"memory", "context_block", "error"}
 
 # Module -> places, each to be taken away.
-STILL: dict[str, int] = {
-    "sources/mailboxes.py": 3,
-    "transfer/adopt.py": 4,
-    "transfer/adopt_knowledge.py": 7,
-    "transfer/adopt_mail.py": 6,
-    "transfer/originals.py": 1,
-}
+STILL: dict[str, int] = {}
 
 
 @cache

@@ -216,6 +216,12 @@ def _update(
     return "updated", _counted(newer.items())
 
 
+def has_news(here: Tx, there: Tx, session_id: str) -> bool:
+    """Tell whether another store's copy of a session has something that the one here lacks."""
+    ours, theirs = load_rows(here, session_id), load_rows(there, session_id)
+    return ours is not None and theirs is not None and bool(newer_rows(ours, theirs))
+
+
 def newer_rows(here: SessionRows, there: SessionRows) -> dict[tuple[str, str], Json]:
     """Give the rows of a session that are only there, or were changed there later than here."""
     ours = dict(_flat(here))

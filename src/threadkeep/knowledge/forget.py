@@ -507,3 +507,8 @@ def exempt(tx: Tx, harness: str, session_id: str, rules: Iterable[str], now: int
 def _all(tx: Tx, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
     """Ask tables that a store has since it was last opened to be written to."""
     return tx.all(query, dict(values or {})) if "tk_exempt_rules" in names(tx, "table") else []
+
+
+def rebuild_words(tx: Tx) -> None:
+    """Write the index of nodes anew: nothing of what was taken out or masked stays in it."""
+    tx.run("rebuild_index")

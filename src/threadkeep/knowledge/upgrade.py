@@ -3,6 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,7 @@ from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.paths import need_file
 from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.foreign import copy_untouched
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, SchemaMismatch
@@ -18,6 +20,7 @@ from threadkeep.knowledge.opening import UpgradeReport, bring_up, find_version
 from threadkeep.knowledge.records import OrphanRow
 from threadkeep.knowledge.repair import Orphan, find_orphans
 from threadkeep.knowledge.schema import (
+    NEWEST,
     SCHEMA_VERSION,
     TUNING,
     WRITTEN,
@@ -27,6 +30,7 @@ from threadkeep.knowledge.schema import (
     is_begun,
     names,
     user_version,
+    write_version,
 )
 
 
@@ -138,6 +142,20 @@ def _report(database: Database, source: Path, before: _Look, done: UpgradeReport
         orphans_left=tuple(left),
         problems=tuple(problems),
     )
+
+
+# A copy of a version that we do not know is read as the newest one that we know.
+_UNGUARDED: Final = Tuning(writer=("PRAGMA trusted_schema = ON",))
+
+
+def bring_up_copy(path: Path) -> None:
+    """Bring a private copy of another program's file up to our version, without a backup of it."""
+    with Database(path, {}, tuning=_UNGUARDED) as database, database.write() as tx:
+        if user_version(tx) > NEWEST:
+            write_version(tx, NEWEST)
+    with Database(path, {}, tuning=TUNING) as database:
+        find_version(database)
+        bring_up(database, lambda _database, _reason: None, now_ms)
 
 
 # ------------------------------------------------------------------------------

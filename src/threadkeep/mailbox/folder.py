@@ -11,10 +11,10 @@
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.files import PRIVATE_DIR, create_private_file, make_private_dir, sync_dir
 from threadkeep.base.presence import forget, is_held, touch, touched_ms
@@ -24,6 +24,7 @@ from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.mailbox.attachments import is_safe_name
+from threadkeep.mailbox.records import Direction
 
 _HERE: Final = "threadkeep.mailbox"
 _IN_TABLES: Final = ("messages_in", "delivered", "destinations", "session_routing")
@@ -324,3 +325,70 @@ def inbound_queries() -> Mapping[str, str]:
 def outbound_queries() -> Mapping[str, str]:
     """Give the named queries on an outbound.db."""
     return load_queries(_HERE, "out_queries.sql")
+
+
+# ------------------------------------------------------------------------------
+# All mail of one direction, for whoever reads a folder that another program is writing.
+
+_LARGEST: Final = 4 * 1024 * 1024  # characters of one row: no honest mail has more
+_HANDFUL: Final = 500  # rows that are read together
+
+
+def size_of_mail(folder: Folder, direction: Direction) -> tuple[int, ...]:
+    """Count the mail of one direction; with its last numbers and its length, to see it grow."""
+    file, table = _side(folder, direction)
+    with file.read(owner_runs=_lives) as tx:
+        sql = "SELECT count(*), max(rowid), max(seq), sum(length(content))"
+        return tuple(tx.execute(f"{sql} FROM {table}").fetchone())
+
+
+def all_mail(
+    folder: Folder, direction: Direction, columns: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the mail of one direction by its numbers, those of `columns` that there are.
+
+    A few megabytes are read at a time: so nobody who writes waits for long, and a file of any size
+    fits into our memory.
+    """
+    file, table = _side(folder, direction)
+    for some in _handfuls(file, table):
+        with file.read(owner_runs=_lives) as tx:
+            there = columns_of(tx, table)
+            names = [column for column in columns if column in there]
+            wanted, marks = ", ".join(map(_shortened, names)), ", ".join("?" * len(some))
+            sql = f"SELECT rowid, {wanted} FROM {table} WHERE rowid IN ({marks})"  # noqa: S608
+            found = {number: row for number, *row in tx.execute(sql, some)}
+        for number in some:
+            if number in found:  # else it was purged meanwhile
+                yield dict(zip(names, found.pop(number), strict=True))
+
+
+def _side(folder: Folder, direction: Direction) -> tuple[SharedFile, str]:
+    if direction == "in":
+        return folder.inbound, "messages_in"
+    return folder.outbound, "messages_out"
+
+
+def _lives() -> bool:
+    """Say that the other side lives: only the host may undo what it left unfinished."""
+    return True
+
+
+def _handfuls(file: SharedFile, table: str) -> Iterator[list[int]]:
+    with file.read(owner_runs=_lives) as tx:
+        sql = f"SELECT rowid, min(length(content), {_LARGEST}) FROM {table} ORDER BY seq, rowid"  # noqa: S608
+        sizes = tx.execute(sql).fetchall()
+    some: list[int] = []
+    size = 0
+    for number, length in sizes:
+        some.append(number)
+        size += length or 0
+        if size >= _LARGEST or len(some) >= _HANDFUL:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _shortened(column: str) -> str:
+    return f"substr(content, 1, {_LARGEST})" if column == "content" else f'"{column}"'

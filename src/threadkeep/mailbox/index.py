@@ -157,6 +157,35 @@ def _begin(
     return need_session(tx, session_id)
 
 
+def enter_session(
+    _ctx: MailIndexContext,
+    tx: Tx,
+    session_id: str,
+    agent_group_id: str,
+    messaging_group_id: str | None = None,
+    thread_id: str | None = None,
+    *,
+    agent_provider: str | None = None,
+    created_at: str,
+    closed: bool = False,
+) -> None:
+    """Enter a session of another index under its own id; where its place is taken, as closed."""
+    place = {
+        "agent_group_id": agent_group_id,
+        "messaging_group_id": messaging_group_id,
+        "thread_id": thread_id,
+    }
+    holder = tx.one("active_session_at", place)
+    if holder is not None:
+        tx.run("set_session_status", {"id": holder[0], "status": "closed"})
+    details = {"id": session_id, "agent_provider": agent_provider, "now": created_at}
+    tx.run("insert_session", {**place, **details})
+    if holder is not None or closed:
+        tx.run("set_session_status", {"id": session_id, "status": "closed"})
+    if holder is not None:
+        tx.run("set_session_status", {"id": holder[0], "status": "active"})
+
+
 def session(_ctx: MailIndexContext, tx: Tx, session_id: str) -> MailboxSession:
     """Give a session by its id."""
     return need_session(tx, session_id)
@@ -313,6 +342,7 @@ class MailIndex:
 
     # sessions
     resolve_session = writes(resolve_session)
+    enter_session = writes(enter_session)
     session = reads(session)
     sessions = reads(sessions)
     newest_active_session = reads(newest_active_session)

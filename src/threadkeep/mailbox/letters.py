@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -22,6 +22,7 @@ from threadkeep.mailbox.inbound import NewMail
 from threadkeep.mailbox.records import (
     DeadLetter,
     Delivery,
+    Direction,
     Json,
     Mail,
     OutMail,
@@ -37,7 +38,6 @@ from threadkeep.mailbox.rows import (
     read_moment,
 )
 
-Direction = Literal["in", "out"]
 _ACKS: Final = "processing_ack"
 _SEARCHED: Final = 10_000
 # States in which more will happen by itself; every other word, whoever made it up, is an end.

@@ -7,6 +7,7 @@ import msgspec
 from threadkeep.base import json
 from threadkeep.errors import Invalid
 
+Direction = Literal["in", "out"]
 DeliveryState = Literal["prepared", "sending", "sent", "failed", "unknown"]
 Json = dict[str, Any]
 # The channel of copies of what was said in a sibling session: to be read, never to be answered.
@@ -124,7 +125,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     id: str
     seq: int | None
-    direction: Literal["in", "out"]
+    direction: Direction
     state: str
     reason: str
     tries: int

@@ -10,9 +10,9 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base.sqlite.shared_file import SharedFile
 from threadkeep.knowledge.records import Entry, SessionFacts
-from threadkeep.mailbox.folder import Folder, columns_of
+from threadkeep.mailbox.folder import Folder, all_mail, size_of_mail
+from threadkeep.mailbox.records import Direction
 from threadkeep.mailbox.rows import read_moment
 from threadkeep.sources.common import describe_input, rows, table, text
 from threadkeep.sources.folders import file_stamp, folders_in
@@ -23,7 +23,6 @@ from threadkeep.sources.own import (
     fingerprint,
     frame_of,
     line,
-    quoted,
     read_safely,
     row_of,
     said,
@@ -32,8 +31,6 @@ from threadkeep.sources.records import DocumentItem, Log, Parser, Stamp, UserHom
 
 # How long one folder may keep the others waiting, in seconds: its agent can lock its files.
 _PATIENCE: Final = 2.0
-_LARGEST: Final = 4 * 1024 * 1024  # characters of one row: no honest mail has more
-_HANDFUL: Final = 500  # rows that are read together
 _AS_JSON: Final = frozenset(("content",))
 # What was said and where; how far it is on its way changes, and is no part of the conversation.
 _COLUMNS: Final = (
@@ -80,7 +77,7 @@ class MailboxSource:
     def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the one session of a folder."""
         folder = _open(log)
-        looks = [_look(folder.inbound, "messages_in"), _look(folder.outbound, "messages_out")]
+        looks = [size_of_mail(folder, "in"), size_of_mail(folder, "out")]
         yield DocumentItem(folder.path.name, fingerprint(looks))
 
     def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
@@ -88,9 +85,7 @@ class MailboxSource:
         folder = _open(log)
         about = {"agent_group": folder.path.parent.name}
         yield "session", line(type="session", session=item, row=about)
-        coming = _rows(folder.inbound, "messages_in")
-        going = _rows(folder.outbound, "messages_out")
-        timed = merge(_timed("in", coming), _timed("out", going), key=lambda one: one[:2])
+        timed = merge(_timed(folder, "in"), _timed(folder, "out"), key=lambda one: one[:2])
         for *_, direction, row in timed:
             key = f"{direction}:{row.get('id')}"
             yield key, line(type="mail", session=item, direction=direction, row=row)
@@ -115,58 +110,11 @@ def _open(log: Log) -> Folder:
     return Folder(log.path, budget=_PATIENCE).need()
 
 
-def _nobody_recovers() -> bool:
-    """Say that the other side lives: only the host may undo what it left unfinished."""
-    return True
-
-
-def _look(file: SharedFile, name: str) -> Sequence[Any]:
-    with file.read(owner_runs=_nobody_recovers) as tx:
-        sql = "SELECT count(*), max(rowid), max(seq), sum(length(content))"
-        return tuple(tx.execute(f"{sql} FROM {name}").fetchone())
-
-
-def _rows(file: SharedFile, name: str) -> Iterator[Row]:
-    """Yield the mail of a file by its numbers, a few megabytes at a time.
-
-    So nobody who writes waits for long, and a file of any size fits into our memory.
-    """
-    for some in _handfuls(file, name):
-        with file.read(owner_runs=_nobody_recovers) as tx:
-            there = columns_of(tx, name)
-            names = [column for column in _COLUMNS if column in there]
-            wanted, marks = ", ".join(map(_shortened, names)), ", ".join("?" * len(some))
-            sql = f"SELECT rowid, {wanted} FROM {name} WHERE rowid IN ({marks})"  # noqa: S608
-            found = {number: row for number, *row in tx.execute(sql, some)}
-        for number in some:
-            if number in found:  # else it was purged meanwhile
-                yield row_of(dict(zip(names, found.pop(number), strict=True)), _AS_JSON)
-
-
-def _handfuls(file: SharedFile, name: str) -> Iterator[list[int]]:
-    with file.read(owner_runs=_nobody_recovers) as tx:
-        sql = f"SELECT rowid, min(length(content), {_LARGEST}) FROM {name} ORDER BY seq, rowid"  # noqa: S608
-        sizes = tx.execute(sql).fetchall()
-    some: list[int] = []
-    size = 0
-    for number, length in sizes:
-        some.append(number)
-        size += length or 0
-        if size >= _LARGEST or len(some) >= _HANDFUL:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
-
-
-def _shortened(column: str) -> str:
-    return f"substr(content, 1, {_LARGEST})" if column == "content" else quoted(column)
-
-
-def _timed(direction: str, mail: Iterable[Row]) -> Iterator[tuple[int, int, str, Row]]:
+def _timed(folder: Folder, direction: Direction) -> Iterator[tuple[int, int, str, Row]]:
     """Give each row a time that never goes back in its direction; in one second numbers decide."""
     latest = highest = 0
-    for row in mail:
+    for values in all_mail(folder, direction, _COLUMNS):
+        row = row_of(values, _AS_JSON)
         at, seq = _at(row), row.get("seq")
         latest = max(latest, (at or 0) // 1000)
         highest = max(highest, seq if isinstance(seq, int) else 0)

@@ -547,6 +547,7 @@ class SessionDB:
     export_session_lineage = reads(transfer_.export_session_lineage, counted=True)
     iter_export = calls(transfer_.iter_export)
     import_sessions = calls(intake_.import_sessions)
+    plan_update = reads(intake_.plan_update)
 
     # ------------------------------------------------------------------ care
     prune_candidates = reads(retention_.prune_candidates)

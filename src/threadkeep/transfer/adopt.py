@@ -7,7 +7,6 @@ that was cut off is simply repeated. What was said or changed here stays.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,16 +17,14 @@ from threadkeep.base.database import Database
 from threadkeep.base.paths import environment, same_file
 from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite.foreign import open_foreign
-from threadkeep.base.tx import Tx
 from threadkeep.chat import schema as chat_layout
-from threadkeep.chat.raw_rows import load_rows
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.transfer import newer_rows
+from threadkeep.chat.transfer import has_news
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.state import schema as state_layout
-from threadkeep.state.context import V6, known_columns, reading, survey
+from threadkeep.state.context import V6, known_columns, survey
 from threadkeep.state.export import read_lines
-from threadkeep.state.intake import Update, plan_update, remember_all
+from threadkeep.state.intake import Update, remember_all
 from threadkeep.state.naming import session_as_lines
 from threadkeep.state.schema import heal
 from threadkeep.state.session_db import SessionDB
@@ -191,9 +188,7 @@ def _compare_state(source: Path, place: Path, known: list[str]) -> Compared:
     with SessionDB(source, read_only=True) as theirs, SessionDB(place, read_only=True) as ours:
         for session_id in known:
             told = next(read_lines(session_as_lines(theirs, session_id)))
-            update = reading(
-                ours.context, partial(plan_update, ours.context, session=told, origin=_HERMES)
-            )
+            update = ours.plan_update(told, _HERMES)
             if update.is_needed:
                 found.sessions.append(session_id)
             elif update.keys:
@@ -265,15 +260,10 @@ def _compare_chat(source: Path, place: Path, known: list[str]) -> Compared:
         copy_of(source, place, _bring_up_chat) as copy,
         ChatStore.open(copy, read_only=True) as theirs,
         ChatStore.open(place, read_only=True) as ours,
-        theirs.context.db.read() as there,
-        ours.context.db.read() as here,
+        theirs.database.read() as there,
+        ours.database.read() as here,
     ):
-        return Compared([one for one in known if _is_newer(there, here, one)])
-
-
-def _is_newer(there: Tx, here: Tx, session_id: str) -> bool:
-    theirs, ours = load_rows(there, session_id), load_rows(here, session_id)
-    return theirs is not None and ours is not None and bool(newer_rows(ours, theirs))
+        return Compared([one for one in known if has_news(here, there, one)])
 
 
 def _merge_chat(work: Merge) -> list[str]:

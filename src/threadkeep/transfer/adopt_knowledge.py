@@ -13,13 +13,20 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.database import Database
 from threadkeep.base.schema import columns_of
-from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.tx import Tx
 from threadkeep.capture.redact.engine import Redactor
-from threadkeep.knowledge.forget import TEXTS, Texts, erase, is_json, is_there, put_texts, text_rows
+from threadkeep.knowledge.forget import (
+    TEXTS,
+    Texts,
+    erase,
+    is_json,
+    is_there,
+    put_texts,
+    rebuild_words,
+    text_rows,
+)
 from threadkeep.knowledge.merge import (
     WAYS,
     ForgetList,
@@ -28,7 +35,7 @@ from threadkeep.knowledge.merge import (
     list_forgotten,
     merge_knowledge,
 )
-from threadkeep.knowledge.opening import open_knowledge, refuse_write
+from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.repair import count_set_aside, set_aside_orphans
 from threadkeep.knowledge.schema import (
     MEMORY,
@@ -37,10 +44,9 @@ from threadkeep.knowledge.schema import (
     explain_version,
     make_memory_tables,
     unknown_tables,
-    user_version,
-    write_version,
 )
-from threadkeep.knowledge.store import QUERIES
+from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.knowledge.upgrade import bring_up_copy
 from threadkeep.transfer.originals import (
     AdoptReport,
     HomeLike,
@@ -48,22 +54,18 @@ from threadkeep.transfer.originals import (
     Progress,
     copy_of,
     name_copy,
-    no_backup,
     throwaway,
 )
 
 _SESSIONS: Final = "agentic_sessions"
 # Ours are read by us.
 _READ_SO_FAR: Final = ("claude_session_offsets", "agentic_session_offsets", "agentic_cursor")
-# A copy of a version that we do not know is read as the newest one that we know.
-_UNGUARDED: Final = Tuning(writer=("PRAGMA trusted_schema = ON",))
 
 
 class _Prepared(NamedTuple):
     """A copy that is fit to be stored, and what was done to it."""
 
-    path: Path
-    database: Database
+    store: KnowledgeStore
     set_aside: int
     forgotten: int
     masked: int
@@ -92,12 +94,14 @@ def _adopt(
     if place.exists() or (original.version or 0) > NEWEST:
         return _merge(home, original, place, progress)
     with _prepared_copy(original, place, home.redactor(), ForgetList()) as copy:
-        if copy.masked:
-            _leave_no_trace(copy.database)
-        copy.database.close()
-        with home.history(copy.path) as history:
+        if copy.masked:  # the words are still in the index and in free pages: both are written anew
+            with copy.store.write() as tx:
+                rebuild_words(tx)
+            copy.store.vacuum()
+        copy.store.close()
+        with home.history(copy.store.path) as history:
             history.note_sessions()
-        name_copy(copy.path, place)
+        name_copy(copy.store.path, place)
         tables = {way.table: MergeCounts(new=copy.counts.get(way.table, 0)) for way in WAYS}
         return _told(original, place, copy, tables, [], copied=True)
 
@@ -108,14 +112,14 @@ def _merge(
     with home.history(place) as history:
         ours = history.store
         refuse_write(ours.access)
-        with ours.context.db.read() as tx:
+        with ours.read() as tx:
             forgotten = list_forgotten(tx)
         with _prepared_copy(original, place, home.redactor(), forgotten) as copy:
             if copy.has_memory:
-                make_memory_tables(ours.context.db)
-            tables = merge_knowledge(copy.database, ours.context.db, progress)
+                make_memory_tables(ours.database)
+            tables = merge_knowledge(copy.store.database, ours.database, progress)
             history.note_sessions()
-            notes = _left_there(original, copy, ours.context.db)
+            notes = _left_there(original, copy, ours)
             return _told(original, place, copy, tables, notes, copied=False)
 
 
@@ -126,26 +130,18 @@ def _merge(
 def _prepared_copy(
     original: Original, place: Path, redactor: Redactor, forgotten: ForgetList
 ) -> Iterator[_Prepared]:
-    with copy_of(original.path, place, _bring_up) as path:
-        database = open_knowledge(path, QUERIES, backup=no_backup).database
-        try:
-            with database.write(foreign_keys=False) as tx:
-                set_aside_orphans(tx, now_ms())
-                aside = count_set_aside(tx)
-            with database.write() as tx:
-                gone = drop_forgotten(tx, forgotten)
-                masked = sum(_mask(tx, redactor, texts) for texts in TEXTS if is_there(tx, texts))
-                counts = count_rows(tx)
-            yield _Prepared(path, database, aside, gone, masked, counts)
-        finally:
-            database.close()
-
-
-def _bring_up(path: Path) -> None:
-    with Database(path, {}, tuning=_UNGUARDED) as database, database.write() as tx:
-        if user_version(tx) > NEWEST:
-            write_version(tx, NEWEST)
-    open_knowledge(path, QUERIES, backup=no_backup).database.close()
+    with (
+        copy_of(original.path, place, bring_up_copy) as path,
+        KnowledgeStore.open(path) as store,
+    ):
+        with store.write(foreign_keys=False) as tx:
+            set_aside_orphans(tx, now_ms())
+            aside = count_set_aside(tx)
+        with store.write() as tx:
+            gone = drop_forgotten(tx, forgotten)
+            masked = sum(_mask(tx, redactor, texts) for texts in TEXTS if is_there(tx, texts))
+            counts = count_rows(tx)
+        yield _Prepared(store, aside, gone, masked, counts)
 
 
 def _mask(tx: Tx, redactor: Redactor, texts: Texts) -> int:
@@ -163,13 +159,6 @@ def _mask(tx: Tx, redactor: Redactor, texts: Texts) -> int:
             put_texts(tx, texts, number, changed)
         count += bool(changed)
     return count
-
-
-def _leave_no_trace(database: Database) -> None:
-    """Masked words are still in the index and in free pages: both are written anew."""
-    with database.write() as tx:
-        tx.execute("INSERT INTO knowledge_fts (knowledge_fts) VALUES ('rebuild')")
-    database.vacuum()
 
 
 # ---------------------------------------------------------------------- what is told
@@ -207,7 +196,7 @@ def _notes(copy: _Prepared) -> list[str]:
     return [f"{what}: {count:,}" for what, count in said.items() if count]
 
 
-def _left_there(original: Original, copy: _Prepared, ours: Database) -> list[str]:
+def _left_there(original: Original, copy: _Prepared, ours: KnowledgeStore) -> list[str]:
     """Say what a merge does not bring: it is in the original, and nowhere else."""
     notes = []
     read = sum(copy.counts.get(table, 0) for table in _READ_SO_FAR)
@@ -215,7 +204,7 @@ def _left_there(original: Original, copy: _Prepared, ours: Database) -> list[str
         notes.append(f"how far Hippo has read {read:,} logs stays in the original")
     if _has_vectors(original.path):
         notes.append("vectors stay in the original: Hippo's brain makes those of new nodes again")
-    with copy.database.read() as theirs, ours.read() as tx:
+    with copy.store.read() as theirs, ours.read() as tx:
         odd = [f"{table} (rows: {copy.counts[table]:,})" for table in unknown_tables(theirs)]
         for way in WAYS:
             here = columns_of(tx, way.table)

@@ -255,19 +255,12 @@ def _wirings(central: Central, chat: Any, group: str) -> Iterator[Row]:
 def _enter_session(index: MailIndex, folder: Path, chat: str | None, central: Central) -> None:
     """Enter a session under its own id; where its place is taken, as a closed one."""
     known = central.sessions.get(folder.name, {})
-    place = {
-        "agent_group_id": folder.parent.name,
-        "messaging_group_id": chat,
-        "thread_id": known.get("thread_id"),
-    }
-    details = {"id": folder.name, "agent_provider": known.get("agent_provider")}
-    made = str(known.get("created_at") or iso(_made(folder)))
-    with index.context.db.write() as tx:
-        holder = tx.one("active_session_at", place)
-        if holder is not None:
-            tx.run("set_session_status", {"id": holder[0], "status": "closed"})
-        tx.run("insert_session", {**place, **details, "now": made})
-        if holder is not None or known.get("status") == "closed":
-            tx.run("set_session_status", {"id": folder.name, "status": "closed"})
-        if holder is not None:
-            tx.run("set_session_status", {"id": holder[0], "status": "active"})
+    index.enter_session(
+        folder.name,
+        folder.parent.name,
+        chat,
+        known.get("thread_id"),
+        agent_provider=known.get("agent_provider"),
+        created_at=str(known.get("created_at") or iso(_made(folder))),
+        closed=known.get("status") == "closed",
+    )

@@ -26,7 +26,7 @@ from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, ThreadkeepError
 from threadkeep.knowledge.merge import MergeCounts
-from threadkeep.mailbox.folder import Folder
+from threadkeep.mailbox.folder import Folder, size_of_mail
 from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.sources.mailboxes import MailboxSource
@@ -282,15 +282,7 @@ def _describe_mail(root: Path) -> Original:
 def mail_count(path: Path) -> int:
     """Count the mail of a folder; raises if either file is not what it should be."""
     folder = Folder(path, budget=_PATIENCE)
-    asked = (
-        (folder.inbound, "SELECT count(*) FROM messages_in WHERE true"),
-        (folder.outbound, "SELECT count(*) FROM messages_out WHERE true"),
-    )
-    count = 0
-    for file, sql in asked:
-        with file.read(owner_runs=lambda: True) as tx:
-            count += int(tx.execute(sql).fetchone()[0])
-    return count
+    return size_of_mail(folder, "in")[0] + size_of_mail(folder, "out")[0]
 
 
 # ------------------------------------------------------------------------------

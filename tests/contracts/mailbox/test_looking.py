@@ -7,7 +7,6 @@ from hypothesis import given, strategies as st
 
 from tests.support.mail import FakeClock, look, open_pair
 from threadkeep.mailbox.letters import (
-    Direction,
     Letter,
     again,
     in_order,
@@ -17,7 +16,7 @@ from threadkeep.mailbox.letters import (
     outgoing,
     overview,
 )
-from threadkeep.mailbox.records import Place
+from threadkeep.mailbox.records import Direction, Place
 
 ONE_SECOND = "2026-01-02 03:04:05"
 

@@ -32,7 +32,6 @@ from threadkeep.mailbox.index import MailIndex
 from threadkeep.mailbox.index_records import MailboxSession
 from threadkeep.mailbox.letters import (
     UNDER_WAY,
-    Direction,
     Letter,
     again,
     in_order,
@@ -42,6 +41,7 @@ from threadkeep.mailbox.letters import (
     outgoing,
     overview,
 )
+from threadkeep.mailbox.records import Direction
 
 _EVERY = 0.25  # between two looks of `tail -f`, in seconds
 _PAGE = 500

@@ -13,7 +13,6 @@ from threadkeep.mailbox.container.inbox import tasks as tasks_of
 from threadkeep.mailbox.host.trace import MailboxEvent, trace as trace_mail
 from threadkeep.mailbox.index_records import AgentGroup, MailboxSession, MessagingGroup
 from threadkeep.mailbox.letters import (
-    Direction,
     Letter,
     Overview,
     in_order,
@@ -22,7 +21,7 @@ from threadkeep.mailbox.letters import (
     outgoing,
     overview,
 )
-from threadkeep.mailbox.records import DeadLetter, Destination, Mail
+from threadkeep.mailbox.records import DeadLetter, Destination, Direction, Mail
 from threadkeep.mailbox.recurrence import next_times
 from threadkeep.mailbox.verification import Problem as Flaw, verify as verify_folder
 from threadkeep.web.api.verb import (
