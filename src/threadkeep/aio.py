@@ -556,6 +556,7 @@ class AsyncSessionDB:
     size_report = reads(SessionDB.size_report)
     check = reads(SessionDB.check)
     facts = reads(SessionDB.facts)
+    plan_update = reads(SessionDB.plan_update)
     release = writes(SessionDB.release)
     queue_token_counts = writes(SessionDB.queue_token_counts)
     flush_token_counts = reads(SessionDB.flush_token_counts)
