@@ -1,8 +1,9 @@
-"""Write the reference pages from what they describe: commands, settings, tables, the HTTP API.
+"""Write the reference pages from what they describe: commands, settings, tables, HTTP, modules.
 
 `python scripts/reference.py` writes them; a test fails when a page is not what this would write.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ def pages() -> dict[str, str]:
         "cli.md": HEAD + cli_page(),
         "configuration.md": HEAD + configuration_page(),
         "http.md": HEAD + http_page(),
+        "modules.md": HEAD + modules_page(),
         "schema.md": HEAD + schema_page(),
     }
 
@@ -116,6 +118,33 @@ def http_page() -> str:
     for tag, lines in sorted(by_tag.items()):
         parts += [f"## {tag}\n", "| | | |", "|---|---|---|", *lines, ""]
     return "\n".join(parts)
+
+
+_SECTION = re.compile(r"^# -{70,}\n((?:# .+\n)+)", re.MULTILINE)
+_TOP = "(beside the rooms)"
+
+
+def modules_page() -> str:
+    """Name every module, room by room, with what it says of itself."""
+    rooms: dict[str, list[str]] = {}
+    for path in sorted(SQL.rglob("*.py")):
+        name = path.relative_to(SQL).with_suffix("").as_posix()
+        room, _, rest = name.partition("/")
+        rooms.setdefault(room if rest else _TOP, []).append(_module(path, rest or room))
+    words = "Every module with what it holds; [the map](../architecture.md) says how they meet."
+    return f"# Modules\n\n{words}\n" + "".join(
+        f"\n## {room}\n\n" + "".join(lines) for room, lines in rooms.items()
+    )
+
+
+def _module(path: Path, name: str) -> str:
+    text = path.read_text("utf-8")
+    told = [ast.get_docstring(ast.parse(text)) or ""]
+    told += [found[1].replace("# ", "") for found in _SECTION.finditer(text)]
+    said = [one.strip().split("\n\n")[0].replace("\n", " ") for one in told]
+    if name.endswith("__init__"):
+        return f"- **{name.removesuffix('__init__').rstrip('/') or 'the room'}**: {said[0]}\n"
+    return f"- `{name}`: {' · '.join(said)}\n"
 
 
 def main() -> int:

@@ -1,12 +1,11 @@
 """A store is the only one who knows its tables.
 
 Outside a store's package nobody names one of its queries, runs SQL, or reaches for what is below
-the store. What still does is listed with its number of places, and the lists may only shrink.
+the store.
 """
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 
@@ -22,9 +21,6 @@ _TXS = {"tx", "_tx"}
 # What is inside a store, and what else has a context.
 _INSIDE = {"KnowledgeContext", "QUERIES", "open_knowledge"}
 _OTHER_CONTEXTS = {"memory", "context_block", "error"}
-
-# Module -> places, each to be taken away.
-STILL: dict[str, int] = {}
 
 
 @cache
@@ -92,12 +88,4 @@ def _last_name(value: ast.expr) -> str:
 
 
 def test_only_a_store_knows_its_tables() -> None:
-    found = [place for module, tree in modules() for place in broken(module, tree)]
-    counted = Counter(place.split(":")[0] for place in found)
-    worse = {m: n for m, n in counted.items() if n > STILL.get(m, 0)}
-    assert worse == {}, [place for place in found if place.split(":")[0] in worse]
-
-
-def test_the_list_is_not_longer_than_needed() -> None:
-    counted = Counter(p.split(":")[0] for m, tree in modules() for p in broken(m, tree))
-    assert {m: n for m, n in STILL.items() if counted[m] != n} == {}
+    assert [place for module, tree in modules() for place in broken(module, tree)] == []
