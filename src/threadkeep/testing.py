@@ -20,6 +20,7 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.host.host import Host
+from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.state.session_db import SessionDB
 
 if TYPE_CHECKING:
@@ -150,15 +151,31 @@ class KnowledgeFactory(StoreFactory[KnowledgeStore]):
 
 
 class MailPair:
-    """Both sides of one mailbox."""
+    """Both sides of one mailbox, and more of either: as after a restart, or beside the first."""
 
-    def __init__(self, path: Path, host: Host, container: Container) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        agent_group: str | None = None,
+        session: str | None = None,
+        **options: Any,
+    ) -> None:
         self.path = path
-        self.host = host
-        self.container = container
+        self._options = options
+        self.host = Host.create(path, agent_group=agent_group, session=session, **options)
+        self.container = self.new_container()
+
+    def new_host(self, **options: Any) -> Host:
+        """Open the host's side once more; options are those of the pair unless they are given."""
+        return Host(self.path, **{**self._options, **options})
+
+    def new_container(self, **options: Any) -> Container:
+        """Open the container's side once more."""
+        return Container(self.path, **{**self._options, **options})
 
     def close(self) -> None:
-        """Close both sides."""
+        """Let go of both sides: they hold nothing between two calls."""
 
 
 class MailboxFactory(StoreFactory[MailPair]):
@@ -168,8 +185,17 @@ class MailboxFactory(StoreFactory[MailPair]):
 
     def connect(self, place: str, **options: Any) -> MailPair:
         """Open both sides of a session folder."""
-        given = {"clock": self.clock, **options}
-        return MailPair(Path(place), Host.create(place, **given), Container(place, **given))
+        return MailPair(Path(place), **{"clock": self.clock, **options})
+
+
+class MailroomFactory(StoreFactory[Mailroom]):
+    """Mailrooms in folders: the index is a SQLite file, and every session has its mailbox."""
+
+    file_name = "mailbox.db"
+
+    def connect(self, place: str, **options: Any) -> Mailroom:
+        """Open a mailroom by the file of its index."""
+        return Mailroom.open(Path(place).parent, **{"clock": self.clock, **options})
 
 
 # Engine -> contract -> factory. An engine that is added here is one more run of every suite.
@@ -178,6 +204,7 @@ FACTORIES: Final[dict[str, dict[str, type[StoreFactory[Any]]]]] = {
         "chat": ChatFactory,
         "state": StateFactory,
         "mailbox": MailboxFactory,
+        "mailroom": MailroomFactory,
         "knowledge": KnowledgeFactory,
     }
 }
@@ -191,6 +218,8 @@ def place_of(store: object) -> Path:
     """Give the file or folder of a store; a path is its own place."""
     if isinstance(store, SessionDB):
         return store.db_path
+    if isinstance(store, Mailroom):
+        return store.index.path
     return Path(getattr(store, "path", store))  # type: ignore[arg-type]
 
 
@@ -242,6 +271,12 @@ def pytest_configure(config: "pytest.Config") -> None:
         def mailbox_factory(self, store_engine: str) -> Iterator[StoreFactory[MailPair]]:
             """Make mailboxes that are gone after the test."""
             with FACTORIES[store_engine]["mailbox"]() as factory:
+                yield factory
+
+        @pytest.fixture
+        def mailroom_factory(self, store_engine: str) -> Iterator[StoreFactory[Mailroom]]:
+            """Make mailrooms that are gone after the test."""
+            with FACTORIES[store_engine]["mailroom"]() as factory:
                 yield factory
 
         @pytest.fixture

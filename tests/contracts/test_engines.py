@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import REPO
 
 SUITES = REPO / "tests" / "contracts"
-CONVERTED = ("chat", "knowledge", "state")
+CONVERTED = ("chat", "knowledge", "mailbox", "state")
 OPENERS = {"ChatStore.open", "SessionDB", "KnowledgeStore.open", "Host.create", "Mailroom.open"}
 # File -> why it has a folder of its own.
 MAY_HAVE_A_FOLDER = {
@@ -27,7 +27,8 @@ def knows_the_engine(tree: ast.Module) -> Iterator[str]:
             case ast.arg(arg="tmp_path" | "tmp_path_factory" as name):
                 yield f"{node.lineno}: asks for {name}"
             case ast.Attribute(
-                value=ast.Name(id="store" | "db" | "other"), attr="path" | "db_path" | "_conn"
+                value=ast.Name(id="store" | "db" | "other" | "pair" | "desk"),
+                attr="path" | "db_path" | "_conn",
             ):
                 yield f"{node.lineno}: asks a store for its file"
             case ast.Call(func=func) if ast.unparse(func) in OPENERS:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Destination, Place
+from threadkeep.testing import MailPair, StoreFactory, place_of, raw
 
+MailFactory = StoreFactory[MailPair]
 NOON = 1_760_011_200_000  # 2025-10-09T12:00:00Z
 CHAT = Place("slack", "C1", "T1")
 GROUP = "ag-1-team01"
@@ -30,25 +32,30 @@ class FakeClock:
 
 
 class Pair(NamedTuple):
-    """Both sides of one session folder, and the clock they share."""
+    """Both sides of one mailbox, and the clock they share."""
 
     host: Host
     container: Container
     clock: FakeClock
-    path: Path
+    box: MailPair
+
+    @property
+    def path(self) -> Path:
+        """Give the folder of the session."""
+        return place_of(self.box)
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Ask inbound.db as a stranger would; outbound.db is `outbound`."""
-        return look(self.path, sql, *values)
+        """Ask the host's data as a stranger would; the container's is `outbound`."""
+        return look(self.box, sql, *values)
 
 
-def open_pair(tmp_path: Path, clock: FakeClock | None = None, **options: Any) -> Pair:
-    """Make a folder whose mail goes to one chat by default, and open both sides of it."""
+def open_pair(factory: MailFactory, clock: FakeClock | None = None, **options: Any) -> Pair:
+    """Make a mailbox whose mail goes to one chat by default, and open both sides of it."""
     clock = clock or FakeClock()
-    path = tmp_path / GROUP / "sess-1-abcdef"
-    host = Host.create(path, clock=clock, **options)
-    host.write_routing(CHAT)
-    return Pair(host, Container(path, clock=clock, **options), clock, path)
+    names = {"agent_group": GROUP, "session": "sess-1-abcdef"}
+    box = factory.open(clock=clock, **names, **options)
+    box.host.write_routing(CHAT)
+    return Pair(box.host, box.container, clock, box)
 
 
 def name_places(host: Host) -> None:
@@ -61,11 +68,17 @@ def name_places(host: Host) -> None:
     )
 
 
-def look(folder: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
-    """Run one statement on the two files as any SQLite program would."""
-    with closing(sqlite3.connect(folder / "inbound.db", isolation_level=None)) as connection:
-        connection.execute("ATTACH ? AS outbound", (str(folder / "outbound.db"),))
-        return connection.execute(sql, values).fetchall()
+def look(box: MailPair | Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run one statement on a mailbox, or on a folder, as any other program would."""
+    with raw(box) as connection:
+        return [tuple(row) for row in connection.execute(sql, values)]
+
+
+def look_at(box: MailPair, side: str, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run one statement on `in` or `out` of a mailbox, whose tables it names without a schema."""
+    with raw(place_of(box) / f"{side}bound.db") as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        return [tuple(row) for row in connection.execute(sql, values)]
 
 
 def leave_unfinished(path: Path, change: str) -> None:

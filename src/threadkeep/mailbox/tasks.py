@@ -35,21 +35,24 @@ from threadkeep.mailbox.rows import (
 _SLACK_MS: Final = 60_000
 
 
-def put_off(ctx: MailContext, tx: Tx) -> list[tuple[Mail, str]]:
-    """Give what waits for a time that was computed by a clock ahead of ours, and when it is due."""
+def put_off(ctx: MailContext, tx: Tx) -> list[tuple[Mail, str, str]]:
+    """Give what waits for a time that a clock ahead of ours computed, when it is due and from when.
+
+    A run follows the moment it was written at, which is now: else the time that is due now would
+    look like one that somebody wants if the clock is set right once more.
+    """
     ahead = {"ahead": sqlite_form(ctx.clock() + _SLACK_MS)}
     runs = [mail_of(row) for row in tx.all("runs_written_ahead", ahead)]
     tries = [mail_of(row) for row in tx.all("tries_put_off", ahead)]
-    found = [(mail, _run_due(ctx, mail)) for mail in runs]
-    found += [(mail, _try_due(ctx, mail)) for mail in tries]
-    return [(mail, due) for mail, due in found if due is not None]
+    found = [(mail, _run_due(ctx, mail), ctx.now_iso()) for mail in runs]
+    found += [(mail, _try_due(ctx, mail), mail.timestamp) for mail in tries]
+    return [(mail, due, written) for mail, due, written in found if due is not None]
 
 
 def set_right(ctx: MailContext, tx: Tx) -> None:
     """Bring forward what is late."""
-    for mail, due in put_off(ctx, tx):
-        kept = {"content": mail.raw, "recurrence": mail.recurrence}
-        tx.run("change_task", {"id": mail.id, "process_after": due, **kept})
+    for mail, due, written in put_off(ctx, tx):
+        tx.run("set_right", {"id": mail.id, "process_after": due, "timestamp": written})
         keep_in_hash(tx, inbound.get(tx, mail.id))
 
 

@@ -1,16 +1,14 @@
-"""A host and a container over one folder, with a clock that only the test moves."""
+"""A host and a container of one mailbox, with a clock that only the test moves."""
 
 import itertools
 import os
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from threadkeep.mailbox.container.container import Container
+from tests.support.mail import MailFactory, look_at
 from threadkeep.mailbox.context import DEFAULT, MailContext, Policy
-from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Place
+from threadkeep.testing import place_of
 
 START = 1_770_000_000_000  # 2026-02-02T02:40:00Z
 CHAT = Place("telegram", "chat-1")
@@ -20,18 +18,23 @@ GROUP = "ag-1"
 class Pair:
     """Both sides of one session, and the ways a test looks behind them."""
 
-    def __init__(self, root: Path, *, policy: Policy = DEFAULT, zone: str = "UTC") -> None:
+    def __init__(
+        self, factory: MailFactory, *, policy: Policy = DEFAULT, zone: str = "UTC"
+    ) -> None:
         self.time = [START]
-        self.path = root / GROUP / "sess-1"
         self._numbers = itertools.count()
-        options: dict[str, Any] = {"clock": lambda: self.time[0], "zone": zone, "policy": policy}
-        self.host = Host.create(self.path, **options)
+        self.box = factory.open(clock=lambda: self.time[0], zone=zone, policy=policy)
+        self.host, self.agent = self.box.host, self.box.container
         self.host.write_routing(CHAT)
         self.host.context = self.ctx._replace(random=self._random)
-        self.agent = Container(self.path, **options)
 
     def _random(self, below: int) -> int:
         return next(self._numbers) % below
+
+    @property
+    def path(self) -> Path:
+        """Give the folder of the session."""
+        return place_of(self.box)
 
     @property
     def ctx(self) -> MailContext:
@@ -52,15 +55,17 @@ class Pair:
         ns = self.time[0] * 1_000_000
         os.utime(self.ctx.folder.heartbeat_path, ns=(ns, ns))
 
+    def heartbeat(self) -> int | None:
+        """Give the moment of the last sign of life."""
+        return self.ctx.folder.heartbeat_ms()
+
     def claim(self) -> list[str]:
         """Let the agent take all that it is given, and stop there."""
         return self.agent.claim(self.agent.poll(200))
 
     def sql(self, name: str, statement: str, *params: object) -> list[Any]:
         """Run a statement on `in` or `out` behind everybody's back."""
-        path = self.path / f"{name}bound.db"
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            return connection.execute(statement, params).fetchall()
+        return look_at(self.box, name, statement, *params)
 
     def value(self, name: str, statement: str, *params: object) -> Any:
         """Give one value of one row."""

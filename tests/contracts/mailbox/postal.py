@@ -1,6 +1,5 @@
 """What the tests of delivery share: a clock that stands, channels that crash, and looks inside."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.mail import MailFactory, look_at
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox.adapters import Outgoing, Sent
-from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.context import DEFAULT
 from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import OutMail, Place
+from threadkeep.testing import place_of
 
 NOW = 1_760_000_000_000
 CHAT = Place("test", "chat-1")
@@ -92,30 +93,29 @@ class Dies:
 
 
 class Desk:
-    """A host and a container of one folder, with one clock."""
+    """A host and a container of one mailbox, with one clock; the options are the host's."""
 
-    def __init__(self, folder: Path, clock: Clock, **options: Any) -> None:
-        self.path = folder
+    def __init__(self, factory: MailFactory, clock: Clock, **options: Any) -> None:
         self.clock = clock
-        self._options = options
-        self.host = Host.create(
-            folder, agent_group="ag-1", session="sess-1", clock=clock, **options
-        )
+        self.box = factory.open(clock=clock, **options)
+        self.host = self.box.host
         self.host.write_routing(CHAT)
-        self.container = Container(folder, clock=clock)
+        self.container = self.box.new_container(policy=DEFAULT, zone="UTC")
+
+    @property
+    def path(self) -> Path:
+        """Give the folder of the session."""
+        return place_of(self.box)
 
     def new_host(self) -> Host:
-        """A host that knows nothing but the files, as after a restart."""
-        return Host(self.path, clock=self.clock, **self._options)
+        """A host that knows nothing but what is kept, as after a restart."""
+        return self.box.new_host()
 
     def say(self, *texts: str, place: Place = CHAT) -> list[OutMail]:
         return [self.container.insert_message("chat", {"text": t}, place) for t in texts]
 
     def rows(self, sql: str, *values: Any, side: str = "inbound") -> list[tuple[Any, ...]]:
-        with sqlite3.connect(self.path / f"{side}.db") as connection:
-            found = connection.execute(sql, values).fetchall()
-        connection.close()
-        return found
+        return look_at(self.box, side.removesuffix("bound"), sql, *values)
 
     def state(self, mail: OutMail | str) -> str:
         wanted = mail if isinstance(mail, str) else mail.id

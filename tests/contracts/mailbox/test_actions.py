@@ -1,17 +1,17 @@
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contracts.mailbox.postal import Channel, Clock, Crash, Desk, crash_at_write
+from tests.support.mail import MailFactory
 from threadkeep.mailbox.adapters import Outgoing, Refused
 from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.records import Mail, Place
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "ag-1" / "sess-1", Clock())
+def desk(factory: MailFactory) -> Desk:
+    return Desk(factory, Clock())
 
 
 def tasks(desk: Desk, status: str | None = None) -> list[Mail]:
@@ -44,8 +44,8 @@ def test_actions_need_no_channel(desk: Desk) -> None:
     assert desk.rows("SELECT status FROM delivered") == [("delivered",)]
 
 
-def test_a_time_without_a_zone_is_meant_in_the_zone_of_the_host(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "s", Clock(), zone="America/New_York")
+def test_a_time_without_a_zone_is_meant_in_the_zone_of_the_host(factory: MailFactory) -> None:
+    desk = Desk(factory, Clock(), zone="America/New_York")
     act(desk, "schedule_task", taskId="t1", prompt="x", processAfter="2026-01-05T09:00:00")
     assert tasks(desk)[0].process_after == "2026-01-05T14:00:00.000Z"
 

@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from tests.contracts.mailbox.pair import CHAT, START, Pair
+from tests.support.mail import MailFactory
 from threadkeep.errors import Busy, Conflict
 from threadkeep.mailbox.container.agent_loop import (
     CLEARED,
@@ -18,13 +18,12 @@ from threadkeep.mailbox.container.agent_loop import (
     run_agent,
     step,
 )
-from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.records import Destination, Mail, Place
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return Pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return Pair(factory)
 
 
 class Agent:
@@ -60,7 +59,7 @@ def test_without_mail_there_is_no_turn_and_no_write(pair: Pair) -> None:
     before = pair.changes()
     assert not step(pair.agent, Agent())
     assert pair.changes() == before
-    assert pair.ctx.folder.heartbeat_ms() is None
+    assert pair.heartbeat() is None
 
 
 def test_mail_for_information_waits_for_mail_that_wants_an_answer(pair: Pair) -> None:
@@ -246,19 +245,6 @@ def test_an_exception_fails_the_mail_with_its_words_and_the_loop_goes_on(pair: P
     assert agent.turns[0][-1] == "two"
 
 
-def test_a_turn_shows_life_before_and_after(pair: Pair) -> None:
-    pair.host.send("x")
-    beats: list[int | None] = []
-
-    def look(mails: list[Mail]) -> None:
-        beats.append(pair.ctx.folder.heartbeat_ms())
-        pair.ctx.folder.forget_heartbeat()
-
-    step(pair.agent, look)
-    assert beats[0] is not None
-    assert pair.ctx.folder.heartbeat_ms() is not None
-
-
 # ------------------------------------------------------------------ forgetting
 
 
@@ -329,7 +315,7 @@ def test_the_loop_runs_until_it_is_stopped(pair: Pair) -> None:
 def test_a_second_agent_is_refused(pair: Pair) -> None:
     pair.agent.start()
     with pytest.raises(Conflict, match="at work"):
-        run_agent(Container(pair.path), Agent(), stop=threading.Event())
+        run_agent(pair.box.new_container(), Agent(), stop=threading.Event())
 
 
 def test_a_stop_before_a_turn_gives_the_mail_back(pair: Pair) -> None:

@@ -1,13 +1,12 @@
 """A clock that was days ahead for a while: once it is right, nothing sleeps for days."""
 
-from pathlib import Path
-
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from tests.contracts.mailbox.pair import START, Pair
 from tests.contracts.mailbox.postal import CHAT, Channel, Clock, Desk
 from tests.lengths import examples
+from tests.support.mail import MailFactory
 from threadkeep.base.clock import iso
 from threadkeep.mailbox.adapters import NotNow
 from threadkeep.mailbox.context import Policy
@@ -20,8 +19,8 @@ STEPS = [2 * DAY, 400 * DAY]
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return Pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return Pair(factory)
 
 
 def run(pair: Pair) -> list[Mail]:
@@ -60,6 +59,18 @@ def test_a_series_that_ran_under_a_clock_ahead_goes_on_at_its_next_time(
     (following,) = due(pair)
     assert following is not None
     assert usual < following <= usual + 7 * DAY
+
+
+def test_a_run_set_right_that_somebody_then_puts_off_stays_put_off(pair: Pair) -> None:
+    pair.until(START + 400 * DAY)
+    task = pair.host.insert_task("report", recurrence="0 9 * * *")
+    pair.until(START)
+    pair.host.sweep()
+    later = START + 9 * DAY - START % DAY + 9 * HOUR  # as it would come, but days later
+    pair.host.update_task(task.id, process_after=later)
+    pair.host.sweep()
+    assert due(pair) == [later]
+    assert pair.host.verify() == []
 
 
 def test_a_series_that_is_held_comes_forward_and_stays_held(pair: Pair) -> None:
@@ -137,10 +148,10 @@ def test_a_pause_after_a_try_is_kept_while_the_clock_is_right(pair: Pair) -> Non
 @pytest.mark.parametrize("trouble", [NotNow("offline"), ValueError("no")])
 @pytest.mark.parametrize("step", STEPS)
 def test_another_delivery_is_not_put_off_for_days(
-    tmp_path: Path, trouble: Exception, step: int
+    factory: MailFactory, trouble: Exception, step: int
 ) -> None:
     clock = Clock()
-    desk, channel = Desk(tmp_path / "ag-1" / "sess-1", clock), Channel(trouble)
+    desk, channel = Desk(factory, clock), Channel(trouble)
     desk.say("first")
     clock.now += step
     desk.host.drain({"test": channel})
@@ -152,9 +163,9 @@ def test_another_delivery_is_not_put_off_for_days(
     assert channel.texts == ["first"]
 
 
-def test_a_message_that_shall_go_on_another_day_goes_on_that_day(tmp_path: Path) -> None:
+def test_a_message_that_shall_go_on_another_day_goes_on_that_day(factory: MailFactory) -> None:
     clock = Clock()
-    desk, channel = Desk(tmp_path / "ag-1" / "sess-1", clock), Channel()
+    desk, channel = Desk(factory, clock), Channel()
     wanted = {"deliver_after": clock.now + 9 * DAY}
     desk.container.insert_message("chat", {"text": "later"}, CHAT, **wanted)
     desk.host.drain({"test": channel})
@@ -191,21 +202,26 @@ def test_a_sign_of_life_from_the_future_does_not_count_for_days(pair: Pair) -> N
     assert pair.host.sweep(runner).stuck == "absolute-ceiling"
 
 
-@settings(max_examples=examples(12), deadline=None)
-@given(st.integers(-40, 40), st.sampled_from(["0 9 * * *", "15 */6 * * *", "0 0 1 * *"]), st.data())
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(-40, 40),
+    st.sampled_from(["0 9 * * *", "15 */6 * * *", "0 0 1 * *"]),
+    st.lists(st.integers(0, DAY), min_size=1, max_size=3),
+)
+@example(1, "0 9 * * *", [22_800_000, 0])  # set right twice
 def test_whatever_the_clock_did_a_series_waits_for_its_next_time_at_most(
-    tmp_path_factory: pytest.TempPathFactory, days: int, cron: str, data: st.DataObject
+    factory: MailFactory, days: int, cron: str, offsets: list[int]
 ) -> None:
-    pair = Pair(tmp_path_factory.mktemp("step"), policy=Policy(catch_up="collapse"))
+    pair = Pair(factory, policy=Policy(catch_up="collapse"))
     pair.host.insert_task("report", recurrence=cron)
-    for _ in range(data.draw(st.integers(1, 3))):
-        pair.until(START + days * DAY + data.draw(st.integers(0, DAY)))
+    for offset in offsets:
+        pair.until(START + days * DAY + offset)
         run(pair)
         pair.host.sweep()
     pair.until(START)
     run(pair)
     pair.host.sweep()
-    fresh = Pair(tmp_path_factory.mktemp("fresh"))
+    fresh = Pair(factory)
     fresh.host.insert_task("report", recurrence=cron)
     (found,), (usual,) = due(pair), due(fresh)
     assert found is not None

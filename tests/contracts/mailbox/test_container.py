@@ -1,28 +1,21 @@
 """The container's verbs: what it is given, what it takes, what becomes of it, what it sends."""
 
 import json
-import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.children import Child
-from tests.support.mail import CHAT, GROUP, NOON, Pair, name_places, open_pair, texts
+from tests.support.mail import CHAT, GROUP, NOON, MailFactory, Pair, name_places, open_pair, texts
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound, TooLarge
 from threadkeep.mailbox.container import inbox
-from threadkeep.mailbox.container.container import Container, open_here
 from threadkeep.mailbox.context import Policy
-from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import OutMail, Place
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return open_pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return open_pair(factory)
 
 
 def ids(mails: list[Any]) -> list[str]:
@@ -116,40 +109,8 @@ def test_context_wakes_nobody_and_comes_before_what_does(pair: Pair) -> None:
 
 def test_a_poll_sees_what_was_written_a_moment_ago(pair: Pair) -> None:
     assert pair.container.poll() == []
-    Host(pair.path).send("new")
+    pair.box.new_host().send("new")
     assert texts(pair.container.poll()) == ["new"]
-
-
-def steps_of_a_poll(pair: Pair) -> int:
-    """Count the steps that SQLite takes for a poll: the same on every machine."""
-    folder = pair.container.context.folder
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
-    with closing(sqlite3.connect(folder.inbound_path)) as connection:
-        connection.execute("ATTACH ? AS outbound", (str(folder.outbound_path),))
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        connection.set_progress_handler(count, 1)
-        asked = {"now": "2025-10-09 12:00:00", "limit": 10}
-        connection.execute(folder.inbound.queries["poll"], asked).fetchall()
-    return steps
-
-
-def test_a_poll_costs_what_is_open_and_not_what_was_ever_said(pair: Pair) -> None:
-    pair.host.send("open")
-    early = steps_of_a_poll(pair)
-    history = "WITH RECURSIVE n(x) AS (SELECT 4 UNION ALL SELECT x + 2 FROM n WHERE x < 4000)"
-    pair.rows(
-        f"{history} INSERT INTO messages_in (id, seq, kind, timestamp, status, content)"
-        " SELECT 'm' || x, x, 'chat', 't', 'completed', '{}' FROM n"
-    )
-    pair.rows(
-        f"{history} INSERT INTO outbound.processing_ack SELECT 'm' || x, 'completed', 't' FROM n"
-    )
-    assert steps_of_a_poll(pair) <= early + 5
 
 
 def test_content_that_is_no_json_is_shown_as_words(pair: Pair) -> None:
@@ -176,7 +137,7 @@ def test_a_claim_is_taken_once_and_written_as_nanoclaw_reads_it(pair: Pair) -> N
     mail = pair.host.send("x")
     assert pair.container.claim([mail]) == [mail.id]
     assert pair.container.claim([mail]) == []
-    assert Container(pair.path).claim([mail.id]) == []
+    assert pair.box.new_container().claim([mail.id]) == []
     acks = pair.rows("SELECT * FROM outbound.processing_ack")
     assert acks == [(mail.id, "processing", "2025-10-09 12:00:00")]
 
@@ -199,27 +160,6 @@ def test_mail_that_was_dealt_with_elsewhere_cannot_be_claimed_by_name(pair: Pair
     mail = pair.host.insert_task("x")
     pair.rows("UPDATE messages_in SET status = 'completed'")
     assert pair.container.claim([mail.id]) == []
-
-
-CLAIMER = """
-from threadkeep.mailbox.container.container import Container
-container = Container(sys.argv[1])
-mails = container.poll(100)
-say(len(mails))
-hear()
-say(" ".join(container.claim(mails)))
-"""
-
-
-def test_two_processes_never_claim_the_same_mail(pair: Pair) -> None:
-    sent = [pair.host.send(str(number)).id for number in range(6)]
-    with Child(CLAIMER, pair.path) as one, Child(CLAIMER, pair.path) as other:
-        for child in (one, other):
-            child.expect("6")  # both have seen all of it
-        for child in (one, other):
-            child.tell()
-        claimed = one.hear().split() + other.hear().split()
-    assert sorted(claimed) == sorted(sent)
 
 
 def test_the_first_word_on_mail_counts(pair: Pair) -> None:
@@ -305,56 +245,13 @@ def test_a_start_adopts_the_conversation_under_its_older_name(
     assert pair.container.get_state("sdk_session_id") is None
 
 
-RUNNER = """
-from threadkeep.mailbox.container.container import Container
-container = Container(sys.argv[1])
-container.start()
-container.claim(container.poll())
-say("started")
-hear()
-"""
-
-
-def test_a_second_container_is_refused_while_the_first_lives(pair: Pair) -> None:
-    mail = pair.host.send("x")
-    with Child(RUNNER, pair.path) as first:
-        first.expect("started")
-        with pytest.raises(Conflict, match="an agent is at work"):
-            pair.container.start()
-        assert pair.container.poll() == []  # its claims were not taken from it
-        first.kill()
-        assert pair.container.start() == 1
-    assert ids(pair.container.poll()) == [mail.id]
-
-
 def test_a_container_that_stops_makes_room(pair: Pair) -> None:
     with pair.container:
         pair.container.start()
         pair.container.start()
         with pytest.raises(Conflict):
-            Container(pair.path).start()
-    Container(pair.path).start()
-
-
-def test_a_heartbeat_is_a_touch_and_no_write(pair: Pair) -> None:
-    before = (pair.path / "outbound.db").stat().st_mtime_ns
-    pair.container.beat()
-    assert pair.host.context.folder.heartbeat_ms() is not None
-    assert (pair.path / "outbound.db").stat().st_mtime_ns == before
-
-
-def test_the_mailbox_of_a_sandbox_is_found_by_its_name(pair: Pair) -> None:
-    pair.host.send("x")
-    assert texts(open_here({"THREADKEEP_MAIL": str(pair.path)}).poll()) == ["x"]
-    with pytest.raises(NotFound, match=r"/workspace|no mailbox"):
-        open_here({"THREADKEEP_MAIL": str(pair.path / "none")})
-
-
-def test_times_in_a_sandbox_are_meant_in_its_zone(pair: Pair) -> None:
-    agent = open_here({"THREADKEEP_MAIL": str(pair.path), "TZ": "Europe/Madrid"})
-    assert agent.send("x", deliver_after="2026-08-14T09:00").deliver_after == "2026-08-14 07:00:00"
-    agent.schedule("x", process_after="2026-01-14T09:00")
-    assert pair.host.outbox()[-1].content["processAfter"] == "2026-01-14T08:00:00.000Z"
+            pair.box.new_container().start()
+    pair.box.new_container().start()
 
 
 # ---------------------------------------------------------------------- memory
@@ -363,7 +260,7 @@ def test_times_in_a_sandbox_are_meant_in_its_zone(pair: Pair) -> None:
 def test_values_are_kept_between_starts(pair: Pair) -> None:
     pair.container.set_state("k", "v")
     pair.container.set_state("k", "w")
-    assert Container(pair.path).get_state("k") == "w"
+    assert pair.box.new_container().get_state("k") == "w"
     kept = pair.rows("SELECT * FROM outbound.session_state")
     assert kept == [("k", "w", "2025-10-09T12:00:00.000Z")]
     pair.container.set_state("k", None)
@@ -474,59 +371,10 @@ def test_unasked_words_for_two_threads_are_two_messages(pair: Pair) -> None:
     assert [mail.place.thread_id for mail in pair.host.outbox()] == ["t1", "t2"]
 
 
-def test_files_go_into_the_outbox_before_the_message(pair: Pair) -> None:
-    mail = pair.container.send("see", files=[("a.txt", b"x")])
-    assert mail.content == {"text": "see", "files": ["a.txt"]}
-    assert (pair.path / "outbox" / mail.id / "a.txt").read_bytes() == b"x"
-
-
-def test_what_was_said_before_leaves_no_files_behind(pair: Pair) -> None:
-    first = pair.container.send("see", files=[("a.txt", b"x")])
-    again = pair.container.send("see", files=[("a.txt", b"x")], unless_said=60)
-    assert again == first
-    assert [entry.name for entry in (pair.path / "outbox").iterdir()] == [first.id]
-
-
-def test_a_message_told_twice_leaves_its_files_alone(pair: Pair) -> None:
-    """Also after it was delivered and its files are gone; refused words bring none either."""
-    first = pair.container.send("see", files=[("a.txt", b"x")], id="m-1")
-    with pytest.raises(Conflict, match="with other content"):
-        pair.container.send("look", files=[("b.txt", b"y")], id="m-1")
-    assert [file.name for file in (pair.path / "outbox" / "m-1").iterdir()] == ["a.txt"]
-    shutil.rmtree(pair.path / "outbox" / "m-1")
-    assert pair.container.send("see", files=[("a.txt", b"x")], id="m-1") == first
-    assert list((pair.path / "outbox").iterdir()) == []
-
-
 def test_cards_have_their_shape(pair: Pair) -> None:
     mail = pair.container.card({"title": "T"}, "as text")
     assert mail.kind == "chat-sdk"
     assert mail.content == {"type": "card", "card": {"title": "T"}, "fallbackText": "as text"}
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"text": "x", "to": "nobody"},
-        {"text": "x" * 200},
-        {"text": "x", "deliver_after": "soon"},
-        {"text": "x", "deliver_after": 10**18},
-        {"text": "x", "id": "../outside"},
-        {"text": "x", "in_reply_to": 5},
-        {"text": "x", "unless_said": "a while"},
-        {"text": "x", "id": "x" * 300},
-    ],
-)
-def test_bad_mail_is_refused_and_nothing_is_written(
-    tmp_path: Path, arguments: dict[str, Any]
-) -> None:
-    pair = open_pair(tmp_path, policy=Policy(content_bytes=100))
-    name_places(pair.host)
-    with pytest.raises(Invalid):
-        pair.container.send(**arguments, files=[("a.txt", b"x")])
-    assert pair.host.outbox() == []
-    assert list((pair.path / "outbox").iterdir()) == []
-    assert not (tmp_path / "outside").exists()
 
 
 @pytest.mark.parametrize("kind, content", [("letter", {}), ("chat", "no JSON"), ("chat", "[]")])
@@ -536,8 +384,8 @@ def test_rows_of_no_known_kind_or_content_are_refused(pair: Pair, kind: str, con
     assert pair.host.outbox() == []
 
 
-def test_the_size_limit_has_a_type_of_its_own(tmp_path: Path) -> None:
-    pair = open_pair(tmp_path, policy=Policy(content_bytes=100))
+def test_the_size_limit_has_a_type_of_its_own(factory: MailFactory) -> None:
+    pair = open_pair(factory, policy=Policy(content_bytes=100))
     with pytest.raises(TooLarge):
         pair.container.send("x" * 200)
 
@@ -592,7 +440,7 @@ def test_a_derived_id_is_the_platforms_too(pair: Pair) -> None:
 def test_an_id_is_cut_by_its_form_where_the_group_is_unknown(pair: Pair) -> None:
     pair.host.send("x", id=f"1699.42:{GROUP}")
     pair.rows("DELETE FROM tk_meta")
-    assert Container(pair.path).react(2, "eyes").content["messageId"] == "1699.42"
+    assert pair.box.new_container().react(2, "eyes").content["messageId"] == "1699.42"
 
 
 def test_mail_is_found_by_number_on_either_side(pair: Pair) -> None:

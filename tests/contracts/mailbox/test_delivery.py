@@ -1,8 +1,5 @@
-import re
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -21,15 +18,12 @@ from tests.contracts.mailbox.postal import (
     count_writes,
     crash_at_write,
 )
+from tests.support.mail import MailFactory
 from threadkeep.base.clock import iso
-from threadkeep.base.presence import ExclusiveLock
-from threadkeep.base.sql import load_text
 from threadkeep.errors import Busy, Damaged
-from threadkeep.mailbox.adapters import FileAdapter, MaybeSent, NotNow, Outgoing, Refused, Sent
-from threadkeep.mailbox.container.container import Container
+from threadkeep.mailbox.adapters import MaybeSent, NotNow, Outgoing, Refused, Sent
 from threadkeep.mailbox.context import Policy
 from threadkeep.mailbox.host.delivery import content_of, due_of, reason_of
-from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import OutMail, Place
 from threadkeep.mailbox.rows import read_moment
 
@@ -37,8 +31,8 @@ OTHER = Place("test", "chat-2")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "ag-1" / "sess-1", Clock())
+def desk(factory: MailFactory) -> Desk:
+    return Desk(factory, Clock())
 
 
 def drain_until_quiet(desk: Desk, channel: Channel, rounds: int = 20) -> None:
@@ -76,28 +70,11 @@ def test_the_agent_finds_the_name_that_the_channel_gave(desk: Desk) -> None:
     assert channel.sent[1].content == {"operation": "edit", "messageId": "p-1", "text": "ONE"}
 
 
-def test_nothing_new_writes_nothing(desk: Desk) -> None:
-    desk.say("one")
-    desk.host.drain({"test": Channel()})
-    before = (desk.path / "inbound.db").read_bytes()
-    assert desk.host.drain({"test": Channel()}).sent == ()
-    assert (desk.path / "inbound.db").read_bytes() == before
-
-
 def test_about_one_commit_per_message(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.say(*(f"number {n}" for n in range(20)))
     writes = count_writes(desk.host, monkeypatch)
     desk.host.drain({"test": Channel()})
     assert len(writes) == 22  # one to take all over, one per message, one for the last outcome
-
-
-def test_another_drain_at_work_is_left_alone(desk: Desk) -> None:
-    desk.say("one")
-    channel = Channel()
-    with ExclusiveLock(desk.host.context.folder.host_lock_path, "a host"):
-        assert desk.host.drain({"test": channel}).busy
-    assert channel.sent == []
-    assert desk.host.drain({"test": channel}).sent != ()
 
 
 def test_a_drain_inside_a_drain_sends_nothing_twice(desk: Desk) -> None:
@@ -339,24 +316,6 @@ def test_due_times_are_whole_seconds_and_never_early(ms: int, now: int) -> None:
         assert ms <= read < ms + 1000 or read == 253_402_300_799_000
 
 
-# ---------------------------------------------------------------------- trouble
-
-
-def test_attempts_are_counted_across_restarts(desk: Desk) -> None:
-    channel = Channel(*(OSError("secret-token") for _ in range(5)))
-    (mail,) = desk.say("hello there")
-    outcomes = []
-    for _ in range(4):
-        drained = desk.new_host().drain({"test": channel})
-        outcomes.append((len(drained.deferred), len(drained.failed)))
-        desk.clock.pass_seconds(60)
-    assert outcomes == [(1, 0), (1, 0), (0, 1), (0, 0)]
-    assert len(channel.trouble) == 2
-    assert desk.state(mail) == "failed"
-    assert desk.notes() == [f'Message {mail.seq} ("hello there") was not delivered: OSError']
-    assert b"secret-token" not in (desk.path / "inbound.db").read_bytes()
-
-
 def test_pauses_between_attempts_double(desk: Desk) -> None:
     channel = Channel(OSError(), OSError())
     desk.say("one")
@@ -478,9 +437,9 @@ def write_raw(desk: Desk, **fields: Any) -> None:
 
 @pytest.mark.parametrize("what", BAD)
 def test_what_cannot_be_delivered_fails_with_a_reason_and_stops_nobody(
-    tmp_path: Path, what: str
+    factory: MailFactory, what: str
 ) -> None:
-    desk = Desk(tmp_path / "s", Clock(), policy=Policy(content_bytes=2000))
+    desk = Desk(factory, Clock(), policy=Policy(content_bytes=2000))
     write_raw(desk, **BAD[what])
     desk.say("good")
     channel = Channel()
@@ -527,22 +486,8 @@ def test_rows_without_a_usable_id_are_passed_over_and_told(desk: Desk, name: Any
     assert desk.notes() == ["1 messages had no usable id and were not delivered."]
 
 
-def test_a_late_row_with_a_lower_number_is_not_lost(desk: Desk) -> None:
-    channel = Channel()
-    desk.say("one")
-    desk.rows("UPDATE messages_out SET seq = 101", side="outbound")
-    desk.host.drain({"test": channel})
-    write_raw(desk, id="late", seq=51)
-    write_raw(desk, id="unnumbered", seq=None)
-    desk.host.drain({"test": channel})
-    assert [mail.id for mail in channel.sent[1:]] == ["unnumbered", "late"]
-    before = (desk.path / "inbound.db").read_bytes()
-    desk.host.drain({"test": channel})
-    assert (desk.path / "inbound.db").read_bytes() == before
-
-
-def test_a_backlog_larger_than_one_batch_is_taken_over_whole(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "s", Clock(), policy=Policy(drain=3))
+def test_a_backlog_larger_than_one_batch_is_taken_over_whole(factory: MailFactory) -> None:
+    desk = Desk(factory, Clock(), policy=Policy(drain=3))
     for number in range(10):
         write_raw(desk, id=f"m{number}", seq=None if number % 3 == 0 else 2 * number + 1)
     channel = Channel()
@@ -568,27 +513,6 @@ def test_a_view_in_the_place_of_the_mail_is_never_read(desk: Desk) -> None:
     assert channel.sent == []
 
 
-def test_a_folder_that_nanoclaw_made_is_drained(tmp_path: Path) -> None:
-    folder = tmp_path / "v2-sessions" / "ag-9" / "sess-9"
-    folder.mkdir(parents=True)
-    for side in ("inbound", "outbound"):
-        script = load_text("threadkeep.mailbox", f"{side}.sql")
-        with closing(sqlite3.connect(folder / f"{side}.db")) as connection:
-            connection.executescript(script.replace("CHECK (seq % 2 = 1)", ""))
-    clock, channel = Clock(), Channel()
-    host = Host(folder, clock=clock)
-    with closing(sqlite3.connect(folder / "outbound.db")) as connection, connection:
-        for number, words in ((2, "denied"), (3, "hello"), ("x", "odd")):
-            connection.execute(
-                "INSERT INTO messages_out (id, seq, timestamp, kind, platform_id, channel_type,"
-                " content) VALUES (?, ?, '2025-10-09 08:00:00', 'chat', 'c', 'test', ?)",
-                (words, number, '{"text":"' + words + '"}'),
-            )
-    host.drain({"test": channel})
-    host.drain({"test": channel})
-    assert sorted(channel.texts) == ["denied", "hello", "odd"]
-
-
 def test_edits_and_reactions_name_messages_as_the_channel_does(desk: Desk) -> None:
     channel = Channel()
     (mine,) = desk.say("mine")
@@ -607,42 +531,6 @@ def test_any_content_is_an_object_or_refused(raw: str | None, after: str | None,
         assert isinstance(content_of(mail, 100), dict)
 
 
-# ---------------------------------------------------------------------- files
-
-
-def test_files_go_with_the_message_and_leave_the_outbox_after_it(desk: Desk) -> None:
-    mail = desk.container.send("see", files=[("a.txt", b"A"), ("b.txt", b"B")])
-    desk.container.insert_message("chat", {"text": "x", "files": ["gone"]}, CHAT)
-    channel = Channel(ValueError("first try"))
-    outbox = desk.path / "outbox" / mail.id
-    desk.host.drain({"test": channel})
-    assert sorted(path.name for path in outbox.iterdir()) == ["a.txt", "b.txt"]
-    desk.clock.pass_seconds(5)
-    desk.host.drain({"test": channel})
-    assert [(f.name, f.data) for f in channel.sent[0].files] == [("a.txt", b"A"), ("b.txt", b"B")]
-    assert not outbox.exists()
-    assert [name for name, _ in channel.sent[1].skipped] == ["gone"]
-    assert "delivered without a file" in desk.notes()[0]
-
-
-def test_files_outside_of_the_outbox_are_never_read(desk: Desk, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"key")
-    (mail,) = desk.say("x")
-    folder = desk.path / "outbox" / mail.id
-    folder.mkdir()
-    (folder / "link").symlink_to(secret)
-    (folder / "hard").hardlink_to(secret)
-    content = '{"text":"x","files":["link","hard","../../inbound.db"]}'
-    desk.rows("UPDATE messages_out SET content = ?", content, side="outbound")
-    channel = Channel()
-    desk.host.drain({"test": channel})
-    assert channel.sent[0].files == ()
-    assert len(channel.sent[0].skipped) == 3
-    assert secret.read_bytes() == b"key"
-    assert (desk.path / "inbound.db").exists()
-
-
 def test_files_stay_until_the_outcome_is_written(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -654,77 +542,6 @@ def test_files_stay_until_the_outcome_is_written(
     second = KeyedChannel()
     drain_until_quiet(desk, second)
     assert [file.data for file in second.sent[0].files] == [b"A"]
-
-
-# ---------------------------------------------------------------------- cost
-
-
-IN_QUERIES = (
-    *("cursor", "set_cursor", "prepare", "open_deliveries", "set_delivery", "mark_delivered"),
-    *("delivered", "hops_of", "newest_hop", "spoken_since", "newest_peer_session", "mail"),
-)
-OUT_QUERIES = ("out_fresh", "out_late", "last_rowid", "out")
-
-
-@pytest.mark.parametrize("name", [*IN_QUERIES, *OUT_QUERIES])
-def test_no_query_of_a_drain_reads_all_that_was_ever_said(desk: Desk, name: str) -> None:
-    folder = desk.host.context.folder
-    file = folder.inbound if name in IN_QUERIES else folder.outbound
-    sql = file.queries[name]
-    values = dict.fromkeys(re.findall(r":([a-z_]+)", sql))
-    with closing(sqlite3.connect(file.path)) as connection:
-        steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
-    plan = [step[3] for step in steps]
-    for line in plan:
-        is_scan = line.startswith("SCAN") and "CONSTANT ROW" not in line
-        # A partial index holds what is open; the newest row is the first from the end.
-        is_short = "tk_delivery_open" in line or name == "newest_hop"
-        assert not is_scan or is_short, plan
-        assert "TEMP B-TREE" not in line, plan
-
-
-# ---------------------------------------------------------------------- the channel that is a file
-
-
-def test_a_file_takes_each_message_once(desk: Desk, tmp_path: Path) -> None:
-    path = tmp_path / "sent.jsonl"
-    mails = desk.say("one", "two")
-    with pytest.raises(Crash):
-        dying = FileAdapter(path)
-        real = dying.send
-
-        class Late:
-            honours_key = True
-
-            def send(self, mail: Outgoing) -> str | None:
-                real(mail)
-                raise Crash
-
-        desk.host.drain({"test": Late()})
-    with path.open("ab") as file:
-        file.write(b'{"key":"sess-1:')  # half a line of a writer that died
-    desk.new_host().drain({"test": FileAdapter(path)})
-    lines = path.read_text().splitlines()
-    assert len(lines) == 2
-    assert all(mail.id in line for mail, line in zip(mails, lines, strict=True))
-    assert desk.rows("SELECT platform_message_id FROM delivered ORDER BY rowid") == [
-        (mail.id,) for mail in mails
-    ]
-
-
-def test_two_writers_of_one_file_know_of_each_other(desk: Desk, tmp_path: Path) -> None:
-    path = tmp_path / "sent.jsonl"
-    channel = Channel()
-    desk.say("one", "two")
-    desk.host.drain({"test": channel})
-    first, second = FileAdapter(path), FileAdapter(path)
-    for adapter in (first, second, first):
-        for mail in channel.sent:
-            assert adapter.send(mail) == mail.id
-    assert len(path.read_text().splitlines()) == 2
-    path.write_text("")  # somebody took the lines away; what we know was sent stays known
-    assert first.send(channel.sent[0]) == channel.sent[0].id
-    assert path.read_text() == ""
 
 
 def test_ids_that_follow_from_a_message_are_the_same_at_every_attempt(desk: Desk) -> None:
@@ -742,7 +559,9 @@ def test_a_container_that_writes_while_we_send_is_never_kept_waiting(desk: Desk)
     class Chatty(Channel):
         def send(self, mail: Outgoing) -> str | None:
             if len(self.sent) == 0:
-                Container(desk.path, clock=desk.clock).insert_message("chat", {"text": "new"}, CHAT)
+                desk.box.new_container(clock=desk.clock).insert_message(
+                    "chat", {"text": "new"}, CHAT
+                )
             return super().send(mail)
 
     channel = Chatty()

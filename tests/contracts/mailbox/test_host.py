@@ -1,8 +1,6 @@
 """The host's verbs: mail goes in once, in order, at its time, or is refused whole."""
 
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,34 +8,22 @@ from tests.support.mail import (
     CHAT,
     GROUP,
     NOON,
+    MailFactory,
     Pair,
-    leave_unfinished,
     name_places,
     open_pair,
     texts,
 )
-from threadkeep.base.sqlite import shared_file
-from threadkeep.errors import Busy, Conflict, Invalid, NotFound, TooLarge
-from threadkeep.mailbox.container.container import Container
+from threadkeep.errors import Conflict, Invalid, NotFound, TooLarge
 from threadkeep.mailbox.context import Policy, channel_message_id
-from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Destination, Place
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-SPACE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return open_pair(tmp_path)
-
-
-def everything(pair: Pair) -> tuple[Any, ...]:
-    """All rows of both files and all files of the folder: what a refusal must leave alone."""
-    tables = pair.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    rows = [pair.rows(f"SELECT * FROM {table}") for (table,) in tables]
-    out = [pair.rows(f"SELECT * FROM outbound.{t}") for t in ("messages_out", "processing_ack")]
-    return rows, out, sorted(str(entry) for entry in pair.path.rglob("*"))
+def pair(factory: MailFactory) -> Pair:
+    return open_pair(factory)
 
 
 # ---------------------------------------------------------------------- one message
@@ -114,8 +100,8 @@ def test_a_task_is_a_series_of_its_own(pair: Pair) -> None:
     assert pair.host.insert_task("once").process_after is None
 
 
-def test_naive_times_are_read_in_the_zone_of_the_host(tmp_path: Path) -> None:
-    pair = open_pair(tmp_path, zone="Europe/Madrid")
+def test_naive_times_are_read_in_the_zone_of_the_host(factory: MailFactory) -> None:
+    pair = open_pair(factory, zone="Europe/Madrid")
     task = pair.host.insert_task("x", process_after="2025-12-01T09:00")
     assert task.process_after == "2025-12-01T08:00:00.000Z"
 
@@ -143,17 +129,6 @@ def test_a_reused_id_with_other_words_is_kept_under_a_derived_id(pair: Pair) -> 
 def test_the_same_words_from_another_chat_are_other_mail(pair: Pair) -> None:
     pair.host.send("hi", id="m1")
     assert pair.host.send("hi", id="m1", place=Place("slack", "C2")).id != "m1"
-
-
-def test_files_told_twice_are_one_message(pair: Pair) -> None:
-    given: dict[str, Any] = {"id": "m1", "timestamp": NOON - 9000}
-    image = {"type": "image", "data": "eA=="}
-    first = pair.host.send("see", attachments=[image], **given)
-    pair.clock.forward(60)
-    assert pair.host.send("see", attachments=[image], **given) == first
-    assert [entry.name for entry in (pair.path / "inbox").rglob("*.jpg")] == [
-        f"attachment-{NOON - 9000}.jpg"
-    ]
 
 
 def test_a_reused_id_with_other_files_keeps_both(pair: Pair) -> None:
@@ -305,67 +280,8 @@ def test_questions_with_similar_ids_are_answered_each(pair: Pair) -> None:
     assert len(pair.host.inbox()) == len(ids)
 
 
-# ---------------------------------------------------------------------- refusals
-
-FILES = [{"name": "a.txt", "data": "eA=="}]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"kind": "letter", "content": {"text": "x", "attachments": FILES}},
-        {"kind": "", "content": {"text": "x"}},
-        {"content": "no JSON"},
-        {"content": "[1, 2]"},
-        {"content": {"text": float("inf")}},
-        {"content": {"text": "x" * 200, "attachments": FILES}},
-        {"content": {"text": "x" * 200}},
-        {"content": {"text": "x"}, "id": "a\0b"},
-        {"content": {"text": "x"}, "id": ""},
-        {"content": {"text": "x"}, "id": "\ud800"},
-        {"content": {"text": "x"}, "id": "x" * 1025},
-        {"content": {"text": "x", "attachments": FILES}, "process_after": "soon"},
-        {"content": {"text": "x", "attachments": FILES}, "timestamp": "once"},
-        {"content": {"text": "x"}, "process_after": 10**18},
-    ],
-)
-def test_bad_mail_is_refused_and_nothing_is_written(
-    tmp_path: Path, arguments: dict[str, Any]
-) -> None:
-    pair = open_pair(tmp_path, policy=Policy(content_bytes=100))
-    pair.host.send("other mail")
-    before = everything(pair)
-    with pytest.raises(Invalid):
-        pair.host.insert_message(arguments.pop("kind", "chat"), **arguments)
-    assert everything(pair) == before
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"prompt": "  "},
-        {"prompt": "x", "recurrence": ""},
-        {"prompt": "x", "recurrence": "every day"},
-        {"prompt": "x", "recurrence": "61 * * * *"},
-        {"prompt": "x", "recurrence": "0 0 30 2 *"},
-        {"prompt": "x", "recurrence": "* * * *"},
-        {"prompt": "x", "process_after": "soon"},
-        {"prompt": "x" * 200},
-        {"prompt": "x", "id": "../x"},
-    ],
-)
-def test_bad_tasks_are_refused_and_nothing_is_written(
-    tmp_path: Path, arguments: dict[str, Any]
-) -> None:
-    pair = open_pair(tmp_path, policy=Policy(content_bytes=100))
-    before = everything(pair)
-    with pytest.raises(Invalid):
-        pair.host.insert_task(**arguments)
-    assert everything(pair) == before
-
-
-def test_an_error_names_the_size_and_the_way_out(tmp_path: Path) -> None:
-    pair = open_pair(tmp_path, policy=Policy(content_bytes=100))
+def test_an_error_names_the_size_and_the_way_out(factory: MailFactory) -> None:
+    pair = open_pair(factory, policy=Policy(content_bytes=100))
     with pytest.raises(TooLarge, match="100 are allowed") as refused:
         pair.host.send("x" * 200)
     assert "attachments" in refused.value.hint
@@ -399,59 +315,3 @@ def test_a_series_has_one_live_row_whoever_writes(pair: Pair) -> None:
     pair.rows("UPDATE messages_in SET status = 'completed'")
     pair.rows(sql, "task-2", 40, task.id)
     assert [mail.id for mail in pair.host.inbox()] == [task.id, "task-2"]
-
-
-# ---------------------------------------------------------------------- a container that died
-
-
-@pytest.fixture
-def half_sent(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Pair:
-    """A container that died in the middle of a commit, after it had sent some mail."""
-    for number in range(12):
-        pair.container.send(f"{number} " + "x" * 3000)
-    leave_unfinished(
-        pair.path / "outbound.db", "UPDATE messages_out SET content = randomblob(3000)"
-    )
-    monkeypatch.setattr(shared_file, "_PATIENCE", 0.0)
-    return pair
-
-
-def test_the_host_undoes_what_a_dead_container_left(half_sent: Pair) -> None:
-    mails = half_sent.host.outbox()
-    assert [mail.text.split()[0] for mail in mails] == [str(number) for number in range(12)]
-    assert not (half_sent.path / "outbound.db-journal").exists()
-
-
-def test_the_host_leaves_the_commit_of_a_running_container_alone(half_sent: Pair) -> None:
-    running = True
-    host = Host(half_sent.path, running=lambda: running)
-    with pytest.raises(Busy, match="in the middle of a commit"):
-        host.outbox()
-    assert (half_sent.path / "outbound.db-journal").exists()
-    assert host.send("its own side is not concerned").seq == 2
-    running = False
-    assert len(host.outbox()) == 12
-
-
-def test_a_new_container_undoes_what_the_last_one_left(half_sent: Pair) -> None:
-    half_sent.host.send("hello")
-    container = Container(half_sent.path)
-    container.start()
-    assert texts(container.poll()) == ["hello"]
-    assert container.send("13").seq == 25
-
-
-def test_a_zone_that_is_not_known_is_refused_when_a_side_is_opened(pair: Pair) -> None:
-    for side in (Host, Container):
-        with pytest.raises(Invalid, match="Nonsense"):
-            side(pair.path, zone="Nonsense")
-
-
-def test_an_id_with_slashes_is_kept_and_its_files_have_a_folder_of_their_own(pair: Pair) -> None:
-    given = {"name": "a.txt", "data": "aGk="}
-    sent = pair.host.send("x", id="spaces/A/../B:ag-1", attachments=[given])
-    assert sent.id == "spaces/A/../B:ag-1"
-    assert pair.container.attachment(sent, "a.txt") == b"hi"
-    (folder,) = (pair.path / "inbox").iterdir()
-    assert folder.name.startswith("files-")
-    assert pair.host.send("x", id="spaces/A/../B:ag-1", attachments=[given]) == sent

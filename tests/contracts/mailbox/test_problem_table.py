@@ -3,40 +3,27 @@
 Each is impossible here or handled; most have longer tests beside what they are about.
 """
 
-import os
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from tests.contracts.mailbox.pair import CHAT, Pair
+from tests.contracts.mailbox.pair import Pair
 from tests.contracts.mailbox.postal import Channel
-from tests.support.mail import leave_unfinished
-from threadkeep.errors import Busy, Conflict, Damaged, Invalid
+from tests.support.mail import MailFactory
+from threadkeep.errors import Conflict, Invalid
 from threadkeep.mailbox.adapters import NotNow, Outgoing, Refused
-from threadkeep.mailbox.attachments import collect
 from threadkeep.mailbox.container.agent_loop import step
-from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.context import CatchUp, Policy
-from threadkeep.mailbox.folder import Owner
-from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Mail
 
 HOUR = 3600
-# Rows that are enough for SQLite to write into the file before the commit.
-MUCH = (
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) "
-    "INSERT INTO session_state SELECT i, printf('%.*c', 1000, 'x'), '' FROM n"
-)
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return Pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return Pair(factory)
 
 
 class Runner:
@@ -79,7 +66,7 @@ def test_words_said_by_a_tool_and_again_at_the_end_of_a_turn_are_sent_once(pair:
 def test_overlapping_drains_send_nothing_twice(pair: Pair) -> None:
     class Meanwhile(Channel):
         def send(self, mail: Outgoing) -> str | None:
-            assert Host(pair.path).drain({"telegram": self}).busy
+            assert pair.box.new_host().drain({"telegram": self}).busy
             return super().send(mail)
 
     pair.agent.send("hello")
@@ -112,7 +99,7 @@ def test_a_delivery_that_failed_is_told_to_the_agent(pair: Pair) -> None:
 def test_attempts_are_counted_across_restarts(pair: Pair) -> None:
     pair.agent.send("hello")
     for _ in range(3):
-        host = Host(pair.path, clock=lambda: pair.time[0])
+        host = pair.box.new_host(clock=lambda: pair.time[0])
         host.drain({"telegram": Channel(OSError("gone"))})
         pair.later(60)
     assert pair.value("in", "SELECT state FROM tk_delivery") == "failed"
@@ -160,24 +147,12 @@ def test_mail_for_the_program_hides_no_chat(pair: Pair) -> None:
     assert [mail.text for mail in pair.agent.poll()] == ["hello"]
 
 
-def test_no_poll_reads_all_that_was_ever_said(pair: Pair) -> None:
-    folder = pair.ctx.folder
-    asked = {"now": "", "limit": 1, "first": 1, "seq": 0, "rowid": 0}
-    polls = {"poll", "poll_waking", "poll_system", "triggered", "count_due", "answered"}
-    with folder.inbound.read(folder.beside_inbound) as tx:
-        for name in sorted(polls | {"open_deliveries", "to_rearm"}):
-            query = f"EXPLAIN QUERY PLAN {folder.inbound.queries[name]}"
-            plan = [row[3] for row in tx.execute(query, asked)]
-            scans = [line for line in plan if line.startswith("SCAN") and "INDEX tk_" not in line]
-            assert [line for line in scans if line != "SCAN CONSTANT ROW"] == [], name
-
-
 # ---------------------------------------------------------------------- the two files
 
 
 def test_writers_of_one_container_never_get_the_same_number(pair: Pair) -> None:
     def write(name: str) -> None:
-        container = Container(pair.path)
+        container = pair.box.new_container()
         for number in range(10):
             container.send(f"{name} {number}")
 
@@ -190,55 +165,13 @@ def test_writers_of_one_container_never_get_the_same_number(pair: Pair) -> None:
     assert numbers == list(range(1, 60, 2))
 
 
-def test_a_lock_met_while_opening_leaves_the_patience_as_it_was(pair: Pair) -> None:
-    file = pair.agent.context.folder.outbound
-    patience = file.budget
-    with closing(sqlite3.connect(file.path, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        file.budget = 0.01
-        with pytest.raises(Busy):
-            pair.agent.send("too early")
-        other.execute("ROLLBACK")
-    file.budget = patience
-    with file.write() as tx:
-        assert tx.execute("PRAGMA busy_timeout").fetchone() == (int(patience * 1000),)
-
-
 def test_mail_of_a_tool_process_says_what_it_answers(pair: Pair) -> None:
     mail = pair.host.send("hello")
-    assert Container(pair.path).send("hi").in_reply_to == mail.id
-
-
-def test_what_a_killed_writer_left_is_undone_by_the_reader(pair: Pair) -> None:
-    sent = pair.agent.send("hello")
-    leave_unfinished(pair.path / "outbound.db", MUCH)
-    with (
-        pytest.raises(sqlite3.OperationalError),
-        closing(sqlite3.connect(f"file:{pair.path}/outbound.db?mode=ro", uri=True)) as plain,
-    ):
-        plain.execute("SELECT * FROM messages_out").fetchall()
-    assert [mail.id for mail in pair.host.outbox()] == [sent.id]
-
-
-def test_a_commit_of_a_living_writer_is_waited_for_and_not_undone(pair: Pair) -> None:
-    pair.agent.send("hello")
-    leave_unfinished(pair.path / "outbound.db", MUCH)
-    host = Host(pair.path, running=lambda: True)
-    with pytest.raises(Busy):
-        host.outbox()
-    assert (pair.path / "outbound.db-journal").exists()
-
-
-@pytest.mark.parametrize("name", ["in", "out"])
-def test_both_files_have_a_rollback_journal_and_a_log_is_refused(pair: Pair, name: str) -> None:
-    assert pair.value(name, "PRAGMA journal_mode") == "delete"
-    pair.sql(name, "PRAGMA journal_mode = WAL")
-    with pytest.raises(Damaged, match="write-ahead log"):
-        pair.host.sweep()
+    assert pair.box.new_container().send("hi").in_reply_to == mail.id
 
 
 def test_a_poll_never_reads_from_an_older_look(pair: Pair) -> None:
-    other = Container(pair.path)
+    other = pair.box.new_container()
     for number in range(3):
         pair.host.send(str(number))
         assert len(other.poll()) == number + 1
@@ -283,10 +216,10 @@ def test_a_fresh_claim_is_fresh_on_a_machine_far_from_greenwich(pair: Pair) -> N
 def test_a_second_container_is_refused_and_none_is_started_beside_a_stray_one(pair: Pair) -> None:
     pair.host.send("hello")
     runner = Runner(running=False)  # it knows nothing of the one that runs
-    with Container(pair.path) as stray:
+    with pair.box.new_container() as stray:
         stray.start()
         with pytest.raises(Conflict):
-            Container(pair.path).start()
+            pair.box.new_container().start()
         pair.host.sweep(runner)
     assert runner.said == []
 
@@ -330,9 +263,9 @@ def test_a_bad_cron_is_refused_and_one_of_another_host_is_told_once(pair: Pair) 
 
 @pytest.mark.parametrize("catch_up, late", [("collapse", 1), ("all", 4), ("skip", 0)])
 def test_what_happens_to_missed_runs_is_a_choice(
-    tmp_path: Path, catch_up: CatchUp, late: int
+    factory: MailFactory, catch_up: CatchUp, late: int
 ) -> None:
-    pair = Pair(tmp_path, policy=Policy(catch_up=catch_up))
+    pair = Pair(factory, policy=Policy(catch_up=catch_up))
     pair.host.insert_task("report", recurrence="0 * * * *")
     pair.later(4 * HOUR)
     runs = 0
@@ -350,26 +283,3 @@ def test_what_happens_to_missed_runs_is_a_choice(
 def test_a_word_of_the_host_needs_nothing_of_the_agents_file(pair: Pair) -> None:
     pair.host.note("denied")
     assert pair.host.outbox() == []
-
-
-def test_no_file_is_written_or_read_outside_of_the_folder(pair: Pair, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    (outside / "m-1").mkdir(parents=True)
-    (outside / "m-1" / "secret").write_bytes(b"secret")
-    for box in ("inbox", "outbox"):
-        path = pair.path / box
-        if path.exists():
-            path.rmdir()
-        path.symlink_to(outside)
-    with pytest.raises(Invalid):
-        pair.host.send("look", attachments=[{"name": "a.txt", "data": "aGk="}])
-    found = collect(pair.path, "m-1", ["secret", "../../secret", "/etc/passwd"])
-    assert (found.files, len(found.skipped)) == ([], 3)
-    assert [path.name for path in outside.iterdir()] == ["m-1"]
-
-
-def test_the_folder_belongs_to_whom_the_agent_runs_as(tmp_path: Path) -> None:
-    owner = Owner(65534, 65534) if os.geteuid() == 0 else Owner(os.getuid(), os.getgid())
-    Host.create(tmp_path / "ag-1" / "sess-1", owner=owner).send("hello", place=CHAT)
-    places = [tmp_path / "ag-1" / "sess-1", *(tmp_path / "ag-1" / "sess-1").iterdir()]
-    assert {(p.stat().st_uid, p.stat().st_gid) for p in places} == {tuple(owner)}

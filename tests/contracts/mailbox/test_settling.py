@@ -1,12 +1,11 @@
 """Answers taken over by the host, and claims of containers that are gone."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
+from tests.support.mail import MailFactory
 from threadkeep.errors import Conflict, Damaged
 from threadkeep.mailbox.host.sweep import NO_REASON, ResetReport, SettleReport, is_counted
 from threadkeep.mailbox.records import Claim, Mail, Place
@@ -14,8 +13,8 @@ from threadkeep.mailbox.rows import read_moment, sqlite_form, whole_iso
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return Pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return Pair(factory)
 
 
 # ------------------------------------------------------------------ answers
@@ -254,31 +253,6 @@ def test_without_claims_nothing_is_written(pair: Pair) -> None:
     assert pair.host.sync().completed == (mail.id,)
 
 
-@pytest.mark.parametrize("away_s", [0, 3, 5, 600])
-def test_a_crash_between_the_files_counts_no_claim_twice(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, away_s: int
-) -> None:
-    mail = pair.host.send("x")
-    pair.claim()
-    with monkeypatch.context() as patch:
-        patch.setattr(pair.ctx.folder.outbound, "write", _die)
-        with pytest.raises(_CutError):
-            pair.host.reset_claims()
-    assert pair.host.mail(mail.id).tries == 1
-    due = pair.host.mail(mail.id).process_after
-    pair.later(away_s)
-    assert pair.host.reset_claims() == ResetReport(released=1)
-    assert (pair.host.mail(mail.id).tries, pair.host.mail(mail.id).process_after) == (1, due)
-
-
-class _CutError(Exception):
-    """The power is gone."""
-
-
-def _die(*_: object) -> None:
-    raise _CutError
-
-
 def test_a_count_that_the_agent_forges_still_comes_to_an_end(pair: Pair) -> None:
     mail = pair.host.send("x")
     for _ in range(6):
@@ -287,18 +261,6 @@ def test_a_count_that_the_agent_forges_still_comes_to_an_end(pair: Pair) -> None
         pair.host.reset_claims()
         pair.later(100)
     assert pair.status(mail.id) == "failed"
-
-
-def test_a_claim_made_anew_is_not_let_go(pair: Pair) -> None:
-    mail = pair.host.send("x")
-    pair.claim()
-    (old,) = pair.host.claims()
-    pair.later(30)
-    pair.sql("out", "UPDATE processing_ack SET status_changed = ?", sqlite_form(pair.time[0]))
-    with pair.ctx.folder.outbound.write() as tx:
-        gone = tx.run("release_claim", {"id": mail.id, "claimed_at": old.claimed_at})
-    assert gone == 0
-    assert [claim.message_id for claim in pair.host.claims()] == [mail.id]
 
 
 def test_giving_up_a_run_arms_the_next(pair: Pair) -> None:

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
+from tests.support.mail import MailFactory
 from threadkeep.errors import Damaged
 from threadkeep.mailbox.host.sweep import ResetReport, SettleReport, tool_state
 from threadkeep.mailbox.records import ToolState
@@ -27,7 +27,7 @@ class Runner:
         return self.running
 
     def start(self) -> bool:
-        beat = self.pair.ctx.folder.heartbeat_ms()
+        beat = self.pair.heartbeat()
         self.log.append("start" if beat is None else "start beside an old heartbeat")
         self.running = self.starts
         return self.starts
@@ -39,8 +39,8 @@ class Runner:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return Pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return Pair(factory)
 
 
 def test_nothing_to_do_writes_nothing(pair: Pair) -> None:
@@ -273,22 +273,3 @@ def test_a_view_in_the_place_of_a_table_is_refused(pair: Pair) -> None:
     pair.sql("out", "CREATE VIEW container_state AS SELECT 1 AS id, 'Bash' AS current_tool")
     with pytest.raises(Damaged, match="no table"):
         pair.host.sweep(Runner(pair, running=True))
-
-
-OPEN_ONLY = {
-    "inbound": ("answered", "count_due", "to_rearm", "live_row_of_series", "overdue_unclaimed"),
-    "outbound": ("claims",),
-}
-
-
-@pytest.mark.parametrize("side", OPEN_ONLY)
-def test_a_sweep_costs_what_is_open_not_what_was_ever_said(pair: Pair, side: str) -> None:
-    folder = pair.ctx.folder
-    file = folder.inbound if side == "inbound" else folder.outbound
-    asked = {"now": "", "limit": 1, "series_id": ""}
-    with file.read(folder.beside_inbound if side == "inbound" else {}) as tx:
-        for name in OPEN_ONLY[side]:
-            plan = [row[3] for row in tx.execute(f"EXPLAIN QUERY PLAN {file.queries[name]}", asked)]
-            scans = [step for step in plan if step.startswith("SCAN")]
-            # A partial index holds open rows only: to scan it is to look at what is open.
-            assert all("USING INDEX tk_" in step or "INDEX tk_" in step for step in scans), plan

@@ -1,14 +1,14 @@
 """Tasks that are still to come: held, dropped, changed; and series with their next runs."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.contracts.mailbox.pair import CHAT, START, Pair
 from tests.lengths import examples
+from tests.support.mail import MailFactory
 from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.context import Policy
@@ -21,12 +21,12 @@ NINE = 1_770_022_800_000  # 2026-02-02T09:00:00Z
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return Pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return Pair(factory)
 
 
-def with_policy(tmp_path: Path, **policy: Any) -> Pair:
-    return Pair(tmp_path, policy=Policy(**policy))
+def with_policy(factory: MailFactory, **policy: Any) -> Pair:
+    return Pair(factory, policy=Policy(**policy))
 
 
 def run(pair: Pair) -> list[Mail]:
@@ -118,8 +118,8 @@ def test_a_bad_change_is_refused_whole(pair: Pair, changes: dict[str, Any]) -> N
     assert pair.host.mail(task.id) == before
 
 
-def test_a_change_of_times_moves_only_the_row_that_goes_on(tmp_path: Path) -> None:
-    pair = with_policy(tmp_path, catch_up="all")
+def test_a_change_of_times_moves_only_the_row_that_goes_on(factory: MailFactory) -> None:
+    pair = with_policy(factory, catch_up="all")
     task = pair.host.insert_task("x", recurrence=DAILY, process_after=NINE)
     pair.until(NINE + 3 * DAY * 1000 + 1)
     run(pair)
@@ -216,8 +216,8 @@ def test_an_unknown_zone_is_no_fault_of_the_series(pair: Pair) -> None:
     assert pair.host.mail(task.id).recurrence == DAILY
 
 
-def test_the_next_run_is_due_in_the_zone_of_the_host(tmp_path: Path) -> None:
-    pair = Pair(tmp_path, zone="America/New_York")
+def test_the_next_run_is_due_in_the_zone_of_the_host(factory: MailFactory) -> None:
+    pair = Pair(factory, zone="America/New_York")
     task = pair.host.insert_task("x", recurrence="30 2 * * *", process_after=START)
     pair.until(round(datetime(2026, 3, 8, 5, tzinfo=UTC).timestamp()) * 1000)
     run(pair)
@@ -238,8 +238,8 @@ def test_collapse_runs_once_late_and_then_on_time(pair: Pair) -> None:
     assert following.process_after == iso(NINE + 4 * DAY * 1000)
 
 
-def test_all_makes_up_for_each_missed_run_oldest_first(tmp_path: Path) -> None:
-    pair = with_policy(tmp_path, catch_up="all")
+def test_all_makes_up_for_each_missed_run_oldest_first(factory: MailFactory) -> None:
+    pair = with_policy(factory, catch_up="all")
     task = pair.host.insert_task("x", recurrence=DAILY, process_after=NINE)
     pair.until(NINE + 3 * DAY * 1000)
     assert [mail.id for mail in run(pair)] == [task.id]
@@ -251,16 +251,16 @@ def test_all_makes_up_for_each_missed_run_oldest_first(tmp_path: Path) -> None:
     assert run(pair) == []
 
 
-def test_all_makes_up_for_so_many_and_no_more(tmp_path: Path) -> None:
-    pair = with_policy(tmp_path, catch_up="all", catch_up_runs=2)
+def test_all_makes_up_for_so_many_and_no_more(factory: MailFactory) -> None:
+    pair = with_policy(factory, catch_up="all", catch_up_runs=2)
     pair.host.insert_task("x", recurrence=DAILY, process_after=NINE)
     pair.until(NINE + 9 * DAY * 1000)
     run(pair)
     assert len(run(pair)) == 2
 
 
-def test_all_makes_up_for_nothing_while_the_task_was_held(tmp_path: Path) -> None:
-    pair = with_policy(tmp_path, catch_up="all")
+def test_all_makes_up_for_nothing_while_the_task_was_held(factory: MailFactory) -> None:
+    pair = with_policy(factory, catch_up="all")
     task = pair.host.insert_task("x", recurrence=DAILY, process_after=START)
     pair.claim()
     pair.host.pause_task(task.id)
@@ -270,8 +270,8 @@ def test_all_makes_up_for_nothing_while_the_task_was_held(tmp_path: Path) -> Non
     assert [mail.status for mail in pair.host.tasks()] == ["paused"]
 
 
-def test_skip_lets_a_late_run_go(tmp_path: Path) -> None:
-    pair = with_policy(tmp_path, catch_up="skip")
+def test_skip_lets_a_late_run_go(factory: MailFactory) -> None:
+    pair = with_policy(factory, catch_up="skip")
     task = pair.host.insert_task("x", recurrence=DAILY, process_after=NINE)
     pair.until(NINE + DAY * 1000 - 1)
     assert pair.host.rearm() == []
@@ -285,8 +285,8 @@ def test_skip_lets_a_late_run_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("begun", ["claimed", "tried before"])
-def test_skip_lets_nothing_go_that_somebody_has_begun(tmp_path: Path, begun: str) -> None:
-    pair = with_policy(tmp_path, catch_up="skip")
+def test_skip_lets_nothing_go_that_somebody_has_begun(factory: MailFactory, begun: str) -> None:
+    pair = with_policy(factory, catch_up="skip")
     task = pair.host.insert_task("x", recurrence=DAILY, process_after=NINE)
     pair.until(NINE)
     pair.claim()
@@ -297,15 +297,17 @@ def test_skip_lets_nothing_go_that_somebody_has_begun(tmp_path: Path, begun: str
     assert pair.status(task.id) == "pending"
 
 
-@settings(max_examples=examples(15))  # each is a folder of its own, with dozens of commits
+@settings(
+    max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # each is a folder of its own, with dozens of commits
 @given(
     policy=st.sampled_from(["collapse", "all", "skip"]),
     steps=st.lists(st.tuples(st.integers(0, 200_000), st.booleans()), min_size=1, max_size=6),
 )
 def test_a_series_has_one_live_row_whatever_happens(
-    tmp_path_factory: pytest.TempPathFactory, policy: Any, steps: list[tuple[int, bool]]
+    factory: MailFactory, policy: Any, steps: list[tuple[int, bool]]
 ) -> None:
-    pair = with_policy(tmp_path_factory.mktemp("series"), catch_up=policy, catch_up_runs=3)
+    pair = with_policy(factory, catch_up=policy, catch_up_runs=3)
     pair.host.insert_task("x", recurrence="0 */6 * * *")
     last = 0
     for seconds, well in steps:

@@ -1,7 +1,5 @@
 """Two ways to write time, one way to read both."""
 
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -19,14 +17,6 @@ moments = st.integers(-62_135_596_800_000, 253_402_300_799_999)
 def test_the_two_forms_are_those_of_the_contract() -> None:
     assert iso(MOMENT) == "2026-08-14T11:19:55.136Z"
     assert sqlite_form(MOMENT) == "2026-08-14 11:19:55"
-
-
-@given(moments)
-def test_the_database_writes_the_same_form(ms: int) -> None:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        sql = "SELECT datetime(?), datetime(?)"
-        written = connection.execute(sql, (iso(ms), sqlite_form(ms))).fetchone()
-    assert written == (sqlite_form(ms), sqlite_form(ms))
 
 
 @given(moments)

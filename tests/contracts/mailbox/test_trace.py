@@ -1,11 +1,10 @@
 """The way of one message, across all tables of both files."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, strategies as st
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
+from tests.support.mail import MailFactory
 from threadkeep.base.clock import iso
 from threadkeep.errors import NotFound
 from threadkeep.mailbox.host.trace import MailboxEvent, in_order
@@ -14,8 +13,8 @@ from threadkeep.mailbox.rows import sqlite_form
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return Pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return Pair(factory)
 
 
 def steps(events: list[MailboxEvent]) -> list[tuple[str, str]]:

@@ -1,18 +1,17 @@
 """Who is on the other side of a folder, told from what lies in it."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.contracts.mailbox.pair import Pair
+from tests.support.mail import MailFactory
 from threadkeep.mailbox.versions import VERSIONS, OtherSide, look, newest
 
 OURS = ("tk_meta", "tk_delivery", "tk_cursor", "tk_dead", "tk_hops", "tk_row_hash")
 
 
-def strangers(tmp_path: Path) -> Pair:
+def strangers(factory: MailFactory) -> Pair:
     """Give a folder in which nobody of ours has been."""
-    pair = Pair(tmp_path)
+    pair = Pair(factory)
     for table in OURS:
         pair.sql("in", f"DROP TABLE {table}")
     for table in ("tk_claim", "tk_row_hash"):
@@ -35,12 +34,12 @@ def say(pair: Pair, name: str, at: str, kind: str = "chat") -> None:
     pair.sql("out", sql, name, at, kind)
 
 
-def test_nothing_is_known_of_a_fresh_folder(tmp_path: Path) -> None:
-    assert look(strangers(tmp_path).ctx) == OtherSide(None, None)
+def test_nothing_is_known_of_a_fresh_folder(factory: MailFactory) -> None:
+    assert look(strangers(factory).ctx) == OtherSide(None, None)
 
 
-def test_we_know_that_we_were_there(tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
+def test_we_know_that_we_were_there(factory: MailFactory) -> None:
+    pair = Pair(factory)
     pair.agent.send("hi")
     deliver(pair, "o1", "2026-11-17 03:56:15")
     assert look(pair.ctx) == OtherSide(None, None, our_host=True, our_container=True)
@@ -51,8 +50,8 @@ def test_we_know_that_we_were_there(tmp_path: Path) -> None:
     assert seen(pair) == ("2.1", "2.1")
 
 
-def test_the_older_program_is_known_by_its_times(tmp_path: Path) -> None:
-    pair = strangers(tmp_path)
+def test_the_older_program_is_known_by_its_times(factory: MailFactory) -> None:
+    pair = strangers(factory)
     deliver(pair, "o1", "2026-11-17 03:56:15")
     say(pair, "o1", "2026-11-17 03:56:14")
     assert seen(pair) == ("2.0.64", "2.0.64")
@@ -79,18 +78,18 @@ CONTAINER_SIGNS = [
 
 @pytest.mark.parametrize("file, statement, version", HOST_SIGNS)
 def test_each_sign_of_a_host_tells_its_version(
-    tmp_path: Path, file: str, statement: str, version: str
+    factory: MailFactory, file: str, statement: str, version: str
 ) -> None:
-    pair = strangers(tmp_path)
+    pair = strangers(factory)
     pair.sql(file, statement)
     assert seen(pair) == (version, None)
 
 
 @pytest.mark.parametrize("file, statement, version", CONTAINER_SIGNS)
 def test_each_sign_of_a_container_tells_its_version(
-    tmp_path: Path, file: str, statement: str, version: str
+    factory: MailFactory, file: str, statement: str, version: str
 ) -> None:
-    pair = strangers(tmp_path)
+    pair = strangers(factory)
     pair.sql(file, statement)
     assert seen(pair) == (None, version)
 

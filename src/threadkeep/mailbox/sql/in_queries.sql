@@ -197,6 +197,9 @@ SELECT {mail} FROM messages_in m
 WHERE m.status = 'pending' AND m.tries > 0 AND datetime(m.process_after) > :ahead
   AND m.process_after NOT LIKE '%.%'
 
+-- name: set_right
+UPDATE messages_in SET process_after = :process_after, timestamp = :timestamp WHERE id = :id
+
 -- name: clear_recurrence
 UPDATE messages_in SET recurrence = NULL WHERE id = :id
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mail import CHAT, Pair, open_pair, texts
+from tests.support.mail import CHAT, MailFactory, Pair, open_pair, texts
 from threadkeep.mailbox.records import Place
 
 Rows = list[dict[str, Any]]
@@ -129,8 +129,8 @@ class Stranger:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    return open_pair(tmp_path)
+def pair(factory: MailFactory) -> Pair:
+    return open_pair(factory)
 
 
 @pytest.fixture

@@ -6,24 +6,30 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.contracts.mailbox.pair import START, Pair, as_nanoclaw_left_it
+from tests.support.mail import MailFactory
 from threadkeep.mailbox.folder import Folder
-from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.records import Place
 from threadkeep.mailbox.verification import Problem, verify
+from threadkeep.testing import MailboxFactory
 
 OURS_IN = ("tk_meta", "tk_delivery", "tk_cursor", "tk_dead", "tk_hops", "tk_row_hash")
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original() -> Iterator[Path]:
     """A folder in which everything has happened once, and all is well."""
-    pair = Pair(tmp_path_factory.mktemp("original"))
+    with MailboxFactory() as factory:
+        yield well(Pair(factory))
+
+
+def well(pair: Pair) -> Path:
     mail = pair.host.send("hello", attachments=[{"name": "a.txt", "data": "aGk="}])
     task = pair.host.insert_task("report", recurrence="0 9 * * *", process_after=START)
     failed = pair.host.send("bad")
@@ -38,9 +44,11 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def pair(original: Path, tmp_path: Path) -> Pair:
-    shutil.copytree(original.parent, tmp_path / original.parent.name)
-    return Pair(tmp_path)
+def pair(original: Path, factory: MailFactory) -> Pair:
+    pair = Pair(factory)
+    shutil.rmtree(pair.path)
+    shutil.copytree(original, pair.path)
+    return pair
 
 
 def picture(path: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -328,7 +336,7 @@ def test_tables_that_a_host_adds_are_a_warning_in_files_of_others(pair: Pair) ->
     pair.sql("in", "DROP TRIGGER tk_failed_stays")
     pair.sql("in", "DROP TABLE session_routing")
     assert only(pair, "warning") == "inbound.db: session_routing is missing"
-    assert Host(pair.path).verify() == []
+    assert pair.box.new_host().verify() == []
 
 
 def test_a_foreign_trigger_is_found(pair: Pair) -> None:

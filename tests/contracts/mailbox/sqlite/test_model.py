@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.contracts.mailbox.model import (
+from tests.contracts.mailbox.sqlite.model import (
     SECOND,
     Died,
     Mail,

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import cannot_run
 from tests.support.children import exit_code, fork
-from tests.support.mail import CHAT, FakeClock, look, open_pair
+from tests.support.mail import CHAT, FakeClock, MailFactory, look, open_pair
 from threadkeep.errors import Damaged, Invalid, NotFound, ReadOnly
 from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.folder import (
@@ -214,8 +214,8 @@ def test_names_that_would_lead_elsewhere_are_refused(tmp_path: Path, name: str) 
 # ---------------------------------------------------------------------- making
 
 
-def test_a_folder_that_is_there_is_kept(path: Path) -> None:
-    pair = open_pair(path)
+def test_a_folder_that_is_there_is_kept(factory: MailFactory) -> None:
+    pair = open_pair(factory)
     pair.host.send("kept")
     before = pair.rows("SELECT * FROM messages_in")
     provision(pair.path)
@@ -461,8 +461,8 @@ def test_an_endless_view_in_the_place_of_the_outbox_is_refused_at_once(path: Pat
     assert host.send("other mail is unaffected").seq == 2
 
 
-def test_no_value_in_outbound_stops_the_host_from_reading_the_rest(path: Path) -> None:
-    pair = open_pair(path)
+def test_no_value_in_outbound_stops_the_host_from_reading_the_rest(factory: MailFactory) -> None:
+    pair = open_pair(factory)
     pair.container.send("before")
     odd = (
         "(x'ff00', 3, x'00', 7, 8.5, x'ff', x'ff', 9, x'00ff', x'7b7d')",
