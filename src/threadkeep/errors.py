@@ -2,6 +2,7 @@
 
 ThreadkeepError
 ├── NotFound                 the named thing does not exist
+│   └── NoStore              there is no file of this store yet, or no more
 ├── Invalid                  the input is refused, nothing was written
 │   ├── TooLarge             a value is over its limit
 │   ├── ProtocolViolation    a chunk does not fit the stream so far
@@ -42,6 +43,10 @@ class NotFound(ThreadkeepError):
 
     exit_code = 3
     http_status = 404
+
+
+class NoStore(NotFound):
+    """There is no such store."""
 
 
 class Invalid(ThreadkeepError):

@@ -22,12 +22,12 @@ from threadkeep.base.sqlite import foreign
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.sqlite.guard import Budget
 from threadkeep.capture.capture import History
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.observed.shell_history import HistoryFile, Tally, read_past
 from threadkeep.capture.rebuild import Places
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.knowledge.archive import LogRow
 from threadkeep.knowledge.health import health_name
+from threadkeep.knowledge.query import Query
 from threadkeep.sources.records import DocumentItem, Log, UserHome
 
 GOOD = "5e550000-0000-4000-8000-00000000000f"
@@ -354,9 +354,9 @@ def test_others_can_write_while_a_document_is_read(tmp_path: Path) -> None:
 STEPS: dict[str, Callable[[History], object]] = {
     "undo": lambda history: history.undo_masks("github-token"),
     "rescan": History.rescan,
-    "forget lines": lambda history: history.forget(Forget(pattern="duck")),
-    "forget a session": lambda history: history.forget(Forget(sessions=("a1",))),
-    "plan": lambda history: history.forget(Forget(pattern="duck"), dry_run=True),
+    "forget lines": lambda history: history.forget(Query(pattern="duck")),
+    "forget a session": lambda history: history.forget(Query(session=("a1",))),
+    "plan": lambda history: history.forget(Query(pattern="duck"), dry_run=True),
 }
 
 

@@ -24,7 +24,7 @@ from tests.support.forgetting import (
 from tests.support.user_homes import assert_sound
 from threadkeep.base.sqlite.connect import PLAIN, Tuning, open_writer
 from threadkeep.capture.capture import History
-from threadkeep.capture.forget_selection import Forget
+from threadkeep.knowledge.query import Query
 
 WORD = "zanzibar"
 KILLED = 9
@@ -98,7 +98,7 @@ def clean(place: tuple[Path, Path]) -> bool:
 @pytest.mark.parametrize("again", ["forget", "capture"])
 def test_sessions_are_forgotten_in_the_end(tmp_path: Path, again: str) -> None:
     def act(history: History) -> object:
-        return history.forget(Forget(sessions=("s1",)))
+        return history.forget(Query(session=("s1",)))
 
     def complete(history: History) -> object:
         return act(history) if again == "forget" else history.capture()
@@ -126,7 +126,7 @@ def test_sessions_are_forgotten_in_the_end(tmp_path: Path, again: str) -> None:
 @pytest.mark.faults
 def test_lines_and_rows_are_forgotten_in_the_end(tmp_path: Path) -> None:
     def act(history: History) -> object:
-        return history.forget(Forget(pattern=WORD))
+        return history.forget(Query(pattern=WORD))
 
     origin = make(tmp_path)
     plant_rows(origin[0], WORD)
@@ -170,7 +170,7 @@ def test_a_reader_in_the_way_is_told_and_the_next_capture_cleans_up(tmp_path: Pa
     with masked_history(*place) as history:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM tk_entries").fetchone()
-        assert history.forget(Forget(sessions=("s1",))).unfinished
+        assert history.forget(Query(session=("s1",))).unfinished
         assert not history.search(WORD)
         reader.close()
         history.capture()
@@ -187,12 +187,12 @@ def test_two_at_once_take_nothing_else(tmp_path: Path) -> None:
         def meanwhile(progress: object) -> None:
             if not seen:
                 seen.append(progress)
-                two.forget(Forget(sessions=("s1",)))
+                two.forget(Query(session=("s1",)))
                 write_claude(place[1], "s3", [said("s3", 1, "a heron")])
                 two.capture()
 
-        one.forget(Forget(sessions=("s1",), since=0), show=meanwhile)
-        one.forget(Forget(pattern="nothing at all"), show=meanwhile)
+        one.forget(Query(session=("s1",), since=0), show=meanwhile)
+        one.forget(Query(pattern="nothing at all"), show=meanwhile)
         left = all_sessions(one)
         assert left["s2"] == kept
         assert left["s3"][1] == ["a heron"]

@@ -27,7 +27,8 @@ from tests.support.forgetting import (
 )
 from tests.support.user_homes import assert_sound, made_up_home, open_history
 from threadkeep.capture.forget import ForgetReport
-from threadkeep.capture.forget_selection import Forget, strings_in
+from threadkeep.capture.forget_selection import strings_in
+from threadkeep.knowledge.query import Query
 
 SECRET = "zanzibar"
 
@@ -50,7 +51,7 @@ def test_lines_in_which_a_pattern_is_found_go_and_their_bytes_with_them(tmp_path
     with masked_history(file, user) as history:
         history.capture()
         swan = all_sessions(history)["s2"]
-        what = Forget(pattern="(?i)zanzibar-\\d+")
+        what = Query(pattern="(?i)zanzibar-\\d+")
         planned = history.forget(what, dry_run=True)
         assert history.forget(what) == planned
         assert (planned.sessions, planned.lines, planned.entries, planned.events) == (0, 2, 2, 0)
@@ -72,7 +73,7 @@ def test_a_forgotten_line_does_not_come_back(tmp_path: Path) -> None:
     path = write_claude(user, "s1", spoken("s1"))
     with masked_history(file, user) as history:
         history.capture()
-        history.forget(Forget(pattern="(?i)zanzibar"))
+        history.forget(Query(pattern="(?i)zanzibar"))
         kept = texts(history, "s1")
         write_claude(user, "s1", [said("s1", 0, "a new beginning"), *spoken("s1")])
         history.capture()
@@ -97,7 +98,7 @@ def test_a_pattern_is_looked_for_in_every_table(tmp_path: Path) -> None:
     lost = add_node(file, f"a duck in {SECRET}", segment=segment)
     assert bytes_left(file).count(SECRET.encode()) >= 15
     with masked_history(file, user) as history:
-        what = Forget(pattern=SECRET)
+        what = Query(pattern=SECRET)
         planned = history.forget(what, dry_run=True)
         assert history.forget(what) == planned
         assert planned.lines == 0
@@ -123,7 +124,7 @@ def test_what_was_told_of_a_session_goes_with_the_line_that_told_it(tmp_path: Pa
     plant_rows(file, "nothing")
     rows(file, "UPDATE claude_sessions SET session_id = 's1', summary_text = ?", f"of {SECRET}")
     with masked_history(file, user) as history:
-        assert history.forget(Forget(sessions=("s1",), pattern=SECRET)).lines == 2
+        assert history.forget(Query(session=("s1",), pattern=SECRET)).lines == 2
         assert history.find("s1").name == "second"
     assert rows(file, "SELECT count(*) FROM claude_sessions") == [(0,)]
     assert SECRET.encode() not in bytes_left(file)
@@ -145,7 +146,7 @@ def test_what_another_program_had_deleted_goes_from_the_free_pages_too(tmp_path:
         connection.execute("DELETE FROM browser_events")
     assert SECRET.encode() in bytes_left(file)
     with masked_history(file, user) as history:
-        history.forget(Forget(pattern="goose"))
+        history.forget(Query(pattern="goose"))
     assert SECRET.encode() not in bytes_left(file)
 
 
@@ -161,7 +162,7 @@ def test_records_of_a_document_go_and_stay_away(tmp_path: Path) -> None:
     with open_history(tmp_path / "home", user) as history:
         history.capture()
         before = texts(history, "ses_0a")
-        what = Forget(pattern=SECRET)
+        what = Query(pattern=SECRET)
         assert history.forget(what).lines == 1
         kept = [said_ for said_ in before if SECRET not in said_]
         assert texts(history, "ses_0a") == kept
@@ -185,7 +186,7 @@ def test_a_span_of_time_takes_sessions_inside_and_lines_of_others(tmp_path: Path
     write_claude(user, "s3", [said("s3", 1, "before"), silent_, said("s3", 9, "after")])
     with masked_history(file, user) as history:
         history.capture()
-        what = Forget(since=NOON + 3 * MINUTE, until=NOON + 5 * MINUTE)
+        what = Query(since=NOON + 3 * MINUTE, until=NOON + 5 * MINUTE)
         planned = history.forget(what, dry_run=True)
         assert history.forget(what) == planned
         assert (planned.sessions, planned.lines, planned.entries) == (1, 2 + 2 + 1, 4)
@@ -208,10 +209,10 @@ def test_what_shells_browsers_and_ci_did_in_a_span_goes_too(tmp_path: Path) -> N
         history.capture()
     plant_rows(file, SECRET)
     with masked_history(file, user) as history:
-        assert history.forget(Forget(since=1, until=2, harness="codex")) == ForgetReport()
-        assert history.forget(Forget(since=1, until=2, project="/elsewhere")) == ForgetReport()
-        assert history.forget(Forget(since=1, until=2, project="/"), dry_run=True).events == 1
-        assert history.forget(Forget(since=1, until=2)).events == 1 + 1 + 2
+        assert history.forget(Query(since=1, until=2, agent=("codex",))) == ForgetReport()
+        assert history.forget(Query(since=1, until=2, project=("/elsewhere",))) == ForgetReport()
+        assert history.forget(Query(since=1, until=2, project=("/",)), dry_run=True).events == 1
+        assert history.forget(Query(since=1, until=2)).events == 1 + 1 + 2
     assert rows(file, "SELECT timestamp FROM events") == [(2,)]
     assert rows(file, "SELECT timestamp FROM browser_events") == [(2,)]
     assert rows(file, "SELECT count(*) FROM env_snapshots") == [(0,)]
@@ -226,14 +227,14 @@ def test_a_pattern_can_be_kept_to_sessions_projects_programs_and_times(tmp_path:
         history.capture()
     plant_rows(file, SECRET)
     with masked_history(file, user) as history:
-        assert history.forget(Forget(pattern="duck", harness="codex")).lines == 0
-        assert history.forget(Forget(pattern="duck", project="/elsewhere")).lines == 0
-        what = Forget(sessions=("s1",), pattern="duck", since=NOON + 2 * MINUTE)
+        assert history.forget(Query(pattern="duck", agent=("codex",))).lines == 0
+        assert history.forget(Query(pattern="duck", project=("/elsewhere",))).lines == 0
+        what = Query(session=("s1",), pattern="duck", since=NOON + 2 * MINUTE)
         assert history.forget(what).lines == 1
         assert texts(history, "s1") == ["duck 1 of s1"]
-        assert history.forget(Forget(pattern="duck 1", project="pond")).lines == 2
+        assert history.forget(Query(pattern="duck 1", project=("pond",))).lines == 2
         assert texts(history, "s2") == ["duck 2 of s2"]
-        assert history.forget(Forget(pattern=SECRET, project="pond")) == ForgetReport()
+        assert history.forget(Query(pattern=SECRET, project=("pond",))) == ForgetReport()
     assert rows(file, "SELECT count(*) FROM lessons") == [(1,)]
 
 
@@ -247,8 +248,8 @@ def test_what_stays_is_what_does_not_match(
     write_claude(folder / "user", "s1", [said("s1", n, text) for n, text in enumerate(told)])
     with masked_history(folder / "k.db", folder / "user") as history:
         history.capture()
-        planned = history.forget(Forget(pattern="goose|heron"), dry_run=True)
-        assert history.forget(Forget(pattern="goose|heron")) == planned
+        planned = history.forget(Query(pattern="goose|heron"), dry_run=True)
+        assert history.forget(Query(pattern="goose|heron")) == planned
         kept = [text for text in told if "goose" not in text and "heron" not in text]
         assert texts(history, "s1") == kept
         assert planned.lines == len(told) - len(kept)

@@ -5,6 +5,7 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +27,6 @@ from tests.support.forgetting import (
 from tests.support.user_homes import assert_sound, made_up_home, open_history
 from threadkeep.capture.capture import History
 from threadkeep.capture.forget import ForgetReport
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.store import KnowledgeStore
@@ -64,7 +64,7 @@ def test_the_others_stay_as_they_are_and_it_does_not_come_back(
         before = all_sessions(history)
         family = {one.session_id for one in [history.find(session)]}
         family |= {one.session_id for one in history.children(history.find(session))}
-        what = Forget(sessions=(session,))
+        what = Query(session=(session,))
         planned = history.forget(what, dry_run=True)
         assert all_sessions(history) == before
         done = history.forget(what)
@@ -100,7 +100,7 @@ def test_no_byte_of_it_is_left(tmp_path: Path) -> None:
     assert all(word in bytes_left(file) for word in words)
     with masked_history(file, user) as history:
         assert history.search("zanzibar")
-        done = history.forget(Forget(sessions=("s1",)))
+        done = history.forget(Query(session=("s1",)))
         assert (done.sessions, done.segments, done.nodes, done.events) == (1, 1, 1, 1)
         left = bytes_left(file)  # while it is open: nothing waits in the log
         assert [word for word in words if word.lower() in left.lower()] == []
@@ -118,12 +118,12 @@ def test_a_parent_takes_its_subagents_with_it_and_a_subagent_goes_alone(
     with masked_history(file, user) as history:
         before = all_sessions(history)
         ((all_calls,),) = rows(file, calls)
-        done = history.forget(Forget(sessions=("agent-a1b2c3",)))
+        done = history.forget(Query(session=("agent-a1b2c3",)))
         assert done.sessions == 1
         assert rows(file, calls) == [(all_calls - done.events,)]
         kept = {name: told for name, told in before.items() if name != "agent-a1b2c3"}
         assert all_sessions(history) == kept
-        assert history.forget(Forget(sessions=(CLAUDE,))).sessions == 4
+        assert history.forget(Query(session=(CLAUDE,))).sessions == 4
         left = {
             one.session_id
             for one in history.sessions(Query(agent=("claude-code",)), everything=True)
@@ -142,8 +142,8 @@ def test_what_others_told_of_it_goes_too(captured: tuple[Path, Path], tmp_path: 
     ducks, swans = (f"0199aaaa-0000-7000-8000-00000000000{n}" for n in (1, 2))
     with masked_history(file, user) as history:
         assert (history.find(ducks).name, history.find(swans).name) == ("Many ducks", "Swans")
-        planned = history.forget(Forget(sessions=(ducks,)), dry_run=True)
-        assert history.forget(Forget(sessions=(ducks,))) == planned
+        planned = history.forget(Query(session=(ducks,)), dry_run=True)
+        assert history.forget(Query(session=(ducks,))) == planned
         history.capture()
         assert history.find(swans).name == "Swans"
     assert b"Many ducks" not in bytes_left(file)
@@ -162,7 +162,7 @@ def test_a_subagent_that_only_its_parent_tells_of_goes_with_it(tmp_path: Path) -
         assert rows(file, "SELECT title FROM tk_sessions WHERE session_id = 'agent-b7'") == [
             ("Look at zanzibar",)
         ]
-        history.forget(Forget(sessions=("s1",)))
+        history.forget(Query(session=("s1",)))
         history.capture()
     assert b"zanzibar" not in bytes_left(file)
     assert rows(file, "SELECT * FROM tk_sessions") == []
@@ -179,7 +179,7 @@ def test_calls_of_a_subagent_go_with_it_though_they_bear_the_name_of_its_parent(
     with masked_history(file, user) as history:
         history.capture()
         assert rows(file, commands) == [("quack",), ("honk",)]
-        what = Forget(sessions=("agent-7",))
+        what = Query(session=("agent-7",))
         assert history.forget(what, dry_run=True).events == 1
         assert history.forget(what).events == 1
         assert rows(file, commands) == [("quack",)]
@@ -198,14 +198,46 @@ def test_a_project_or_a_program_goes_as_a_whole(
             one.session_id for one in history.sessions(Query(project=("lake",)), everything=True)
         }
         assert meant
-        history.forget(Forget(project="lake"))
+        history.forget(Query(project=("lake",)))
         assert all_sessions(history).keys() == before.keys() - meant
-        history.forget(Forget(harness="pi"))
+        history.forget(Query(agent=("pi",)))
         assert "pi" not in {one.agent for one in history.sessions(everything=True)}
         history.capture()
         assert "pi" not in {one.agent for one in history.sessions(everything=True)}
         assert not history.sessions(Query(project=("lake",)), everything=True)
     assert_sound(file)
+
+
+def test_a_project_is_its_copies_and_a_folder_all_below_it(tmp_path: Path) -> None:
+    user, file = tmp_path / "user", tmp_path / "k.db"
+    places = {
+        "s1": "/u/pond",
+        "s2": "/u/pond/.claude/worktrees/a",
+        "s3": "/u/pond.worktrees/b",
+        "s4": "/u/ponder",
+        "s5": "/v/POND",
+        "s6": "/u/lake/pond-house",
+    }
+    for name, cwd in places.items():
+        write_claude(user, name, [{**said(name, 1, name), "cwd": cwd}])
+    with masked_history(file, user) as history:
+        history.capture()
+
+        def meant(**query: Any) -> set[str]:
+            before = set(all_sessions(history))
+            planned = history.forget(Query(**query), dry_run=True)
+            return {one.split()[0].rpartition(":")[2] for one in planned.examples} & before
+
+        assert meant(project=("pond",)) == {"s1", "s2", "s3", "s5"}
+        assert meant(project=("ada/Pond",)) == {"s1", "s2", "s3", "s5"}
+        assert meant(project=("/u/pond",)) == {"s1", "s2", "s3"}
+        assert meant(project=("/u",), exclude=(("project", "/u/pond"),)) == {"s4", "s6"}
+        assert meant(project=("nowhere",)) == set()
+        with pytest.raises(Invalid, match="no project is called") as refused:
+            history.forget(Query(project=("pon",)))
+        assert "POND, pond, pond-house, ponder" in str(refused.value.hint)
+        history.forget(Query(project=("Pond",)))
+        assert set(all_sessions(history)) == {"s4", "s6"}
 
 
 def test_blocks_that_another_log_shares_stay(tmp_path: Path) -> None:
@@ -216,7 +248,7 @@ def test_blocks_that_another_log_shares_stay(tmp_path: Path) -> None:
     with masked_history(file, user) as history:
         history.capture()
         assert rows(file, "SELECT count(*) FROM tk_blocks") == [(1,)]
-        history.forget(Forget(sessions=("s1",)))
+        history.forget(Query(session=("s1",)))
         assert list(history.raw(history.find("s2"))) == [json.dumps(same[0]).encode()]
 
 
@@ -242,7 +274,7 @@ def test_a_log_of_several_sessions_loses_the_lines_of_one(tmp_path: Path) -> Non
         history.capture()
         assert {one.session_id for one in history.sessions()} == {"a", "b"}
         goose = [shown.entry.text for shown in history.transcript(history.find("b"))]
-        history.forget(Forget(sessions=("a",)))
+        history.forget(Query(session=("a",)))
         assert [one.session_id for one in history.sessions()] == ["b"]
         assert [shown.entry.text for shown in history.transcript(history.find("b"))] == goose
         write(*first, *second, {"sessionId": "b"}, {"id": "b9", "type": "user", "content": "moo"})
@@ -279,8 +311,8 @@ def test_legacy_rows_and_shared_nodes(tmp_path: Path) -> None:
     other = add_node(file, "of the other", segment=two)
     rows(file, "UPDATE agentic_enrichment_queue SET status = 'done'")
     with masked_history(file, user) as history:
-        planned = history.forget(Forget(sessions=("s1",)), dry_run=True)
-        assert history.forget(Forget(sessions=("s1",))) == planned
+        planned = history.forget(Query(session=("s1",)), dry_run=True)
+        assert history.forget(Query(session=("s1",))) == planned
         assert planned.nodes == 2
     assert rows(file, "SELECT id FROM knowledge_nodes") == [(other,)]
     assert other not in {all_three, shared}
@@ -302,12 +334,12 @@ def test_vectors_go_with_their_nodes_or_are_named(tmp_path: Path) -> None:
     for node in nodes:
         rows(file, "INSERT INTO knowledge_vectors VALUES (?, zeroblob(8))", node)
     with masked_history(file, user) as history:
-        assert history.forget(Forget(sessions=("s1",))).vectors_left == 0
+        assert history.forget(Query(session=("s1",))).vectors_left == 0
     assert rows(file, "SELECT knowledge_node_id FROM knowledge_vectors") == [(nodes[1],)]
     rows(file, "DROP TABLE knowledge_vectors")
     make_unknown_module(file)
     with masked_history(file, user) as history:
-        assert history.forget(Forget(sessions=("s2",))).vectors_left == 1
+        assert history.forget(Query(session=("s2",))).vectors_left == 1
     assert rows(file, "SELECT count(*) FROM knowledge_nodes") == [(0,)]
 
 
@@ -329,8 +361,8 @@ def test_backups_from_before_are_named(tmp_path: Path) -> None:
     with masked_history(file, user) as history:
         history.capture()
         backup = history.store.backup()
-        assert history.forget(Forget(sessions=("s1",)), dry_run=True).backups == [str(backup)]
-        assert history.forget(Forget(sessions=("s1",))).backups == [str(backup)]
+        assert history.forget(Query(session=("s1",)), dry_run=True).backups == [str(backup)]
+        assert history.forget(Query(session=("s1",))).backups == [str(backup)]
 
 
 def test_a_dry_run_needs_no_right_to_write_and_leaves_no_trace(
@@ -345,9 +377,9 @@ def test_a_dry_run_needs_no_right_to_write_and_leaves_no_trace(
         around = msgspec.structs.replace(other.around, store=store)
         history = History(around, other.sources)
         for what in (
-            Forget(sessions=(CLAUDE,)),
-            Forget(pattern="basket"),
-            Forget(since=NOON - 10**9, until=NOON + MINUTE),
+            Query(session=(CLAUDE,)),
+            Query(pattern="basket"),
+            Query(since=NOON - 10**9, until=NOON + MINUTE),
         ):
             assert history.forget(what, dry_run=True).lines > 0
         history.rescan(dry_run=True)
@@ -358,14 +390,14 @@ def test_what_makes_no_sense_is_refused(captured: tuple[Path, Path], tmp_path: P
     file, user = copy_of(captured, tmp_path), captured[1]
     with masked_history(file, user) as history:
         for what, said_ in (
-            (Forget(), "nothing says"),
-            (Forget(pattern="("), "no regular expression"),
-            (Forget(pattern="x*"), "every text"),
-            (Forget(since=2, until=2), "ends before"),
+            (Query(), "nothing says"),
+            (Query(pattern="("), "no regular expression"),
+            (Query(pattern="x*"), "every text"),
+            (Query(since=2, until=2), "ends before"),
         ):
             with pytest.raises(Invalid, match=said_):
                 history.forget(what)
         with pytest.raises(NotFound):
-            history.forget(Forget(sessions=("nobody",)))
+            history.forget(Query(session=("nobody",)))
         with pytest.raises(Conflict):
-            history.forget(Forget(sessions=("0199aaaa",)))
+            history.forget(Query(session=("0199aaaa",)))

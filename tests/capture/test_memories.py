@@ -8,7 +8,6 @@ import pytest
 
 from tests.support import memories as asked
 from threadkeep.capture.capture import History
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.watch import watch
 from threadkeep.home.home import Home
 from threadkeep.knowledge.query import Query
@@ -236,7 +235,7 @@ def test_a_note_that_was_forgotten_does_not_come_back(desk: Desk) -> None:
     desk.capture()
     with desk.history() as history:
         enrich(desk.home, history, with_model=False)
-        history.forget(Forget(pattern="quokka"))
+        history.forget(Query(pattern="quokka"))
         assert sum(part.memories for part in history.capture().harnesses.values()) == 0
     assert [row[0] for row in desk.ask(asked.DOCUMENTS)] == ["b.md"]
     assert len(desk.ask("SELECT * FROM knowledge_nodes")) == 1
@@ -280,6 +279,6 @@ def test_a_forgotten_project_takes_its_notes_along(desk: Desk) -> None:
     assert desk.capture() == 2
     with desk.history() as history:
         enrich(desk.home, history, with_model=False)
-        history.forget(Forget(project="kiln"))
+        history.forget(Query(project=("kiln",)))
     assert [row[0] for row in desk.ask(asked.DOCUMENTS)] == ["stays.md"]
     assert desk.capture() == 0

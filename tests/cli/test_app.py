@@ -151,6 +151,7 @@ def test_without_a_command_the_help_page_is_shown(run: Run) -> None:
 EXPECTED = {
     "ThreadkeepError": 1,
     "NotFound": 3,
+    "NoStore": 3,
     "Invalid": 2,
     "TooLarge": 2,
     "ProtocolViolation": 2,

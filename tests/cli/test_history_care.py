@@ -115,6 +115,32 @@ def test_a_span_of_time_and_a_project_are_forgotten(demo: Run) -> None:
     assert len(ids(demo)) == 6
 
 
+def test_a_filter_says_what_is_forgotten(demo: Run) -> None:
+    listed = document(demo("sessions", "agent:pi", "is:all", "--json"))["sessions"]
+    planned = document(demo("forget", "agent:PI", "until:2027-01-01", "--dry-run", "--json"))
+    assert planned["forgotten"]["sessions"] == len(listed) > 0
+    demo("forget", "agent:PI", "until:2027-01-01", "--yes")
+    assert len(ids(demo)) == 8
+
+
+@pytest.mark.parametrize(
+    "said, told",
+    [
+        (["project:harb"], "harbor"),  # only a part: it names what it is a part of
+        (["--project", "ada/HARB"], "harbor"),
+        (["agent:code"], "claude-code, codex"),
+        (["agent:codex -project:harb"], "harbor"),
+        (["agnet:codex"], "agnet:codex"),  # a mistake is a word, and words delete nothing
+        (["agent:codex", "kind:command"], "kind"),
+        (["is:all"], "nothing says what to forget"),
+        (["project:harbor", "--agent", "codex"], "two ways"),
+    ],
+)
+def test_what_is_not_said_exactly_is_refused(demo: Run, said: list[str], told: str) -> None:
+    assert told in demo("forget", *said, "--yes", code=2).stderr
+    assert len(ids(demo)) == 9
+
+
 def test_lines_with_a_pattern_are_forgotten(demo: Run) -> None:
     planned = document(demo("forget", "--pattern", "North P[a-z]er", "--dry-run", "--json"))
     assert (planned["dry_run"], planned["forgotten"]["lines"]) == (True, 1)

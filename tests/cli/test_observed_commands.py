@@ -87,6 +87,13 @@ def test_words_of_the_version_before_are_understood(run: Run, reported: Path) ->
         (["--role", "tool"], ["grep x"]),
         (["--session", OTHER[:6]], ["ls -la"]),
         (["--session", "1", "--limit", "1"], ["grep x"]),
+        (["test", "cargo"], ["cargo test"]),
+        (['"test cargo"'], []),
+        (["outcome:failed"], ["cargo test"]),
+        (["is:failed", "on:today"], ["cargo test"]),
+        (["project:quay", "role:user"], ["ls -la"]),
+        (["project:QUA"], ["ls -la"]),
+        (["agent:claude-code"], ["grep x"]),
         (["--limit", "-1"], ["cargo build", "cargo test", "ls -la", "grep x"]),
     ],
 )
@@ -151,7 +158,9 @@ def test_probes_are_never_shown(run: Run, home: Path) -> None:
     assert document(run("commands", "--visits", "--json"))["visits"] == []
 
 
-@pytest.mark.parametrize("words", [["--visits", "--failed"], ["--session", "my session"]])
+@pytest.mark.parametrize(
+    "words", [["--visits", "--failed"], ["--session", "my session"], ["cost:>1"], ["kind:visit"]]
+)
 def test_what_makes_no_sense_is_refused(words: list[str], run: Run, reported: Path) -> None:
     run("commands", *words, code=2)
 

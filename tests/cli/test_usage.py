@@ -72,6 +72,21 @@ def test_days_are_those_of_a_time_zone(demo: Run) -> None:
     assert "'Mars/Base' is not known" in demo("usage", "--timezone", "Mars/Base", code=2).stderr
 
 
+def test_several_agents_add_up_and_a_model_stands_alone(demo: Run) -> None:
+    def total(*words: str) -> int:
+        found = json.loads(demo("usage", *words, "--json").stdout)
+        return int(found["total"]["answers"])
+
+    by_agent = json.loads(demo("usage", "--by", "agent", "--json").stdout)["rows"]
+    one, other, *_ = [row["agent"] for row in by_agent]
+    assert total("--agent", one, "--agent", other) == total("--agent", one) + total(
+        "--harness", other
+    )
+    by_model = json.loads(demo("usage", "--json").stdout)["by_model"]
+    name = next(iter(by_model))
+    assert 0 < total("--model", name) <= total()
+
+
 def test_blocks_of_five_hours_with_gaps_between_them(demo: Run) -> None:
     found = document(demo("usage", "blocks", "--json"))["blocks"]
     assert [one["gap"] for one in found[:3]] == [False, True, False]

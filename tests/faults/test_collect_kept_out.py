@@ -20,11 +20,11 @@ from tests.faults.collect_world import (
     shell_line,
     visit_line,
 )
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.observed.backend import StoreBackend
 from threadkeep.capture.observed.intake import BatchReport
 from threadkeep.capture.observed.shell_history import HistoryFile
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import Command, Visit, Watch
 
 MARK = "quokka"  # in all that must go, and in nothing else
@@ -153,8 +153,8 @@ def test_secrets_are_nowhere_in_the_files(watching: World, ci: Ci) -> None:
 
 def forget(world: World, **what: Any) -> Any:
     with world.home.history(user_home=world.folder) as history:
-        planned = history.forget(Forget(**what), dry_run=True)
-        assert history.forget(Forget(**what)) == planned
+        planned = history.forget(Query(**what), dry_run=True)
+        assert history.forget(Query(**what)) == planned
         return planned
 
 
@@ -222,10 +222,10 @@ def test_a_project_is_forgotten_with_what_shells_did_in_its_folder(tmp_path: Pat
     world.append(record("env1", SESSION, 7, f"PWD=/u/{MARK}"))
     world.append(end(1, "in it", cwd=f"/u/{MARK}/src") + end(2, "beside", cwd="/u/other"))
     world.collect()
-    forget(world, project=MARK)
+    forget(world, project=(MARK,))
     assert world.commands() == ["beside"]
     with world.home.history(user_home=world.folder) as history:
-        history.forget(Forget(pattern=f"PWD.*{MARK}"))  # the shell is still in the folder
+        history.forget(Query(pattern=f"PWD.*{MARK}"))  # the shell is still in the folder
     assert MARK.encode() not in world.bytes_of_store()
 
 

@@ -25,11 +25,11 @@ from tests.support.remembered import Machine, ms
 from tests.support.tickets import NOW, add_visit, ticket_row, waiting
 from tests.support.worlds import as_it_is
 from threadkeep.capture.capture import History
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.records import Progress
 from threadkeep.capture.rescan import rescan
 from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.lessons import LessonRules
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.queues import QUEUES, claim, depths, take_back
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.fixed import archived_runs
@@ -87,10 +87,10 @@ def left_of(machine: Machine) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "what", [Forget(since=ms(0.5), until=ms(1.5)), Forget(pattern=f"(?i){WORD}")], ids=repr
+    "what", [Query(since=ms(0.5), until=ms(1.5)), Query(pattern=f"(?i){WORD}")], ids=repr
 )
 def test_what_is_forgotten_is_in_no_node_and_the_rest_is_learned_anew(
-    tmp_path: Path, what: Forget
+    tmp_path: Path, what: Query
 ) -> None:
     machine = busy(tmp_path)
     with machine.world.history() as history:
@@ -112,19 +112,19 @@ def test_what_is_forgotten_is_in_no_node_and_the_rest_is_learned_anew(
 @pytest.mark.parametrize(
     "what",
     [
-        Forget(since=ms(0.5), until=ms(1.5)),
-        Forget(pattern=f"(?i){WORD}"),
-        Forget(sessions=("one",)),
+        Query(since=ms(0.5), until=ms(1.5)),
+        Query(pattern=f"(?i){WORD}"),
+        Query(session=("one",)),
     ],
     ids=repr,
 )
 def test_what_is_forgotten_while_nodes_are_made_of_it_does_not_come_back(
-    tmp_path: Path, what: Forget
+    tmp_path: Path, what: Query
 ) -> None:
     machine = busy(tmp_path)
     with machine.world.history() as history:
-        if what.in_sessions:  # of the shell and the browser only a session was left to forget
-            history.forget(Forget(pattern=f"(?i){WORD}.(py|manual)"))
+        if what.session:  # of the shell and the browser only a session was left to forget
+            history.forget(Query(pattern=f"(?i){WORD}.(py|manual)"))
         forgotten: list[Any] = []
 
         def meanwhile(material: Material) -> None:
@@ -141,7 +141,7 @@ def test_what_is_forgotten_while_nodes_are_made_of_it_does_not_come_back(
             worker.run(at_once=True)
         with history.store.context.db.read() as tx:
             assert all("processing" not in states for states in depths(tx).values())
-    assert forgotten or what.in_sessions
+    assert forgotten or what.session
     assert left_of(machine) == []
 
 
@@ -153,7 +153,7 @@ def test_what_is_forgotten_while_vectors_are_made_of_it_leaves_none(tmp_path: Pa
         class Meanwhile(HashEmbedder):
             def embed(self, texts: Sequence[str]) -> list[bytes]:
                 if any(WORD in text for text in texts) and not forgotten:
-                    forgotten.append(history.forget(Forget(pattern=WORD)))
+                    forgotten.append(history.forget(Query(pattern=WORD)))
                 return super().embed(texts)
 
         embed_pending(history.store, Meanwhile(), archived_texts(history.sources))

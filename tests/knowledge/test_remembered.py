@@ -9,6 +9,7 @@ import pytest
 from tests.support.many_sessions import NOW, Many
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.results import Edge
 
 
@@ -90,7 +91,7 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse]:
 
 def test_nodes_are_listed_the_newest_first_and_probes_never(browse: Browse) -> None:
     assert [one.uuid for one in browse.nodes().items] == ["told", "plain", "second", "first"]
-    first = browse.nodes(outcome="success").items[0]
+    first = browse.nodes(Query(outcome=("success",))).items[0]
     assert (first.summary, first.tags, first.project) == (
         *("summary of first", ("ci", "docker"), "web"),
     )
@@ -103,16 +104,16 @@ def test_nodes_are_listed_the_newest_first_and_probes_never(browse: Browse) -> N
     "asked, expected",
     [
         ({"text": "second"}, ["second"]),
-        ({"text": "summary", "outcome": "failure"}, ["second"]),
+        ({"text": "summary", "outcome": ("failure",)}, ["second"]),
         ({"text": "\U0001f600"}, []),
-        ({"project": "web"}, ["first"]),
-        ({"project": "/u"}, ["told", "second", "first"]),
-        ({"project": "o/api"}, ["second"]),
-        ({"project": "nowhere"}, []),
+        ({"project": ("web",)}, ["first"]),
+        ({"project": ("/u",)}, ["told", "second", "first"]),
+        ({"project": ("o/api",)}, ["second"]),
+        ({"project": ("nowhere",)}, []),
     ],
 )
 def test_nodes_are_found(browse: Browse, asked: dict[str, Any], expected: list[str]) -> None:
-    assert [one.uuid for one in browse.nodes(**asked).items] == expected
+    assert [one.uuid for one in browse.nodes(Query(**asked)).items] == expected
 
 
 def test_pages_of_nodes_are_the_whole_list(browse: Browse) -> None:

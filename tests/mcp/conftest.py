@@ -9,7 +9,7 @@ from tests.cli.histories import DEMO
 from threadkeep.base.clock import now_ms
 from threadkeep.base.tx import Tx
 from threadkeep.home.home import Home
-from threadkeep.home.stores import Desk
+from threadkeep.home.stores import Stores
 from threadkeep.knowledge.commands import write_command, write_visit
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn
 from threadkeep.knowledge.records import Command, GitState, Visit
@@ -79,6 +79,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def room(filled: Path) -> Iterator[ToolContext]:
     """Give what tools are called with."""
     home = Home(filled)
-    desk = Desk(home)
-    yield make_room(home, desk)
-    desk.close()
+    stores = Stores(home)
+    yield make_room(stores)
+    stores.close()

@@ -9,7 +9,7 @@ import pytest
 from tests.mcp.asking import ask, data, refused
 from tests.support.memories import Notebook
 from threadkeep.home.home import Home
-from threadkeep.home.stores import Desk
+from threadkeep.home.stores import Stores
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.mcp.server import make_room
 from threadkeep.mcp.tools import ToolContext
@@ -28,9 +28,9 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
     book.miss("user_ada.md")
     book.store.close()
     home = Home(folder)
-    desk = Desk(home)
-    yield make_room(home, desk)
-    desk.close()
+    stores = Stores(home)
+    yield make_room(stores)
+    stores.close()
 
 
 def test_notes_are_read_as_they_are_now(notes: ToolContext) -> None:
@@ -110,10 +110,10 @@ def test_a_file_of_hippos_own_answers_in_place(shared_data: Path, tmp_path: Path
         pytest.skip(f"needs {golden}; set THREADKEEP_SHARED to the folder with the golden data")
     shutil.copyfile(golden, tmp_path / "knowledge.db")
     home = Home(tmp_path)
-    desk = Desk(home)
-    room = make_room(home, desk)
+    stores = Stores(home)
+    room = make_room(stores)
     assert len(data(room, "query_memory", limit=50)["results"]) == 9
     found = data(room, "agent_query", query="glaze", mode="evidence", limit=50)
     refs = {one["ref"].rpartition("-")[0] for hit in found["hits"] for one in hit["evidence"]}
     assert {"memory", "claude"} <= refs
-    desk.close()
+    stores.close()

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.mcp.asking import ask, data, refused
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.home.home import Home
-from threadkeep.home.stores import Desk
+from threadkeep.home.stores import Stores
+from threadkeep.knowledge.query import Query
 from threadkeep.mcp.server import described, make_room, offered
 from threadkeep.mcp.tools import ToolContext
 
@@ -101,8 +101,8 @@ def test_what_cannot_be_meant_is_refused_with_the_next_step(room: ToolContext) -
 
 def test_without_a_store_the_answer_says_what_to_do(tmp_path: Path) -> None:
     home = Home(tmp_path / "nothing")
-    said = refused(make_room(home, Desk(home)), "recall", query="x")
-    assert "nothing was captured yet" in said
+    said = refused(make_room(Stores(home)), "recall", query="x")
+    assert "there is no knowledge store" in said
     assert "threadkeep capture" in said
     assert not (tmp_path / "nothing").exists()
 
@@ -122,8 +122,8 @@ def test_a_note_is_recalled_as_an_agents_word_and_can_be_forgotten(
 ) -> None:
     home = Home(tmp_path / "noted")
     home.knowledge().close()
-    desk = Desk(home)
-    room = make_room(home, desk)._replace(client="probe-agent")
+    stores = Stores(home)
+    room = make_room(stores)._replace(client="probe-agent")
     secret = "ghp_" + "k7Qw2Zx9Lm" * 3 + "aB4cD5"
     note = f"The quay gauge reports feet, not metres. The token is {secret}."
     stored = data(room, "remember", note=note, project="/home/demo/code/quay", tags=["units"])
@@ -136,6 +136,6 @@ def test_a_note_is_recalled_as_an_agents_word_and_can_be_forgotten(
     assert secret[4:12] not in ask(room, "recall", query="gauge").text
     assert "is empty" in refused(room, "remember", note="  ")
     with home.history() as history:
-        history.forget(Forget(pattern="quay gauge"))
+        history.forget(Query(pattern="quay gauge"))
     assert data(room, "recall", query="gauge feet")["hits"] == []
-    desk.close()
+    stores.close()

@@ -23,7 +23,7 @@ from threadkeep.memory.ask import (
     widened,
 )
 from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
-from threadkeep.memory.records import Hit, HitDetail, RecallResult
+from threadkeep.memory.records import Fold, Hit, HitDetail, RecallResult
 
 ANY = Query()
 AT = 1_790_000_000_000
@@ -53,6 +53,8 @@ class Shelf:
         nodes: NodeChoice = ANY_NODE,
         limit: int = 10,
         explain: bool = False,
+        newest: bool = False,
+        fold: Fold = "text",
     ) -> RecallResult:
         found = tuple(hit for hit in self.hits if hit.score > 0)
         return RecallResult(

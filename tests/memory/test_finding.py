@@ -10,7 +10,6 @@ from tests.support.knowledge import NOW, ask, do
 from tests.support.toy_sources import line
 from tests.support.worlds import World
 from threadkeep.capture.capture import History
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_index import (
     first_varint,
@@ -171,7 +170,7 @@ def test_forgetting_leaves_no_words_behind(world: World) -> None:
     do(world.database, event(1, "zanzibar"), event(2, "walrus"))
     with world.history() as history:
         assert refs(history, "zanzibar") == ["command:1"]
-        history.forget(Forget(pattern="zanzibar"))
+        history.forget(Query(pattern="zanzibar"))
         assert refs(history, "zanzibar") == []
         assert refs(history, "walrus") == ["command:2"]
     assert b"zanzibar" not in world.database.read_bytes()

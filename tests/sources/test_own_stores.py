@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from tests.cli.mail_boxes import contents, make_theirs
 from tests.support.chats import new_session, open_store, record, text_chunks, turn
-from tests.support.mail import open_pair
+from tests.support.mail import MailFactory, open_pair
 from tests.support.states import open_state, talk
 from threadkeep.base.json import decode_line
 from threadkeep.errors import Damaged
@@ -24,7 +24,7 @@ from threadkeep.sources.mailboxes import MailboxSource, read_record as read_mail
 from threadkeep.sources.own import SessionParser, embed, line as own_line
 from threadkeep.sources.records import Harvest, Log, Source, Stamp, UserHome
 from threadkeep.sources.state_store import SOURCE, StateSource, read_record as read_state
-from threadkeep.testing import raw
+from threadkeep.testing import MailboxFactory, raw
 
 NOBODY = UserHome(Path("/nonexistent"))
 LOG = Log("x", Stamp(0, 0, 0, 0))
@@ -430,8 +430,15 @@ def test_newer_columns_of_hermes_are_read(hermes: Path) -> None:
 # ---------------------------------------------------------------------- mailboxes
 
 
-def test_a_mailbox_brings_both_directions_together(tmp_path: Path) -> None:
-    pair = open_pair(tmp_path / "boxes")
+@pytest.fixture
+def boxes() -> Iterator[MailFactory]:
+    with MailboxFactory() as factory:
+        yield factory
+
+
+def test_a_mailbox_brings_both_directions_together(boxes: MailFactory) -> None:
+    pair = open_pair(boxes)
+    root = pair.path.parents[1]
     pair.host.send("what is new?")
     pair.clock.forward(2)
     pair.container.send("nothing", files=[("log.txt", b"x")])
@@ -443,7 +450,7 @@ def test_a_mailbox_brings_both_directions_together(tmp_path: Path) -> None:
     pair.clock.forward(2)
     pair.container.act("install_packages", npm=["left-pad"])
     pair.container.ask("Shall I?", ["yes", "no"], title="Water?")
-    source = MailboxSource([tmp_path / "boxes"])
+    source = MailboxSource([root])
     (log,) = source.find(NOBODY)
     entries, harvest = read_all(source)
     assert seen(entries)[:4] == [
@@ -455,15 +462,16 @@ def test_a_mailbox_brings_both_directions_together(tmp_path: Path) -> None:
     assert seen(entries)[4] == ("system", "note", "water the plants")
     assert [entry.kind for entry in entries[5:]] == ["note", "note", "text"]
     assert entries[-1].text == "Water?\nShall I?\n- yes\n- no"
-    assert log.session_id == "sess-1-abcdef"
-    assert harvest.facts["sess-1-abcdef"].agent == "ag-1-team01"
-    assert harvest.segments[0].project_dir == "ag-1-team01"
+    assert log.session_id == "sess-1"
+    assert harvest.facts["sess-1"].agent == "ag-1"
+    assert harvest.segments[0].project_dir == "ag-1"
     assert harvest.unknown == {}
 
 
-def test_a_large_mailbox_is_read_in_handfuls(tmp_path: Path) -> None:
-    open_pair(tmp_path / "boxes")
-    source = MailboxSource([tmp_path / "boxes"])
+def test_a_large_mailbox_is_read_in_handfuls(boxes: MailFactory) -> None:
+    pair = open_pair(boxes)
+    root = pair.path.parents[1]
+    source = MailboxSource([root])
     (log,) = source.find(NOBODY)
     with closing(sqlite3.connect(Path(log.path) / "outbound.db")) as connection, connection:
         sql = "INSERT INTO messages_out (id, seq, timestamp, kind, content) VALUES (?, ?, ?, ?, ?)"
@@ -482,9 +490,10 @@ def test_a_large_mailbox_is_read_in_handfuls(tmp_path: Path) -> None:
     assert peak < 30 * 1024 * 1024  # of 48 MB of mail
 
 
-def test_a_mailbox_is_read_again_only_after_new_mail(tmp_path: Path) -> None:
-    pair = open_pair(tmp_path)
-    source = MailboxSource([tmp_path])
+def test_a_mailbox_is_read_again_only_after_new_mail(boxes: MailFactory) -> None:
+    pair = open_pair(boxes)
+    root = pair.path.parents[1]
+    source = MailboxSource([root])
     mail = pair.host.send("one")
     looks = [fingerprints(source)]
     pair.container.claim([mail])
@@ -495,7 +504,7 @@ def test_a_mailbox_is_read_again_only_after_new_mail(tmp_path: Path) -> None:
     looks.append(fingerprints(source))
     pair.host.send("three")
     looks.append(fingerprints(source))
-    assert len({look["sess-1-abcdef"] for look in looks}) == 3
+    assert len({look["sess-1"] for look in looks}) == 3
 
 
 def test_folders_of_nanoclaw_stay_as_they_are(tmp_path: Path) -> None:
@@ -508,10 +517,13 @@ def test_folders_of_nanoclaw_stay_as_they_are(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["inbound.db", "outbound.db"]
 
 
-def test_a_hostile_folder_is_refused_and_links_lead_nowhere(tmp_path: Path) -> None:
-    pair = open_pair(tmp_path / "boxes")
-    (tmp_path / "boxes" / "loop").symlink_to(tmp_path / "boxes")
-    source = MailboxSource([tmp_path / "boxes"])
+def test_a_hostile_folder_is_refused_and_links_lead_nowhere(
+    boxes: MailFactory, tmp_path: Path
+) -> None:
+    pair = open_pair(boxes)
+    root = pair.path.parents[1]
+    (root / "loop").symlink_to(root)
+    source = MailboxSource([root])
     (log,) = source.find(NOBODY)
     secret = tmp_path / "secret.db"
     (pair.path / "outbound.db").rename(secret)
@@ -519,7 +531,7 @@ def test_a_hostile_folder_is_refused_and_links_lead_nowhere(tmp_path: Path) -> N
     with pytest.raises(Damaged):
         list(source.items(log))
     with pytest.raises(Damaged):
-        list(source.records(log, "sess-1-abcdef"))
+        list(source.records(log, "sess-1"))
 
 
 def test_odd_names_are_found_in_order(tmp_path: Path) -> None:

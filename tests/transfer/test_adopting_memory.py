@@ -11,9 +11,9 @@ import pytest
 from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, do
 from tests.support.memory_rows import remember
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.home.home import Home
 from threadkeep.knowledge.memory_documents import node_uuid
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.schema import MEMORY
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.transfer.adopt import adopt
@@ -145,10 +145,10 @@ def test_a_memory_that_is_gone_there_is_gone_here(home: Home, hippo: Path) -> No
     assert ask(ours, state) == [("tombstoned",)]
 
 
-@pytest.mark.parametrize("what", [Forget(pattern="cone 6"), Forget(project="kiln")])
+@pytest.mark.parametrize("what", [Query(pattern="cone 6"), Query(project=("kiln",))])
 @pytest.mark.parametrize("schema", [18, 23])
 def test_what_was_forgotten_does_not_come_back(
-    home: Home, hippo: Path, what: Forget, schema: int
+    home: Home, hippo: Path, what: Query, schema: int
 ) -> None:
     ours = begin(home, schema)
     adopt(home, "hippo", hippo)

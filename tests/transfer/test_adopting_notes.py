@@ -11,8 +11,8 @@ import pytest
 from tests.transfer.conftest import DEMO
 from threadkeep import Home
 from threadkeep.capture.capture import History
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.home.opening import open_browse
+from threadkeep.knowledge.query import Query
 from threadkeep.transfer.adopt import adopt
 
 CLAUDE = "claude-code:5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
@@ -187,7 +187,7 @@ def summary(history: History) -> dict[str, Any]:
 def test_notes_are_forgotten_like_all_else(home: Home, hippo: Path) -> None:
     adopt(home, "hippo", hippo)
     with home.history() as history:
-        history.forget(Forget(sessions=("ada",)))
+        history.forget(Query(session=("ada",)))
         assert history.sessions() == []
     adopt(home, "hippo", hippo)
     with home.history() as history:

@@ -14,10 +14,10 @@ from tests.support.user_homes import opencode_database
 from tests.transfer.conftest import DEMO
 from threadkeep import Home
 from threadkeep.capture.capture import History
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.home.hand_off import handed_off
 from threadkeep.home.opening import open_browse
 from threadkeep.home.status import knowledge_status
+from threadkeep.knowledge.query import Query
 from threadkeep.transfer.hand_off import TARGETS, HandOff
 
 CLAUDE = "claude-code:5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
@@ -312,7 +312,7 @@ def test_who_calls_himself_a_copy_hides_nothing(world: World) -> None:
     ]
     # Nor does it go with the session that it named.
     with world.history() as history:
-        history.forget(Forget(sessions=(CLAUDE,)))
+        history.forget(Query(session=(CLAUDE,)))
         assert {ref for ref, _ in places(history, "narwhal")} == found
         assert b"narwhal" in b"".join(history.raw(history.find("dead0001")))
 
@@ -340,8 +340,8 @@ def test_who_forgets_a_session_forgets_its_copies(world: World, program: str) ->
     with world.history() as history:
         for copy in (first, second):
             assert b"Kiritimati" in b"\n".join(history.raw(history.find(copy)))
-        planned = history.forget(Forget(sessions=(CLAUDE,)), dry_run=True)
-        done = history.forget(Forget(sessions=(CLAUDE,)))
+        planned = history.forget(Query(session=(CLAUDE,)), dry_run=True)
+        done = history.forget(Query(session=(CLAUDE,)))
         assert (planned.lines, planned.entries) == (done.lines, done.entries)
     for _ in range(2):  # and nothing comes back
         with world.history() as history:
@@ -356,7 +356,7 @@ def test_who_forgets_a_session_forgets_its_copies(world: World, program: str) ->
 def test_copies_of_what_was_forgotten_before_stay_out(world: World) -> None:
     made = _made(world, "codex")
     with world.history() as history:
-        history.forget(Forget(sessions=(CLAUDE,)))
+        history.forget(Query(session=(CLAUDE,)))
     made.path.parent.mkdir(parents=True, exist_ok=True)
     made.path.write_bytes(made.data)
     world.capture()

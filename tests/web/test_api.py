@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.hermes_v6 import HermesV6
 from tests.web.site import Answer, Site
+from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ReadOnly
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
@@ -302,14 +303,18 @@ def test_forgetting_only_says_what_would_go(site: Site) -> None:
     for name in ("agent", "harness"):
         assert done(site.post("/api/forget", {"project": "harbor", name: "pi"}))["dry_run"]
     assert (would["dry_run"], would["forgotten"]["sessions"] > 0) == (True, True)
+    assert done(site.post("/api/forget", {"q": "project:HARBOR"})) == would
     assert done(site.get("/api/sessions")) == before
-    for body in ({}, {"since": 1}, {"project": "a", "pattern": "b"}):
+    for body in (
+        *({}, {"since": 1}, {"project": "a", "pattern": "b"}, {"q": "agent:pi", "pattern": "b"}),
+        *({"q": "words"}, {"project": "harb"}),
+    ):
         assert site.post("/api/forget", body).status == 400
 
 
 def test_a_forgotten_session_is_gone(site: Site) -> None:
     ref = done(site.get("/api/sessions?q=agent:pi"))["items"][0]["ref"]
-    gone = done(site.post("/api/forget", {"sessions": [ref], "dry_run": False}))
+    gone = done(site.post("/api/forget", {"session": [ref], "dry_run": False}))
     assert (gone["dry_run"], gone["forgotten"]["sessions"]) == (False, 1)
     assert site.get(f"/api/sessions/{ref}").status == 404
 
@@ -331,11 +336,14 @@ def test_a_store_that_cannot_be_written_is_read_all_the_same(
     with home.chat() as chat:
         chat.create_session(agent="a", model="m", session_id="c1")
 
-    def refuse() -> None:
-        raise ReadOnly("the place cannot be written")
+    opens, stores = home.chat, Stores(home)
 
-    stores = Stores(home)
-    monkeypatch.setattr(stores, "chat", refuse)
+    def refuse(*args: Any, **options: Any) -> ChatStore:
+        if not options.get("read_only"):
+            raise ReadOnly("the place cannot be written")
+        return opens(*args, **options)
+
+    monkeypatch.setattr(home, "chat", refuse)
     assert [one.id for one in sessions(stores, ChatList()).items] == ["c1"]
     with pytest.raises(ReadOnly):
         delete_session(stores, DeleteChat(session="c1"))
@@ -383,3 +391,22 @@ def test_changing_what_is_not_there_is_not_found(bare: Site) -> None:
     assert bare.post("/api/forget", {"project": "x"}).status == 404
     assert bare.post("/api/mail/sessions/x/letters", {"text": "x"}).status == 404
     assert {path.name for path in Path(bare.folder).iterdir()} == {"web.token"}
+
+
+@pytest.mark.parametrize("address", ["sessions", "usage", "sessions/facets"])
+def test_fields_and_the_filter_language_say_the_same(address: str, site: Site) -> None:
+    typed = done(site.get(f"/api/{address}?q=agent:codex%20agent:claude-code%20until:2030-01-01"))
+    named = "agent=codex&agent=claude-code&until=1893542400000"
+    assert done(site.get(f"/api/{address}?{named}")) == typed
+    assert typed != done(site.get(f"/api/{address}?agent=codex&agent=nobody-at-all"))
+
+
+def test_commands_are_chosen_by_fields_and_by_the_filter_language(site: Site) -> None:
+    failed = done(site.get("/api/commands?failed=true"))
+    assert done(site.get("/api/commands?q=outcome:failed")) == failed
+    assert done(site.get("/api/commands?outcome=failure")) == failed
+    everything = done(site.get("/api/commands?outcome=failure&outcome=success&outcome=unknown"))
+    assert everything == done(site.get("/api/commands"))
+    refused = site.get("/api/commands?q=cost:%3E1")
+    assert (refused.status, "bounds" in refused.text) == (400, True)
+    assert "it takes q, session, agent" in site.get("/api/commands?agnet=x").text

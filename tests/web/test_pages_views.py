@@ -61,7 +61,7 @@ def test_without_a_store_the_first_page_says_what_to_do(
 def test_recall_marks_words_and_opens_at_the_message(site: Site) -> None:
     best = twin(site, "/recall?q=flaky+departures")["hits"][0]
     assert best["hit"]["why"]["terms"]
-    assert best["href"].startswith(f"/sessions/{best['hit']['harness']}:")
+    assert best["href"].startswith(f"/sessions/{best['hit']['agent']}:")
     assert f"at={best['hit']['key']}" in best["href"]
     page = site.get("/recall?q=flaky+departures")
     assert "<mark>flaky</mark>" in page.text
@@ -81,7 +81,7 @@ def test_a_facet_narrows_and_lets_go_again(site: Site) -> None:
 
 def test_recall_reads_the_language_of_the_filter_bar(site: Site) -> None:
     found = twin(site, "/recall?q=agent%3Aclaude-code+test")
-    assert {row["hit"]["harness"] for row in found["hits"]} == {"claude-code"}
+    assert {row["hit"]["agent"] for row in found["hits"]} == {"claude-code"}
 
 
 def test_a_word_that_is_typed_halfway_finds_something(site: Site) -> None:

@@ -16,7 +16,7 @@ from tests.web.test_streams import BEGINNING, Follower
 from tests.web.transcripts import Log
 from threadkeep import Home
 from threadkeep.errors import Closed, NotFound
-from threadkeep.home.stores import Desk, Stores
+from threadkeep.home.stores import Stores
 from threadkeep.knowledge.library import Browse
 from threadkeep.mcp.server import make_room
 from threadkeep.web import app as live_module
@@ -170,7 +170,7 @@ def test_who_uses_a_store_goes_on_with_it_and_the_last_one_closes_it(tmp_path: P
     home = filled(tmp_path / "one", "quagga")
     stores = Stores(home)
     with stores.using():
-        browse, memory, chat = stores.browse(), stores.memory(), stores.chat()
+        browse, memory, chat = stores.browse(), stores.memory(), stores.chat("begin")
         with stores.using():
             assert stores.browse() is browse
         for path in paths_of(home):
@@ -191,10 +191,10 @@ def test_who_uses_a_store_goes_on_with_it_and_the_last_one_closes_it(tmp_path: P
         assert len(browse.sessions().items) == 1
         with memory.store.context.db.read() as tx:
             assert tx.execute("SELECT count(*) FROM tk_sessions").fetchone() == (1,)
-        assert stores.chat() is not chat  # one that is not there is begun
+        assert stores.chat("begin") is not chat  # one that is not there is begun
         assert len(chat.sessions().items) == 1
     wait_until(lambda: closed(browse.database) and closed(chat.context.db))
-    assert not closed(stores.chat().context.db)
+    assert not closed(stores.chat("begin").context.db)
     memory_open = not closed(memory.store.context.db)
     assert memory_open, "nobody asked for it again"
     stores.close()
@@ -214,15 +214,15 @@ def test_a_thread_that_works_on_after_its_answer_keeps_nothing_open(tmp_path: Pa
 
 def test_agents_are_told_of_what_is_there_now(tmp_path: Path) -> None:
     home = filled(tmp_path / "one", "quagga")
-    room = make_room(home, Desk(home))
+    room = make_room(Stores(home))
     assert [one["project"] for one in data(room, "list_sessions")["sessions"]] == ["quagga"]
     knowledge = home.store_path("knowledge")
     remove(knowledge)
-    assert "nothing was captured yet" in refused(room, "list_sessions")
-    assert "nothing was captured yet" in refused(room, "recall", query="asks")
+    assert "there is no knowledge store" in refused(room, "list_sessions")
+    assert "there is no knowledge store" in refused(room, "recall", query="asks")
     filled(tmp_path / "two", "okapi").store_path("knowledge").rename(knowledge)
     assert [one["project"] for one in data(room, "list_sessions")["sessions"]] == ["okapi"]
-    room.desk.close()
+    room.stores.close()
 
 
 def test_a_link_that_leads_elsewhere_is_another_file(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ _WORDS: Final = (
     _Word("kind", "part"),
     _Word("repo", "project"),
     _Word("text", "q"),
+    _Word("sessions", "session"),
+    _Word("terminal", "session"),
 )
 NAMES: Final = frozenset(one.old for one in _WORDS)
 

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.errors import Conflict, Invalid, NotFound, UnsupportedEngine
+from threadkeep.errors import Conflict, Invalid, NoStore, NotFound, ReadOnly, UnsupportedEngine
 
 NAME = "threadkeep"
 CONFIG_FILE = "config.toml"
@@ -149,11 +149,15 @@ def refuse_special(path: Path, kind: str) -> None:
 
 
 def need_file(path: Path, kind: str) -> None:
-    """Raise if a store is not there."""
-    if not path.exists():
+    """Raise if a store is not there, or if nobody lets us look."""
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise ReadOnly(f"cannot look at {path}: {error.strerror}") from None
+    if not there:
         demo = path.with_name(f"demo-{path.name}")
         shown = f"; the demo is read with --db {demo}" if demo.exists() else ""
-        raise NotFound(f"there is no {kind} store at {path} yet", hint=_HINTS[kind] + shown)
+        raise NoStore(f"there is no {kind} store at {path} yet", hint=_HINTS[kind] + shown)
 
 
 def same_file(one: Path, other: Path) -> bool:

@@ -8,12 +8,12 @@ from threadkeep.capture.coverage import Coverage, cover
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.forget import ForgetReport, finish, forget
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.capture.intake import Backlog, Batches, CaptureContext
 from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, index_behind, silent
 from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
 from threadkeep.capture.watch import Stop, Tell, watch
 from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_index import NOTES, note_up_to, noted_so_far
 from threadkeep.knowledge.segments import last_slice, noted_sessions, slices_of
 from threadkeep.knowledge.transcript import SessionArchive
@@ -104,9 +104,7 @@ class History(SessionArchive):
         """Compare what is on the disk with what is in the store."""
         return cover(self.around, self._sources)
 
-    def forget(
-        self, what: Forget, *, dry_run: bool = False, show: Watcher = silent
-    ) -> ForgetReport:
+    def forget(self, what: Query, *, dry_run: bool = False, show: Watcher = silent) -> ForgetReport:
         """Take out what was captured, for good; with `dry_run` only count what would go."""
         if not dry_run:
             refuse_write(self.store.access)

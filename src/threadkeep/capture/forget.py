@@ -15,11 +15,12 @@ from threadkeep.base.backup import list_backups
 from threadkeep.base.json import decode_line
 from threadkeep.base.tx import Tx
 from threadkeep.capture.forget_selection import (
-    Forget,
     Matches,
     Picks,
     Searches,
     check,
+    in_sessions,
+    in_time,
     logs_to_search,
     matching_rows,
     meant_sessions,
@@ -78,6 +79,7 @@ from threadkeep.knowledge.forget_scope import (
     revisions_of_chunks,
     segments_of,
 )
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.reindex import logs_to_index
 from threadkeep.knowledge.segments import legacy_numbers, segment_number
@@ -93,7 +95,7 @@ from threadkeep.sources.records import Source
 
 _EXAMPLES: Final = 10
 
-Chosen = tuple[Forget, Searches]
+Chosen = tuple[Query, Searches]
 
 
 class ForgetReport(msgspec.Struct):
@@ -164,7 +166,7 @@ def make_plan(
         advance(progress, log.path, show)
     for kind, ids in rows_of_work(tx, what, searches).items():
         plan.lose(kind, ids)
-    if what.pattern is not None and not (what.in_sessions or what.in_time):
+    if what.pattern is not None and not (in_sessions(what) or in_time(what)):
         _count_rows(matching_rows(tx, searches), plan)
     _count_all(tx, plan)
     plan.done.backups = [str(path) for path in list_backups(around.store.path)]
@@ -317,7 +319,7 @@ def dropping(picks: Picks) -> Transform:
 def forget(
     around: CaptureContext,
     sources: Mapping[str, Source],
-    what: Forget,
+    what: Query,
     *,
     dry_run: bool = False,
     show: Watcher = silent,
@@ -478,7 +480,7 @@ def _forget_legacy(tx: Tx, done: RebuildReport) -> None:
         erase(tx, "legacy", legacy_numbers(tx, *key))
 
 
-def _forget_work(around: CaptureContext, what: Forget, searches: Searches) -> None:
+def _forget_work(around: CaptureContext, what: Query, searches: Searches) -> None:
     with around.store.write() as tx:
         found = rows_of_work(tx, what, searches)
         for kind, ids in found.items():
@@ -488,8 +490,8 @@ def _forget_work(around: CaptureContext, what: Forget, searches: Searches) -> No
             want_cleaning(tx)
 
 
-def _forget_matches(around: CaptureContext, what: Forget, searches: Searches) -> None:
-    if what.pattern is None or what.in_sessions or what.in_time:
+def _forget_matches(around: CaptureContext, what: Query, searches: Searches) -> None:
+    if what.pattern is None or in_sessions(what) or in_time(what):
         return
     with around.store.write() as tx:
         if _erase_matches(tx, searches):

@@ -4,11 +4,11 @@ Everything here only reads, so a dry run and a real one choose, and count, the s
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from threadkeep.base.json import decode_line
 from threadkeep.base.tx import Tx
@@ -16,6 +16,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.archive import LogRow, sessions_of_log, told_by_line
 from threadkeep.knowledge.forget import TEXTS, Kind, Texts, is_there, text_rows
 from threadkeep.knowledge.forget_scope import (
+    commands_of_project,
     logs_in_scope,
     memory_of_project,
     parts_of_runs,
@@ -24,8 +25,9 @@ from threadkeep.knowledge.forget_scope import (
     was_forgotten,
     work_between,
 )
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
-from threadkeep.knowledge.sessions import CapturedSessionFilter, children_of, find_session
+from threadkeep.knowledge.sessions import children_of, find_session
 from threadkeep.knowledge.transcript import entries_in
 from threadkeep.sources.common import iso_ms
 from threadkeep.sources.records import Source
@@ -37,47 +39,57 @@ Matches = list[tuple[Texts, int, list[str]]]  # table, row, the columns in which
 _DAY_MS: Final = 86_400_000
 
 
-class Forget(msgspec.Struct, frozen=True):
-    """What to forget; whatever is given narrows it. A pattern is a regular expression.
+# What is set narrows: without a pattern whole sessions go; with a span of time those that lie
+# inside it, of others only the lines inside, and what shells, browsers and CI did in it; with a
+# project what shells did in its folder. With a pattern, lines and rows in which it is found go.
 
-    Without a pattern whole sessions go; with a span of time those that lie inside it, of others
-    only the lines inside, and what shells, browsers and CI did in it; with a project what shells
-    did in its folder. With a pattern, lines and rows in which it is found go.
+_WAYS: Final = ("session", "project", "pattern")
+_NOT_MEANT: Final = ("text", "kind", "role", "part", "tool", "outcome", "hours")
+_WHENEVER: Final = {"since": None, "until": None, "pattern": None}
+
+
+def in_time(query: Query) -> bool:
+    """Tell whether a span of time is given."""
+    return query.since is not None or query.until is not None
+
+
+def in_sessions(query: Query) -> bool:
+    """Tell whether only some sessions are meant."""
+    return replace(query, **_WHENEVER) != Query()
+
+
+def covers(query: Query, at: int | None) -> bool:
+    """Tell whether a moment lies in the span of time."""
+    if at is None:
+        return False
+    return (query.since is None or at >= query.since) and (query.until is None or at < query.until)
+
+
+def refuse_mixture(query: Query, *, dashes: str = "") -> None:
+    """Want exactly one way of saying what is meant: with two, "and" and "or" look alike.
+
+    A filter (`agent:codex until:30d`) is another way, in which everything narrows.
     """
-
-    sessions: tuple[str, ...] = ()
-    project: str | None = None
-    harness: str | None = None
-    since: int | None = None  # epoch milliseconds
-    until: int | None = None  # the first moment that stays
-    pattern: str | None = None
-
-    @property
-    def in_time(self) -> bool:
-        """Tell whether a span of time is given."""
-        return self.since is not None or self.until is not None
-
-    @property
-    def in_sessions(self) -> bool:
-        """Tell whether only some sessions are meant."""
-        return bool(self.sessions) or self.project is not None or self.harness is not None
-
-    @property
-    def among(self) -> CapturedSessionFilter:
-        """Which sessions are meant, if any are."""
-        return CapturedSessionFilter(self.harness, self.project)
-
-    def covers(self, at: int | None) -> bool:
-        """Tell whether a moment lies in the span of time."""
-        if at is None:
-            return False
-        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+    if (query.since is None) != (query.until is None):
+        raise Invalid(
+            "a span of time has two ends", hint=f"give {dashes}since and {dashes}until, or a filter"
+        )
+    ways = [bool(getattr(query, name)) for name in _WAYS] + [query.since is not None]
+    if sum(ways) != 1:
+        told = ", ".join(dashes + name for name in _WAYS)
+        hint = f"give one of {told}, {dashes}since with {dashes}until, or a filter"
+        raise Invalid("forget what?" if not any(ways) else "that is said in two ways", hint=hint)
 
 
-def check(what: Forget) -> Searches:
+def check(what: Query) -> Searches:
     """Refuse what makes no sense; give what tells whether a text matches."""
-    if what == Forget():
+    if replace(what, marks=tuple(one for one in what.marks if one != "all")) == Query():
         raise Invalid("nothing says what to forget", hint="name a session, a project or a pattern")
+    for name in _NOT_MEANT:
+        if getattr(what, name):
+            hint = "give agent, project, branch, model, session, since, until, or a pattern"
+            said = f"the words {what.text!r} do" if name == "text" else f"{name} does"
+            raise Invalid(f"{said} not say what to forget", hint=hint)
     if what.since is not None and what.until is not None and what.since >= what.until:
         raise Invalid("the span of time ends before it begins", hint="give an earlier start")
     try:
@@ -94,11 +106,11 @@ def check(what: Forget) -> Searches:
 # ---------------------------------------------------------------------- sessions
 
 
-def meant_sessions(tx: Tx, what: Forget) -> list[CapturedSession]:
+def meant_sessions(tx: Tx, what: Query) -> list[CapturedSession]:
     """Give the sessions that are meant, those that others started before them."""
-    roots = sessions_to_forget(tx, what.among)
-    if what.sessions:
-        named = [_named(tx, name, what.harness) for name in what.sessions]
+    roots = sessions_to_forget(tx, what)
+    if what.session:
+        named = [_named(tx, name, what.agent) for name in what.session]
         allowed = {session.id for session in roots}
         roots = [session for session in named if session is not None and session.id in allowed]
     found: dict[int, CapturedSession] = {}
@@ -108,11 +120,11 @@ def meant_sessions(tx: Tx, what: Forget) -> list[CapturedSession]:
     return list(found.values())
 
 
-def _named(tx: Tx, name: str, harness: str | None) -> CapturedSession | None:
+def _named(tx: Tx, name: str, agents: Sequence[str]) -> CapturedSession | None:
     try:
-        return find_session(tx, name, harness)
+        return find_session(tx, name, agents, exact=True)
     except NotFound:
-        if not was_forgotten(tx, name, harness):
+        if not was_forgotten(tx, name, agents):
             raise
         return None  # forgotten before: there is nothing left to do
 
@@ -126,31 +138,31 @@ def _with_children(tx: Tx, session: CapturedSession, seen: set[int]) -> Iterator
     yield session
 
 
-def whole_sessions(what: Forget, meant: list[CapturedSession]) -> list[CapturedSession]:
+def whole_sessions(what: Query, meant: list[CapturedSession]) -> list[CapturedSession]:
     """Give those of the sessions that go as a whole."""
     if what.pattern is not None:
         return []
-    if not what.in_time:
+    if not in_time(what):
         return meant
-    return [one for one in meant if what.covers(one.started_at) and what.covers(one.ended_at)]
+    return [one for one in meant if covers(what, one.started_at) and covers(what, one.ended_at)]
 
 
 # ---------------------------------------------------------------------- lines
 
 
-def logs_to_search(tx: Tx, what: Forget, meant: set[int], whole: set[int]) -> Iterator[LogRow]:
+def logs_to_search(tx: Tx, what: Query, meant: set[int], whole: set[int]) -> Iterator[LogRow]:
     """Yield the logs some of whose lines may have to go."""
-    if what.pattern is None and not what.in_time:
+    if what.pattern is None and not in_time(what):
         return
-    for log in logs_in_scope(tx, what.harness):
-        if what.in_time and not _may_reach(tx, what, log.id):
+    for log in logs_in_scope(tx, what.agent):
+        if in_time(what) and not _may_reach(tx, what, log.id):
             continue
         sessions = set(sessions_of_log(tx, log).values())
-        if (not what.in_sessions or sessions & meant) and not (sessions and sessions <= whole):
+        if (not in_sessions(what) or sessions & meant) and not (sessions and sessions <= whole):
             yield log
 
 
-def _may_reach(tx: Tx, what: Forget, log_id: int) -> bool:
+def _may_reach(tx: Tx, what: Query, log_id: int) -> bool:
     """Tell whether a log may have lines in the span; a day is left for those without entries."""
     span = span_of_log(tx, log_id)
     if span is None:
@@ -165,7 +177,7 @@ def picker(
     tx: Tx,
     sources: Mapping[str, Source],
     log: LogRow,
-    what: Forget,
+    what: Query,
     searches: Searches,
     meant: set[int],
 ) -> Picks:
@@ -178,9 +190,9 @@ def picker(
         return not meant.isdisjoint(sessions) if sessions else own is None or own in meant
 
     def picks(number: int, line: bytes) -> bool:
-        if what.in_sessions and not is_meant(number):
+        if in_sessions(what) and not is_meant(number):
             return False
-        if what.in_time and not any(map(what.covers, _times(sources, log, number, line))):
+        if in_time(what) and not any(covers(what, at) for at in _times(sources, log, number, line)):
             return False
         return what.pattern is None or any(map(searches, _texts(sources, log, number, line)))
 
@@ -238,12 +250,12 @@ def matching_rows(tx: Tx, searches: Searches) -> Matches:
     return found
 
 
-def rows_of_work(tx: Tx, what: Forget, searches: Searches) -> dict[Kind, set[int]]:
+def rows_of_work(tx: Tx, what: Query, searches: Searches) -> dict[Kind, set[int]]:
     """Give what shells, browsers and CI did in a span of time or a folder, or its part that fits.
 
     Without either there is nothing to choose by but a pattern, and then all tables are searched.
     """
-    if not (what.in_time or what.project is not None):
+    if not (in_time(what) or what.project):
         return {}
     found = rows_in_time(tx, what)
     if what.pattern is None or not any(found.values()):
@@ -256,26 +268,22 @@ def rows_of_work(tx: Tx, what: Forget, searches: Searches) -> dict[Kind, set[int
     return fitting
 
 
-def rows_in_time(tx: Tx, what: Forget) -> dict[Kind, set[int]]:
+_WORK: Final[tuple[Kind, ...]] = (
+    *("event", "revision", "visit", "run", "watch", "lesson", "waiting_lesson"),
+)
+
+
+def rows_in_time(tx: Tx, what: Query) -> dict[Kind, set[int]]:
     """Give what shells, browsers and CI did in a span of time, and what agents remembered.
 
-    A project keeps it to the shell's work in its folder and its memory; a program, or sessions, to
-    nothing.
+    A project keeps it to the shell's work in its folder and its memory; all else that is said of
+    sessions, to nothing.
     """
-    if what.harness is not None or what.sessions:
+    if in_sessions(replace(what, project=())):
         return {}
-    span: dict[str, Any] = {"since": what.since, "until": what.until}
-    named = what.among.params()
-    folder = {name: named[name] for name in ("project", "project_below")}
-    below = folder["project_below"]
-    folder["project_named"] = None if what.project is None else f"%/{below[:-2]}"
-    folder["project_in"] = None if what.project is None else f"%/{below}"
-    found: dict[Kind, set[int]] = {"event": work_between(tx, "event", {**span, **folder})}
-    if what.project is not None:
-        whole = not what.in_time and what.pattern is None
-        found["document" if whole else "revision"] = memory_of_project(
-            tx, {**span, **folder}, whole=whole
-        )
-        return found
-    others: tuple[Kind, ...] = ("revision", "visit", "run", "watch", "lesson", "waiting_lesson")
-    return found | {kind: work_between(tx, kind, span) for kind in others}
+    if what.project:
+        whole = not in_time(what) and what.pattern is None
+        notes = memory_of_project(tx, what, whole=whole)
+        return {"event": commands_of_project(tx, what), "document" if whole else "revision": notes}
+    span = {"since": what.since, "until": what.until}
+    return {kind: work_between(tx, kind, span) for kind in _WORK}

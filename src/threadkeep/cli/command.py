@@ -1,6 +1,7 @@
 """How a function becomes a command: its options, its example, its errors and exit codes."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -193,6 +194,14 @@ class Call(NamedTuple):
             return self.changing()
         except ReadOnly:
             return self.reading()
+
+
+def typed(call: Call, *words: str) -> str:
+    """Write a command as it is typed to ask the same store, with its `--home` and `--db`."""
+    home = click.get_current_context().find_root().params.get("home")
+    before = ["threadkeep", *(["--home", home] if home else [])]
+    after = ["--db", call.db] if call.db else []
+    return shlex.join([*before, *words, *after])
 
 
 def command(

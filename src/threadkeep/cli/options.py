@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -186,19 +186,17 @@ def project_option(
     )
 
 
-def query_options(*, words: bool = True, everything: bool = True) -> Option:
-    """Add the options of lists and sums of sessions; the command gets the `query` they say.
+_SESSIONS = ("agent", "project", "branch", "model", "since", "until")
 
-    With `words` its arguments are the language of the filter bar; with `everything` there is --all.
+
+def query_options(*fields: str, words: bool = True, everything: bool = True) -> Option:
+    """Add options for fields of a query, those of sessions unless others are named.
+
+    The command gets the `query` they say. With `words` its arguments are the filter language; with
+    `everything` there is --all.
     """
-    options = [
-        agent_option(name="agent", multiple=True),
-        project_option(multiple=True),
-        click.option("--branch", metavar="B", multiple=True, help="Only on this git branch."),
-        click.option("--model", metavar="M", multiple=True, help="Only of this model."),
-        since_option(),
-        until_option(),
-    ]
+    named = fields or _SESSIONS
+    options = [_FIELD_OPTIONS[name]() for name in named]
     if everything:
         told = "Subagents and internal threads, too."
         options.append(click.option("--all", "everything", is_flag=True, help=told))
@@ -208,7 +206,8 @@ def query_options(*, words: bool = True, everything: bool = True) -> Option:
     def decorate(function: F) -> F:
         @wraps(function)
         def run(call: "Call", **given: Any) -> Any:
-            chosen = {name: given.pop(name) for name in _CHOSEN if name in given}
+            taken = (*named, "said", "everything")
+            chosen = {name: given.pop(name) for name in taken if name in given}
             return function(call, query=read_query(call, **chosen), **given)
 
         for option in reversed(options):
@@ -218,9 +217,6 @@ def query_options(*, words: bool = True, everything: bool = True) -> Option:
     return decorate
 
 
-_CHOSEN = ("said", "agent", "project", "branch", "model", "since", "until", "everything")
-
-
 def read_query(
     call: "Call",
     *,
@@ -228,27 +224,22 @@ def read_query(
     since: str | None = None,
     until: str | None = None,
     everything: bool = False,
-    **named: tuple[str, ...],
+    **named: Any,
 ) -> "Query":
-    """Read what the filter language says, narrowed by what the options beside it say."""
+    """Read what the filter language says, and what the options beside it say."""
     from zoneinfo import ZoneInfo
 
     from msgspec.structs import replace
 
     from threadkeep.base.clock import now_ms
     from threadkeep.cli.times import read_times
-    from threadkeep.knowledge.query import Query, parse_query
+    from threadkeep.knowledge.query import fill_query
 
-    text = " ".join(said)
-    query = parse_query(text, now_ms(), ZoneInfo(call.home.zone)) if text else Query()
     first, last = read_times(since, until)
-    return replace(
-        query,
-        since=query.since if first is None else first,
-        until=query.until if last is None else last,
-        marks=(*query.marks, "all") if everything and "all" not in query.marks else query.marks,
-        **{key: (*getattr(query, key), *values) for key, values in named.items()},
-    )
+    given = {**named, "q": " ".join(said), "since": first, "until": last}
+    query = fill_query(given, now_ms(), ZoneInfo(call.home.zone))
+    is_all = everything and "all" not in query.marks
+    return replace(query, marks=(*query.marks, "all")) if is_all else query
 
 
 def since_option(help: str = SINCE) -> Option:  # noqa: A002
@@ -259,6 +250,28 @@ def since_option(help: str = SINCE) -> Option:  # noqa: A002
 def until_option(help: str = UNTIL) -> Option:  # noqa: A002
     """Add the option that says when it ends."""
     return click.option("--until", metavar="TIME", help=help)
+
+
+_FIELD_OPTIONS: dict[str, Callable[[], Option]] = {
+    "agent": partial(agent_option, name="agent", multiple=True),
+    "project": partial(project_option, multiple=True),
+    "branch": lambda: _several("branch", "B", "Only on this git branch."),
+    "model": lambda: _several("model", "M", "Only of this model."),
+    "session": lambda: _several(
+        "session", "ID", "Only of this session: its number or how its id begins."
+    ),
+    "tool": lambda: _several("tool", "T", "Only of this tool, such as ruff."),
+    "role": lambda: click.option(
+        "--role", type=click.Choice(("user", "tool")), help="Who ran it: a person, or an agent."
+    ),
+    "failed": lambda: click.option("--failed", is_flag=True, help="Only what failed."),
+    "since": since_option,
+    "until": until_option,
+}
+
+
+def _several(name: str, metavar: str, told: str) -> Option:
+    return click.option(f"--{name}", metavar=metavar, multiple=True, help=told)
 
 
 def limit_option(default: int, help: str = "How many.") -> Option:  # noqa: A002

@@ -9,6 +9,8 @@ from threadkeep.base.clock import iso
 from threadkeep.cli.output import is_terminal, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from threadkeep.knowledge.copies import Links
     from threadkeep.knowledge.records import CapturedSession
     from threadkeep.knowledge.usage import TokenTotals
@@ -29,6 +31,12 @@ def model_text(model: Json) -> str:
     """Write a model with its variant and temperature, where they are known."""
     extra = [f"{key} {model[key]}" for key in ("variant", "temperature") if key in model]
     return one_line(" ".join([model_name(model), *extra]))
+
+
+def none_has(missing: "Sequence[str]") -> list[str]:
+    """Say which words nothing shown has; nothing to say if every word was found."""
+    named = ", ".join(f"“{one_line(word)}”" for word in missing)
+    return [f"nothing has all words: none of these has {named}"] if missing else []
 
 
 def money(cost: float) -> str:

@@ -1,46 +1,26 @@
-"""The stores of a home that a server keeps open, each for as long as its file is the same one.
+"""Stores: the one opener of a home's stores, for the page, for agents and for the shell.
 
-A file that was removed or replaced is noticed by the next who asks: a new one is opened, a missing
-one is not there. Whoever uses the old store just then goes on with it, and the last of them
-closes it.
+Whoever asks says what for:
+
+look      nothing is changed, not even an index; a file of another program stays as it is
+ask       an index may be brought up to date; where that cannot be, it is looked at
+change    what is there is changed
+begin     the same, and a store that is not there is begun
+
+A file that is not there, or is there no more, is `NoStore` for all but who begins one: a list is
+empty then, and only to begin makes a file. One that was replaced or restored is opened anew by the
+next who asks. Whoever uses the old one just then goes on with it, and the last of them closes it.
 """
 
-import getpass
 import logging
-import os
-import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, cast
-from uuid import uuid4
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast
 
-from threadkeep.base.clock import now_ms
-from threadkeep.base.sqlite_errors import translate_os
-from threadkeep.capture.records import Exclusion
-from threadkeep.errors import Invalid, NotFound, ThreadkeepError
-from threadkeep.home.opening import open_archive, open_browse, open_memory_to_ask
-from threadkeep.knowledge.agent_views import (
-    AgentEntityView,
-    AgentNodeView,
-    AgentViewFilter,
-    EventView,
-    ProjectView,
-    entity_views,
-    event_views,
-    latest_run,
-    node_views,
-    project_views,
-)
-from threadkeep.knowledge.lessons import Lesson, list_lessons
-from threadkeep.knowledge.library import Browse
-from threadkeep.knowledge.nodes import Note, write_note
-from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.workflow_runs import RunDetails
-from threadkeep.memory.learn.identifiers import project_roots
-from threadkeep.memory.memory import Memory
+from threadkeep.errors import ReadOnly, SchemaMismatch, ThreadkeepError
 
 if TYPE_CHECKING:
     from threadkeep.base.database import Database
@@ -48,18 +28,29 @@ if TYPE_CHECKING:
     from threadkeep.chat.replies import Replies
     from threadkeep.chat.store import ChatStore
     from threadkeep.home.home import Home
+    from threadkeep.knowledge.library import Browse
     from threadkeep.knowledge.transcript import SessionArchive
+    from threadkeep.mailbox.index import MailIndex
+    from threadkeep.memory.memory import Memory
     from threadkeep.state.session_db import SessionDB
 
 
 log = logging.getLogger(__name__)
+
+Way = Literal["look", "ask", "change", "begin"]
 
 
 class _Closable(Protocol):
     def close(self) -> None: ...
 
 
+class _Store(_Closable, Protocol):
+    @property
+    def database(self) -> "Database": ...
+
+
 T = TypeVar("T", bound=_Closable)
+S = TypeVar("S", bound=_Store)
 
 
 class _Kept:
@@ -71,6 +62,10 @@ class _Kept:
         self._guard = threading.Lock()
         self._users = 0
         self._retired = False
+
+    def is_current(self) -> bool:
+        """Tell whether it is open, and its file the one that was opened."""
+        return not self.database.closed and self.database.is_current()
 
     def enter(self) -> None:
         """Note one more who uses it."""
@@ -129,11 +124,24 @@ _question: ContextVar[_Question | None] = ContextVar("question", default=None)
 
 
 class Stores:
-    """Opens each store once; one that is not there yet is looked for again next time."""
+    """The stores of one home; safe to share between threads.
 
-    def __init__(self, home: "Home", db: str | Path | None = None) -> None:
+    What is opened is closed by `close`, or when its file is another one and nobody uses it. A
+    command of the shell, which has stores of its own, may close what it was given.
+    """
+
+    def __init__(
+        self,
+        home: "Home",
+        db: str | Path | None = None,
+        *,
+        chat: str | Path | None = None,
+        state: str | Path | None = None,
+    ) -> None:
         self.home = home
         self.db = db  # another knowledge file than the home's own
+        self._chat = chat
+        self._state = state
         self._guard = threading.Lock()
         self._opened: dict[str, _Kept] = {}
 
@@ -148,10 +156,19 @@ class Stores:
             _question.reset(before)
             question.end()
 
+    def close(self) -> None:
+        """Close all that was opened; what is in use is closed when it is no more."""
+        with self._guard:
+            opened, self._opened = self._opened, {}
+        for kept in opened.values():
+            if kept.retire():
+                kept.store.close()
+
     def _once(self, name: str, opens: Callable[[], T], inside: Callable[[T], "Database"]) -> T:
+        """Give what is open as long as its file is the same one, else open it."""
         with self._guard:
             kept = self._opened.get(name)
-            if kept is not None and not kept.database.is_current():
+            if kept is not None and not kept.is_current():
                 del self._opened[name]
                 if kept.retire():
                     kept.close_apart()
@@ -164,197 +181,98 @@ class Stores:
                 question.use(kept)
             return cast("T", kept.store)
 
-    def browse(self) -> Browse:
-        """Give what is read most: lists, transcripts, sums."""
-        return self._once("browse", lambda: open_browse(self.home, self.db), lambda b: b.database)
+    def _looked_at(self, store: S) -> S:
+        return self._for_now(store, store.database)
 
-    def memory(self) -> "Memory":
-        """Give memory, which recalls."""
-        return self._once("memory", self._open_memory, lambda one: one.store.database)
+    def _for_now(self, store: T, database: "Database") -> T:
+        """Have what was just opened closed with the answer; without a question, who asked does."""
+        question = _question.get()
+        if question is not None:
+            kept = _Kept(store, database)
+            question.use(kept)
+            kept.retire()
+        return store
 
-    def _open_memory(self) -> "Memory":
-        return open_memory_to_ask(self.home, self.db)
+    # ------------------------------------------------------------------ chat, state, mail
 
-    def archive(self) -> "SessionArchive":
-        """Give the captured history, to read it."""
-        return self._once("archive", self._open_archive, lambda one: one.store.database)
+    def chat(self, way: Way) -> "ChatStore":
+        """Give the chat store."""
+        if way == "look":
+            return self._looked_at(self.home.chat(self._chat, read_only=True))
+        if way == "ask":
+            try:
+                return self.chat("change")
+            except (ReadOnly, SchemaMismatch):
+                return self.chat("look")
 
-    def _open_archive(self) -> "SessionArchive":
-        return open_archive(self.home, self.db)
+        def opens() -> "ChatStore":
+            return self.home.chat(self._chat, must_exist=way != "begin")
 
-    def history(self) -> "History":
-        """Give the captured history, to change it."""
-        return self._once("history", self._open_history, lambda one: one.store.database)
-
-    def _open_history(self) -> "History":
-        return self.home.history(self.db, must_exist=True)
-
-    def chat(self) -> "ChatStore":
-        """Give the chat store; it is begun if there is none."""
-        return self._once("chat", self.home.chat, lambda chat: chat.database)
+        return self._once("chat", opens, lambda chat: chat.database)
 
     def replies(self) -> "Replies":
         """Give what follows the replies that are recorded in the chat store."""
         from threadkeep.chat.replies import Replies
 
-        chat = self.chat()
+        chat = self.chat("change")
         return self._once("replies", lambda: Replies(chat), lambda _: chat.database)
 
-    def state(self) -> "SessionDB":
-        """Give the state store; it is begun if there is none."""
-        return self._once("state", self.home.state, lambda state: state.database)
+    def state(self, way: Way) -> "SessionDB":
+        """Give the state store; one that only Hermes wrote is not asked, but looked at."""
+        if way in ("look", "ask"):
+            from threadkeep.state.naming import is_adopted
 
-    def close(self) -> None:
-        """Close all that was opened; what is in use is closed when it is no more."""
-        with self._guard:
-            opened, self._opened = self._opened, {}
-        for kept in opened.values():
-            if kept.retire():
-                kept.store.close()
+            looked_at = self.home.state(self._state, read_only=True)
+            if way == "look" or not is_adopted(looked_at):
+                return self._looked_at(looked_at)
+            looked_at.close()
+            try:
+                return self.state("change")
+            except (ReadOnly, SchemaMismatch):
+                return self.state("look")
 
+        def opens() -> "SessionDB":
+            return self.home.state(self._state, must_exist=way != "begin")
 
-# ------------------------------------------------------------------------------
-# What agents ask of a home, at one desk: everything is opened once and shared by all who ask.
-#
-# Looking makes no store. A store that was replaced meanwhile is opened anew.
+        return self._once("state", opens, lambda state: state.database)
 
-_NOTE_LIMIT: Final = 8_000
+    def mail_index(self) -> "MailIndex":
+        """Give the index of mailboxes, to look at it."""
+        return self._looked_at(self.home.mail_index())
 
+    # ------------------------------------------------------------------ what was captured
 
-class Remembered(NamedTuple):
-    """A note that was stored."""
+    def browse(self) -> "Browse":
+        """Give what is read most, to look at it: lists, transcripts, sums."""
+        from threadkeep.home.opening import open_browse
 
-    node: int
-    uuid: str
+        return self._once("browse", lambda: open_browse(self.home, self.db), lambda b: b.database)
 
+    def archive(self) -> "SessionArchive":
+        """Give the captured sessions, to look at them."""
+        from threadkeep.home.opening import open_archive
 
-class Desk:
-    """Everything that agents may ask of one home; safe to share between threads."""
+        return self._once("archive", lambda: open_archive(self.home, self.db), _database)
 
-    def __init__(self, home: "Home", path: str | Path | None = None) -> None:
-        self.home = home
-        self.path = path
-        self.stores = Stores(home, path)
-        self._session = str(uuid4())
+    def memory(self) -> "Memory":
+        """Give memory, to ask it."""
+        from threadkeep.home.opening import open_memory_to_ask
 
-    @property
-    def memory(self) -> Memory:
-        """What recalls; NotFound while nothing was captured."""
-        self._need_store()
-        return self.stores.memory()
+        return self._once("memory", lambda: open_memory_to_ask(self.home, self.db), _database)
 
-    @property
-    def words_only(self) -> Memory:
-        """The same without a comparison by meaning."""
-        whole = self.memory
-        parts = (whole.store, whole.sources, whole.settings, whole.clock)
-        return Memory(*parts, zone=whole.zone, include_excluded=whole.include_excluded)
+    def history(self, way: Literal["look", "change"]) -> "History":
+        """Give the captured history with all that captures and forgets."""
+        if way == "look":
+            from threadkeep.home.opening import open_history_to_list
 
-    @property
-    def browse(self) -> Browse:
-        """What lists sessions and shows them."""
-        self._need_store()
-        return self.stores.browse()
+            found = open_history_to_list(self.home, self.db)
+            return self._for_now(found, found.store.database)
 
-    def close(self) -> None:
-        """Close what is open; it is opened again by the next question."""
-        self.stores.close()
+        def opens() -> "History":
+            return self.home.history(self.db, must_exist=True)
 
-    def _need_store(self) -> None:
-        path = self.home.knowledge_path(self.path)
-        try:
-            os.stat(path)
-        except FileNotFoundError:
-            msg = f"nothing was captured yet: there is no store at {path}"
-            hint = "run `threadkeep capture` once, or `threadkeep up` to keep it current"
-            raise NotFound(msg, hint=hint) from None
-        except OSError as error:
-            raise translate_os(error, path, "cannot look at") from error
-
-    # ------------------------------------------------------------------ the contract's tables
-
-    def nodes(self, ids: Sequence[int]) -> dict[int, AgentNodeView]:
-        """Read nodes by their numbers."""
-        with self.memory.store.read(lenient=True) as tx:
-            return node_views(tx, ids)
-
-    def events(self, source: str, wanted: AgentViewFilter) -> list[EventView]:
-        """Give commands, slices of sessions and visits, the latest first."""
-        with self.memory.store.read(lenient=True) as tx:
-            return event_views(tx, source, wanted)
-
-    def entities(self, kind: str | None, wanted: AgentViewFilter) -> list[AgentEntityView]:
-        """Give what knowledge mentions."""
-        with self.memory.store.read(lenient=True) as tx:
-            return entity_views(tx, kind, wanted)
-
-    def projects(self, limit: int) -> list[ProjectView]:
-        """Give the places where something was done."""
-        with self.memory.store.read(lenient=True) as tx:
-            return project_views(tx, limit)
-
-    def latest_run(self, repo: str, sha: str | None, branch: str | None) -> RunDetails | None:
-        """Give the latest run of CI of a commit, a branch or a repository."""
-        with self.memory.store.read(lenient=True) as tx:
-            return latest_run(tx, repo, sha, branch)
-
-    def lessons(
-        self, repo: str | None, path: str | None, tool: str | None, limit: int
-    ) -> list[Lesson]:
-        """Give what went wrong more than once."""
-        with self.memory.store.read(lenient=True) as tx:
-            return list_lessons(tx, repo, path, tool, limit)
-
-    # ------------------------------------------------------------------ writing
-
-    def remember(
-        self,
-        text: str,
-        *,
-        author: str,
-        title: str = "",
-        project: str = "",
-        tags: Sequence[str] = (),
-    ) -> Remembered:
-        """Store a note of an agent, its secrets masked."""
-        store = self.memory.store
-        refuse_write(store.access)
-        note = self._note(text, author, title, project, tuple(tags))
-        uuid = str(uuid4())
-        roots = project_roots(self.home.config.enrich, self.home.environ)
-        with store.write() as tx:
-            return Remembered(write_note(tx, note, uuid=uuid, roots=roots), uuid)
-
-    def _note(
-        self, text: str, author: str, title: str, project: str, tags: tuple[str, ...]
-    ) -> Note:
-        if not text.strip():
-            raise Invalid("the note is empty", hint="say what is to be remembered")
-        if len(text) > _NOTE_LIMIT:
-            msg = f"the note has {len(text)} characters, {_NOTE_LIMIT} at most are taken"
-            raise Invalid(msg, hint="leave several shorter notes")
-        if Exclusion(self.home.config.capture.exclude).of_place(project):
-            msg = f"the project {project!r} is kept out by [capture] exclude"
-            raise Invalid(msg, hint="leave the note unwritten: its user does not want it kept")
-        masked = self.home.redactor().text
-        is_folder = project.startswith(("/", "~"))
-        return Note(
-            text=masked(text.strip()),
-            author=masked(author),
-            envelope_id=str(uuid4()),
-            session=self._session,
-            at=now_ms(),
-            title=masked(title.strip()),
-            cwd=project if is_folder else "",
-            repo=None if is_folder or not project else project,
-            tags=tuple(masked(tag) for tag in tags),
-            hostname=socket.gethostname(),
-            username=_user(),
-        )
+        return self._once("history", opens, _database)
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        return ""
+def _database(found: "SessionArchive | Memory | History") -> "Database":
+    return found.store.database

@@ -1,10 +1,16 @@
 """What the store says about commands, visits and entities; probes are never among them."""
 
-from typing import Any
+import re
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from threadkeep.base.tx import Tx
+from threadkeep.errors import Invalid
+from threadkeep.knowledge.query import EVERYTHING, Query, refuse_others
+from threadkeep.knowledge.row_conditions import RowConditions, within
+from threadkeep.knowledge.session_sql import like, resolve
 
 _MANY = 1_000_000
 
@@ -74,19 +80,6 @@ class Entity(msgspec.Struct, frozen=True):
     last_seen: int
 
 
-class CommandFilter(msgspec.Struct, frozen=True):
-    """Which commands: whatever is given narrows it."""
-
-    session: int | None = None  # the row of the session
-    terminal: str | None = None  # how its UUID begins
-    since: int | None = None  # epoch milliseconds
-    until: int | None = None
-    project: str | None = None  # a part of the folder
-    text: str | None = None  # a part of the command
-    kind: str | None = None  # shell, claude-tool
-    failed: bool = False  # only those that ended with an error
-
-
 class TodayCounts(msgspec.Struct, frozen=True):
     """Counts since midnight (UTC), and what waits."""
 
@@ -97,20 +90,101 @@ class TodayCounts(msgspec.Struct, frozen=True):
     drops: int
 
 
-ANY = CommandFilter()
+_COMMANDS: Final = """SELECT e.id, e.session_id, e.timestamp, e.command, e.exit_code,
+  e.duration_ms, e.cwd, e.shell, e.hostname, e.git_repo, e.git_branch, e.git_commit, e.git_dirty,
+  e.source_kind, e.tool_name, e.enriched, e.stdout, e.stderr, s.terminal, e.redaction_count
+FROM events AS e JOIN sessions AS s ON s.id = e.session_id WHERE {}
+ORDER BY e.timestamp DESC, e.id DESC LIMIT :limit"""
+_VISITS: Final = """SELECT b.id, b.timestamp, b.url, b.title, b.domain, b.dwell_ms, b.scroll_depth,
+  b.search_query, b.referrer, b.extracted_text FROM browser_events AS b WHERE {}
+ORDER BY b.timestamp DESC, b.id DESC LIMIT :limit"""
+_ENDED: Final = {
+    "success": "e.exit_code = 0",
+    "failure": "e.exit_code <> 0",
+    "unknown": "e.exit_code IS NULL",
+}
+_RAN_BY: Final = {"user": "shell", "tool": "claude-tool"}  # as the column says it
+_OF_AGENT: Final = "claude-code"  # whose tool calls are commands
+_ROW_DIGITS: Final = 8  # an id begins with as many; fewer are the number of a row
+_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+")
 
 
-def list_events(tx: Tx, wanted: CommandFilter = ANY, *, limit: int = 50) -> list[CommandRow]:
-    """List commands, the latest first."""
-    values = msgspec.structs.asdict(wanted) | {
-        "terminal": None if wanted.terminal is None else _like(wanted.terminal) + "%",
-        "text": _within(wanted.text),
-        "project": _within(wanted.project),
-        "failed": int(wanted.failed),
-        "limit": limit,
-    }
-    rows = tx.all("list_events", values)
+def list_events(tx: Tx, query: Query = EVERYTHING, *, limit: int = 50) -> list[CommandRow]:
+    """List commands, the latest first; each has every word that is asked for."""
+    refuse_others(query, "command")
+    conditions = RowConditions(tx, query, ["e.probe_tag IS NULL"])
+    conditions.words("e.command")
+    conditions.span("e.timestamp")
+    conditions.place("e.cwd", "e.git_repo", "events")
+    conditions.branches("e.git_branch", "events")
+    conditions.outcomes(_ENDED)
+    conditions.any_of("e.tool_name", query.tool)
+    _ran_by(conditions)
+    _of_sessions(conditions)
+    if query.entity is not None:
+        conditions.params["entity"] = query.entity
+        conditions.texts.append(_MENTIONED)
+    return _commands(tx, conditions.texts, conditions.params, limit)
+
+
+_MENTIONED: Final = """EXISTS (SELECT 1 FROM event_entities AS k
+  JOIN entities AS n ON n.id = k.entity_id WHERE k.event_id = e.id
+  AND (n.name = :entity COLLATE NOCASE OR n.canonical = :entity COLLATE NOCASE))"""
+
+
+def contract_events(
+    tx: Tx,
+    *,
+    session: int | None = None,
+    since: int | None = None,
+    folder: str | None = None,
+    text: str | None = None,
+    limit: int = 50,
+) -> list[CommandRow]:
+    """List commands as the contract asks: by a session's row, a part of the folder or command."""
+    asked = (
+        ("session", "e.session_id = :session", session),
+        ("since", "e.timestamp >= :since", since),
+        ("folder", "e.cwd LIKE :folder ESCAPE '\\'", None if folder is None else within(folder)),
+        ("text", "e.command LIKE :text ESCAPE '\\'", None if text is None else within(text)),
+    )
+    texts = [condition for _, condition, value in asked if value is not None]
+    params = {name: value for name, _, value in asked if value is not None}
+    return _commands(tx, ["e.probe_tag IS NULL", *texts], params, limit)
+
+
+def _commands(tx: Tx, texts: Sequence[str], params: dict[str, Any], limit: int) -> list[CommandRow]:
+    rows = tx.execute(_COMMANDS.format(" AND ".join(texts)), {**params, "limit": limit})
     return [CommandRow(**_as_event(row)) for row in rows]
+
+
+def _ran_by(conditions: RowConditions) -> None:
+    query = conditions.query
+    if query.role:
+        roles = [_RAN_BY[one] for one in query.role if one in _RAN_BY]
+        conditions.any_of("e.source_kind", roles, asked=True)
+    agents = [_RAN_BY["tool"] for one in query.agent if resolve(one, [_OF_AGENT])]
+    conditions.any_of("e.source_kind", agents, asked=bool(query.agent))
+    if any(key == "agent" and resolve(name, [_OF_AGENT]) for key, name in query.exclude):
+        conditions.texts.append("e.source_kind = 'shell'")
+
+
+def _of_sessions(conditions: RowConditions) -> None:
+    """Say whose they are: a row's number, or how the id of a shell or session begins."""
+    choices = []
+    for number, given in enumerate(conditions.query.session):
+        name = given.rpartition(":")[2]
+        if not _NAME.fullmatch(name):
+            hint = "give its number or the beginning of its id; --json shows both"
+            raise Invalid(f"{given[:60]!r} is no session", hint=hint)
+        key = f"session{number}"
+        is_row = name.isascii() and name.isdigit() and len(name) < _ROW_DIGITS
+        conditions.params[key] = int(name) if is_row else f"{like(name)}%"
+        choices.append(
+            f"e.session_id = :{key}" if is_row else f"s.terminal LIKE :{key} ESCAPE '\\'"
+        )
+    if choices:
+        conditions.texts.append(f"({' OR '.join(choices)})")
 
 
 def list_shell_sessions(tx: Tx, *, since: int | None = None, limit: int = 50) -> list[ShellSession]:
@@ -120,17 +194,18 @@ def list_shell_sessions(tx: Tx, *, since: int | None = None, limit: int = 50) ->
 
 
 def list_visits(
-    tx: Tx,
-    *,
-    since: int | None = None,
-    until: int | None = None,
-    domain: str | None = None,
-    text: str | None = None,
-    limit: int = 50,
+    tx: Tx, query: Query = EVERYTHING, *, domain: str | None = None, limit: int = 50
 ) -> list[StoredVisit]:
-    """List visits to pages, the latest first."""
-    values = {"since": since, "until": until, "domain": domain, "text": _within(text)}
-    return [StoredVisit(*row) for row in tx.all("list_visits", values | {"limit": limit})]
+    """List visits to pages, the latest first; each has every word that is asked for."""
+    refuse_others(query, "visit")
+    conditions = RowConditions(tx, query, ["b.probe_tag IS NULL"])
+    conditions.words("b.title", "b.url", "b.extracted_text")
+    conditions.span("b.timestamp")
+    if domain is not None:
+        conditions.params["domain"] = domain
+        conditions.texts.append("(b.domain = :domain OR b.domain LIKE '%.' || :domain)")
+    sql = _VISITS.format(" AND ".join(conditions.texts))
+    return [StoredVisit(*row) for row in tx.execute(sql, {**conditions.params, "limit": limit})]
 
 
 def list_entities(tx: Tx, *, kind: str | None = None, limit: int = _MANY) -> list[Entity]:
@@ -149,11 +224,3 @@ def _as_event(row: tuple[Any, ...]) -> dict[str, Any]:
     event["enriched"] = bool(event["enriched"])
     event["git_dirty"] = None if event["git_dirty"] is None else bool(event["git_dirty"])
     return event
-
-
-def _within(text: str | None) -> str | None:
-    return None if text is None else f"%{_like(text)}%"
-
-
-def _like(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -154,12 +154,11 @@ def want_cleaning(tx: Tx) -> None:
 
 def erase_before(tx: Tx, kind: Kind, before: int) -> int:
     """Take out the commands, visits or runs of CI from before a time; give how many."""
-    folder = dict.fromkeys(("project", "project_below", "project_named", "project_in"))
     span = {"since": None, "until": before}
     query = {"event": "shell_events_between", "visit": "visits_between", "run": "runs_between"}[
         kind
     ]
-    found = {row[0] for row in tx.all(query, span | folder if kind == "event" else span)}
+    found = {row[0] for row in tx.all(query, span)}
     if found:
         erase(tx, kind, found)
         tx.run("drop_quiet_shell_sessions", span)

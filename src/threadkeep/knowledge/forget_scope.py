@@ -1,14 +1,20 @@
 """What a forgetting may take: the rows of a session, of a log, of a span of time. It only reads."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from threadkeep.base.json import encode
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import LogRow, load_log_by_id
 from threadkeep.knowledge.forget import Kind
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, to_session
-from threadkeep.knowledge.sessions import CapturedSessionFilter
+from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.search_scope import of_project
+from threadkeep.knowledge.session_list import exact_sessions
+from threadkeep.knowledge.session_sql import is_below, like, refuse_parts, split_projects
 
 _BETWEEN: Final[dict[Kind, str]] = {
     "event": "shell_events_between",
@@ -33,16 +39,30 @@ def _ids(tx: Tx, query: str, values: Mapping[str, Any]) -> set[int]:
 # ---------------------------------------------------------------------- sessions
 
 
-def sessions_to_forget(tx: Tx, among: CapturedSessionFilter) -> list[CapturedSession]:
-    """Give all sessions of a program or a project, whenever they were."""
-    values = {**among.params(), "since": None, "until": None}
-    return [to_session(row) for row in tx.all("sessions_to_forget", values)]
+def sessions_to_forget(tx: Tx, query: Query) -> list[CapturedSession]:
+    """Give all sessions that a query means, whenever they were, in the order in which they came.
+
+    Names must be whole: where only a part fits, that is refused.
+    """
+    refuse_parts(tx, query, lambda name: _is_worked_in(tx, name))
+    whenever = replace(query, session=(), since=None, until=None)
+    return exact_sessions(tx, whenever)
 
 
-def was_forgotten(tx: Tx, name: str, harness: str | None) -> bool:
+def _is_worked_in(tx: Tx, project: str) -> bool:
+    """Tell whether something else than a session is of a project."""
+    query = Query(project=(project,))
+    return bool(commands_of_project(tx, query) or memory_of_project(tx, query, whole=True))
+
+
+def was_forgotten(tx: Tx, name: str, agents: Sequence[str]) -> bool:
     """Tell whether a session with this id was forgotten before."""
-    values = {"session_id": name.rpartition(":")[2], "harness": harness}
+    values = {"session_id": name.rpartition(":")[2], "agents": _listed(agents)}
     return tx.value("any_forgotten_named", values) is not None
+
+
+def _listed(agents: Sequence[str]) -> str | None:
+    return encode(agents) if agents else None
 
 
 def forgotten_but_there(tx: Tx) -> list[CapturedSession]:
@@ -78,18 +98,18 @@ def _named(session: CapturedSession) -> dict[str, str]:
 # ---------------------------------------------------------------------- logs
 
 
-def logs_in_scope(tx: Tx, harness: str | None) -> Iterator[LogRow]:
-    """Yield the logs of a program, or all, in which something may be looked for."""
-    return _logs(tx, "logs_to_search", harness)
+def logs_in_scope(tx: Tx, agents: Sequence[str]) -> Iterator[LogRow]:
+    """Yield the logs of some agents, or all, in which something may be looked for."""
+    return _logs(tx, "logs_to_search", {"agents": _listed(agents)})
 
 
 def logs_without_entries(tx: Tx, harness: str) -> Iterator[LogRow]:
     """Yield the logs that say nothing themselves, such as lists of names."""
-    return _logs(tx, "logs_without_entries", harness)
+    return _logs(tx, "logs_without_entries", {"harness": harness})
 
 
-def _logs(tx: Tx, query: str, harness: str | None) -> Iterator[LogRow]:
-    for (number,) in tx.all(query, {"harness": harness}):
+def _logs(tx: Tx, query: str, values: Mapping[str, Any]) -> Iterator[LogRow]:
+    for (number,) in tx.all(query, values):
         log = load_log_by_id(tx, number)
         if log is not None:
             yield log
@@ -119,9 +139,69 @@ def work_between(tx: Tx, kind: Kind, span: Mapping[str, Any]) -> set[int]:
     return _ids(tx, _BETWEEN[kind], span)
 
 
-def memory_of_project(tx: Tx, span: Mapping[str, Any], *, whole: bool) -> set[int]:
-    """Give the files of memory of a project, `whole`, or their states in a span of time."""
-    return _ids(tx, "documents_of_project" if whole else "revisions_of_project", span)
+def commands_of_project(tx: Tx, query: Query) -> set[int]:
+    """Give the commands that were typed in the folders of projects, in a span of time."""
+    params: dict[str, Any] = {}
+    inside = of_project(tx, query, params, "cwd", None, exact=True)
+    sql = f"SELECT id FROM events WHERE source_kind = 'shell' AND {inside}"  # noqa: S608
+    return _within(tx, query, sql, "timestamp", params)
+
+
+def memory_of_project(tx: Tx, query: Query, *, whole: bool) -> set[int]:
+    """Give the files of memory of projects, `whole`, or their states in a span of time."""
+    if "memory_documents" not in names(tx, "table"):
+        return set()
+    params: dict[str, Any] = {}
+    told = _of_repository(query, params)
+    beside = of_project(tx, query, params, "a.cwd", None, exact=True)
+    notes = f"({told} OR (d.repository LIKE 'local:%/memory' AND {_TOLD_BESIDE} AND {beside})))"
+    if whole:
+        sql = f"SELECT d.id FROM memory_documents AS d WHERE {notes}"  # noqa: S608
+        return {row[0] for row in tx.execute(sql, params)}
+    sql = (
+        "SELECT r.id FROM memory_revisions AS r"  # noqa: S608  (our own names)
+        f" JOIN memory_documents AS d ON d.id = r.document_id WHERE {notes}"
+    )
+    return _within(tx, query, sql, "r.created_at", params)
+
+
+# Claude's folder of notes is mostly of no repository: the transcripts beside it say where the work
+# was.
+_TOLD_BESIDE: Final = (
+    "EXISTS (SELECT 1 FROM agentic_sessions AS a"
+    " WHERE a.source_file > substr(d.repository, 7, length(d.repository) - 12)"
+    " AND a.source_file < substr(d.repository, 7, length(d.repository) - 13) || '0'"
+)
+
+
+def _of_repository(query: Query, params: dict[str, Any]) -> str:
+    """Say that a file is of a project's repository.
+
+    That is a name with its owner, or a folder behind `local-git:` or `local:`.
+    """
+    named, folders = split_projects(query.project)
+    choices = ["0"]
+    for number, name in enumerate(named):
+        key = f"repository{number}"
+        params[key] = like(name)
+        choices += [
+            f"d.repository LIKE {one} ESCAPE '\\'" for one in (f":{key}", f"'%/' || :{key}")
+        ]
+    for number, folder in enumerate(folders):
+        choices += [
+            is_below("d.repository", f"{before}{folder}", f"{key}{number}", params)
+            for key, before in (("git", "local-git:"), ("local", "local:"))
+        ]
+    return f"({' OR '.join(choices)})"
+
+
+def _within(tx: Tx, query: Query, sql: str, column: str, params: dict[str, Any]) -> set[int]:
+    """Give the numbers of what is in a query's span of time."""
+    for name, op in (("since", ">="), ("until", "<")):
+        if getattr(query, name) is not None:
+            params[name] = getattr(query, name)
+            sql = f"{sql} AND {column} {op} :{name}"
+    return {row[0] for row in tx.execute(sql, params)}
 
 
 def parts_of_runs(tx: Tx, runs: Iterable[int]) -> dict[Kind, set[int]]:

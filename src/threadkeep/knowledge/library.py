@@ -14,7 +14,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.knowledge import session_detail, session_list, usage, views
 from threadkeep.knowledge.lessons import Lesson, list_lessons
 from threadkeep.knowledge.prices import tokens_of
-from threadkeep.knowledge.query import Query, day_of, start_of
+from threadkeep.knowledge.query import EVERYTHING, Query, day_of, start_of
 from threadkeep.knowledge.records import CapturedSession, Readers
 from threadkeep.knowledge.results import (
     BillingBlock,
@@ -32,7 +32,7 @@ from threadkeep.knowledge.results import (
     Window,
 )
 from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.session_list import EVERYTHING, SessionCounts
+from threadkeep.knowledge.session_list import SessionCounts
 from threadkeep.knowledge.session_sql import ListContext, Matches
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import (
@@ -394,18 +394,11 @@ class Browse:
     # ------------------------------------------------------------------ memory
 
     def nodes(
-        self,
-        *,
-        text: str = "",
-        project: str | None = None,
-        outcome: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
+        self, query: Query = EVERYTHING, *, after: str | None = None, limit: int = 50
     ) -> NodePage:
         """List what was learned, the newest first; `after` is a page's `next`."""
-        asked = views.NodeFilter(text, project, outcome, self.clock())
         with self.database.read(lenient=True) as tx:
-            return views.list_nodes(tx, asked, after, limit)
+            return views.list_nodes(tx, query, self.clock(), after, limit)
 
     def node(self, name: int | str) -> NodeView:
         """Give a piece of knowledge by its number or uuid, with what it rests on."""

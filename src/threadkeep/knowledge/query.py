@@ -6,12 +6,14 @@ session:codex:01ab kind:command role:user part:tool_call tool:Bash outcome:failu
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 import msgspec
+
+from threadkeep.errors import Invalid
 
 Field = Literal["cost", "tokens", "messages", "prompts", "tools", "errors", "minutes"]
 Op = Literal[">", ">=", "<", "<=", "="]
@@ -53,6 +55,31 @@ class Query(msgspec.Struct, frozen=True):
     bounds: tuple[Bound, ...] = ()
     marks: tuple[Mark, ...] = ()
     pattern: str | None = None  # a regular expression: for what is forgotten alone
+
+
+EVERYTHING: Final = Query()
+_OF_ALL: Final = ("text", "kind", "since", "until")
+# What can be asked of rows that are no sessions.
+_FIELDS_OF: Final[dict[str, tuple[str, ...]]] = {
+    "command": (
+        *(*_OF_ALL, "session", "agent", "project", "branch", "role", "tool", "outcome"),
+        *("entity", "exclude", "marks"),
+    ),
+    "visit": _OF_ALL,
+    "run": (*_OF_ALL, "project", "branch", "outcome", "exclude", "marks"),
+    "node": (*_OF_ALL, "project", "outcome", "marks"),
+}
+
+
+def refuse_others(query: Query, kind: Kind) -> None:
+    """Refuse what cannot be asked of rows of a kind: nobody would learn why nothing is found."""
+    known = _FIELDS_OF[kind]
+    for name in Query.__struct_fields__:
+        if name not in known and getattr(query, name):
+            names = ", ".join(one for one in known if one != "kind")
+            raise Invalid(f"{kind}s cannot be chosen by {name}", hint=f"they can be by {names}")
+    if query.kind and kind not in query.kind:
+        raise Invalid(f"{kind}s are listed here, not {query.kind[0]}s", hint="leave out the kind")
 
 
 # ------------------------------------------------------------------------------
@@ -201,6 +228,7 @@ _SINGLE: Final = ("entity", "parent")
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOUR: Final = re.compile(rf"({'|'.join(DAYS)})-([01]?\d|2[0-3])", re.IGNORECASE | re.ASCII)
 _ALIASES: Final = {"harness": "agent", "source": "agent"}
+_OUTCOMES: Final = {"failed": "failure", "succeeded": "success", "passed": "success"}
 
 
 class _Token(NamedTuple):
@@ -237,7 +265,7 @@ class _Reading:
         if key in self.lists:
             if key == "kind" and value not in _KINDS:
                 return False
-            _add(self.lists[key], value)
+            _add(self.lists[key], _OUTCOMES.get(value, value) if key == "outcome" else value)
         elif key in _SINGLE:
             self.single[key] = value
         elif key.startswith("-") and key[1:] in NAMED:
@@ -295,6 +323,25 @@ def parse_query(text: str, now: int, zone: tzinfo = UTC) -> Query:
         marks=tuple(reading.marks),
         **said | reading.single | reading.times,
     )
+
+
+def fill_query(given: Mapping[str, Any], now: int, zone: tzinfo = UTC) -> Query:
+    """Fill a query by the names of its fields, each with a value or several: any of them will do.
+
+    `q` is read in the filter language; what says nothing, and what is no field, is left out.
+    `failed` means the outcome.
+    """
+    query = parse_query(given.get("q") or "", now, zone)
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _LISTS and value:
+            values = (value,) if isinstance(value, str) else tuple(value)
+            found[name] = tuple(dict.fromkeys((*getattr(query, name), *values)))
+        elif name in (*_SINGLE, "since", "until") and value not in (None, ""):
+            found[name] = value
+    if given.get("failed"):
+        found["outcome"] = (*found.get("outcome", query.outcome), "failure")
+    return msgspec.structs.replace(query, **found)
 
 
 def format_query(query: Query, zone: tzinfo = UTC) -> str:

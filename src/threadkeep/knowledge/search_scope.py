@@ -13,7 +13,15 @@ import msgspec
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.query import Kind, Query
 from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.session_sql import Where, like, resolve, split_projects, values_of, where
+from threadkeep.knowledge.session_sql import (
+    Where,
+    is_below,
+    like,
+    resolve,
+    split_projects,
+    values_of,
+    where,
+)
 
 Side = Literal["entry", "thing"]
 SIDES: Final[tuple[Side, ...]] = ("entry", "thing")
@@ -222,27 +230,33 @@ def of_project(
     repo: str | None,
     *,
     archived: bool = True,
+    exact: bool = False,
+    also: Iterable[str] = (),
 ) -> str:
-    """Say that a row's folder or repository is of the projects that a query names."""
+    """Say that a row's folder or repository is of the projects that a query names.
+
+    Names that are `also` known may be meant, beside those of sessions; whoever deletes means
+    `exact` names.
+    """
     named, folders = split_projects(query.project)
-    known = values_of(tx, "project", everything=True) if archived else []
+    known = list(also)
+    if archived and not exact:
+        known += values_of(tx, "project", everything=True)
     meant = dict.fromkeys(value for one in named for value in (resolve(one, known) or [one]))
     choices = ["0"]
     for number, name in enumerate(meant):
         key = f"name{number}"
         params[key] = like(name)
         texts = [f"{repo} LIKE :{key}", f"{repo} LIKE '%/' || :{key}"] if repo else []
-        texts += [f"{cwd} LIKE '%/' || :{key}", f"{cwd} LIKE '%/' || :{key} || '/%'"] if cwd else []
+        below = ("", " || '/%'", " || '.worktrees/%'")
+        texts += [f"{cwd} LIKE '%/' || :{key}{rest}" for rest in below] if cwd else []
         choices += [f"{text} ESCAPE '\\'" for text in texts]
     for number, folder in enumerate(folders):
-        params[f"folder{number}"] = folder
-        params[f"inside{number}"] = f"{like(folder.rstrip('/'))}/%"
         params[f"last{number}"] = f"%/{like(folder.rpartition('/')[2])}"
         # What has no folder, as runs of CI have none, is of the repository of that name.
         nowhere = f"{cwd} IS NULL AND " if cwd else ""
         choices += [f"{nowhere}'/' || {repo} LIKE :last{number} ESCAPE '\\'"] if repo else []
-        inside = f"{cwd} = :folder{number} OR {cwd} LIKE :inside{number} ESCAPE '\\'"
-        choices += [inside] if cwd else []
+        choices += [is_below(cwd, folder, f"folder{number}", params)] if cwd else []
     return f"({' OR '.join(choices)})"
 
 

@@ -18,7 +18,7 @@ from threadkeep.base.fts import (
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
-from threadkeep.knowledge.query import Bound, Query
+from threadkeep.knowledge.query import EVERYTHING, Bound, Query
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.results import SessionPage, SessionSummary, Sum
 from threadkeep.knowledge.schema import names
@@ -31,6 +31,7 @@ from threadkeep.knowledge.session_sql import (
     QueryValues,
     SessionCursor,
     Where,
+    all_sql,
     groups,
     like,
     meant_by,
@@ -41,7 +42,6 @@ from threadkeep.knowledge.session_sql import (
 from threadkeep.knowledge.transcript import ArchivedEntries
 
 # Entries with a word, the newest: for a first page, made while somebody types, and for all others.
-EVERYTHING: Final = Query()
 _MATCHES: Final = 5_000
 _MOST_MATCHES: Final = 200_000
 _CHUNK: Final = 250
@@ -92,6 +92,11 @@ def find_matches(
     if apart.missing and (together.sessions or any(_is_phrase(term) for term in terms)):
         return together
     return apart._replace(sessions=apart.sessions | together.sessions)
+
+
+def missing_words(tx: Tx, words: str) -> tuple[str, ...]:
+    """Name the words that are in no session that has the others; none where a session has all."""
+    return find_matches(tx, names(tx, "table"), words, deep=False, narrow=True).missing
 
 
 class _WordMatches(NamedTuple):
@@ -220,6 +225,13 @@ def list_sessions(
         if following is None:
             break
     return kept
+
+
+def exact_sessions(tx: Tx, query: Query) -> list[CapturedSession]:
+    """Give all sessions of whatever sort whose names are exactly those of a query, in order."""
+    chosen = where(tx, query, now_ms(), everything=True, exact=True)
+    found = [to_session(row) for row in tx.execute(all_sql(chosen), chosen.params)]
+    return _fitting(tx, query, found) if is_slow(query) else found
 
 
 def chosen_by(around: ListContext, query: Query, matches: Matches | None) -> Where:

@@ -6,7 +6,7 @@ would keep SQLite from using the index of the filter.
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import Any, Final, NamedTuple
 
@@ -108,16 +108,12 @@ def read_cursor(text: str) -> SessionCursor:
 def resolve(given: str, known: Iterable[str], *, exact: bool = False) -> list[str]:
     """Give the known values that are meant: the same but for case, else those that contain it.
 
-    Whoever deletes means `exact` ones: where only parts fit, that is refused and they are named.
+    Whoever deletes means `exact` ones: those that only contain it are not meant.
     """
     wanted = given.casefold()
     values = [one for one in known if one]
     same = [one for one in values if one.casefold() == wanted]
-    parts = [] if same else [one for one in values if wanted in one.casefold()]
-    if exact and parts:
-        told = ", ".join(sorted(parts)[:_NAMED_AT_MOST])
-        raise Invalid(f"nothing is called {given!r}", hint=f"give the whole name: {told}")
-    return same or parts
+    return same if same or exact else [one for one in values if wanted in one.casefold()]
 
 
 def where(
@@ -133,7 +129,7 @@ def where(
     """Turn a query into conditions; `found` are the sessions that have its words.
 
     With `everything` sessions without entries, subagents and hidden threads are meant, too.
-    `exact` is for what deletes: names must be whole.
+    `exact` is for what deletes: names must be whole (`refuse_parts` tells of those that are not).
     """
     params: dict[str, Any] = {}
     parts = [("", _shown(query, everything=everything))]
@@ -141,12 +137,10 @@ def where(
     if not (exact or "all" in query.marks):
         parts.append((PROBE, _NO_PROBE))
     asked = [key for key in NAMED if getattr(query, key)]
-    parts += [(key, _named(key, meant_by(tx, query, key, **sorts), params)) for key in asked]
+    parts += [(key, _named(key, key, meant_by(tx, query, key, **sorts), params)) for key in asked]
     for number, (key, value) in enumerate(query.exclude):
-        values = _values(tx, key, [value], **sorts)
-        if values:
-            params[f"not{number}"] = _json(values)
-            parts.append(("", f"NOT {_one_of(f's.{COLUMNS[key]}', f'not{number}')}"))
+        meant = _meant(tx, key, [value], **sorts)
+        parts.append(("", f"NOT {_named(f'not{number}', key, meant, params)}"))
     texts = [*_ones(tx, query, params), *_said(query, params)]
     texts += [*_times(query, now, params), *_bounds(query.bounds, params)]
     parts += [("", text) for text in texts]
@@ -248,11 +242,32 @@ def meant_by(
     tx: Tx, query: Query, key: str, *, everything: bool | None = None, exact: bool = False
 ) -> QueryValues:
     """Find the values that are meant by what a query says of a key."""
-    wanted: Sequence[str] = getattr(query, key)
-    names, folders = split_projects(wanted) if key == "project" else (wanted, ())
     wide = _in_all(query) if everything is None else everything
-    values = _values(tx, key, names, everything=wide, exact=exact)
+    return _meant(tx, key, getattr(query, key), everything=wide, exact=exact)
+
+
+def _meant(
+    tx: Tx, key: str, wanted: Sequence[str], *, everything: bool, exact: bool
+) -> QueryValues:
+    names, folders = split_projects(wanted) if key == "project" else (wanted, ())
+    values = _values(tx, key, names, everything=everything, exact=exact)
     return QueryValues(tuple(values), tuple(folders))
+
+
+def refuse_parts(tx: Tx, query: Query, is_called: Callable[[str], bool]) -> None:
+    """Refuse a query of what deletes whose names are only parts of some; it names these.
+
+    `is_called` tells whether something else than a session is of a project of that name.
+    """
+    named = [(key, one) for key in NAMED for one in getattr(query, key)]
+    for key, one in [*named, *query.exclude]:
+        for name in split_projects([one])[0] if key == "project" else [one]:
+            parts = sorted(resolve(name, values_of(tx, key, everything=True)))
+            if not parts or parts[0].casefold() == name.casefold():
+                continue
+            if not (key == "project" and is_called(name)):
+                told = ", ".join(parts[:_NAMED_AT_MOST])
+                raise Invalid(f"no {key} is called {name!r}", hint=f"give the whole name: {told}")
 
 
 def split_projects(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -266,25 +281,29 @@ def split_projects(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
     return names, folders
 
 
-def _named(key: str, meant: QueryValues, params: dict[str, Any]) -> str:
+def _named(name: str, key: str, meant: QueryValues, params: dict[str, Any]) -> str:
+    """Say that a session has one of the values of a key; `name` is that of the parameters."""
     column = f"s.{COLUMNS[key]}"
     choices = []
     if len(meant.values) == 1:
-        params[key] = meant.values[0]
-        choices.append(f"{column} = :{key}")
+        params[name] = meant.values[0]
+        choices.append(f"{column} = :{name}")
     elif meant.values:
-        params[key] = _json(meant.values)
-        choices.append(_one_of(f"+{column}", key))
-    for number, place in enumerate(meant.folders):
-        params[f"in{number}"] = place
-        params[f"below{number}"] = f"{like(place.rstrip('/'))}/%"
-        # Copies of a repository that stand beside it.
-        params[f"copies{number}"] = f"{like(place.rstrip('/'))}.worktrees/%"
-        choices.append(
-            f"(s.cwd = :in{number} OR s.cwd LIKE :below{number} ESCAPE '\\'"
-            f" OR s.cwd LIKE :copies{number} ESCAPE '\\')"
-        )
+        params[name] = _json(meant.values)
+        choices.append(_one_of(f"+{column}", name))
+    choices += [
+        is_below("s.cwd", folder, f"{name}_in{number}", params)
+        for number, folder in enumerate(meant.folders)
+    ]
     return f"({' OR '.join(choices)})" if choices else "0"
+
+
+def is_below(column: str, folder: str, name: str, params: dict[str, Any]) -> str:
+    """Say that a column is a folder, below it, or in a copy of the repository that it is."""
+    start = like(folder.rstrip("/"))
+    params |= {name: folder, f"{name}_all": f"{start}/%", f"{name}_copies": f"{start}.worktrees/%"}
+    below = [f"{column} LIKE :{name}_{sort} ESCAPE '\\'" for sort in ("all", "copies")]
+    return f"({' OR '.join([f'{column} = :{name}', *below])})"
 
 
 def _one_of(column: str, name: str) -> str:
@@ -385,6 +404,11 @@ def page(tx: Tx, where_: Where, after: SessionCursor | None, limit: int) -> list
         if len(rows) < limit:
             rows += tx.execute(sql, {**values, "limit": limit - len(rows)}).fetchall()
     return rows
+
+
+def all_sql(where_: Where) -> str:
+    """Give the statement that reads the rows of all sessions that are meant, as they came."""
+    return f"SELECT {SESSION} FROM tk_sessions AS s WHERE {where_.sql()} ORDER BY s.id"  # noqa: S608
 
 
 def ids(tx: Tx, where_: Where) -> list[int]:

@@ -1,11 +1,12 @@
 """What the store says about captured sessions: lists, one by its id, its entries."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.fts import match_query
+from threadkeep.base.json import encode
 from threadkeep.base.paths import project_name
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound
@@ -21,44 +22,31 @@ from threadkeep.knowledge.records import (
     to_entry,
     to_session,
 )
-from threadkeep.knowledge.session_sql import ENTRY, PROBE, SESSION, Where, message_where
+from threadkeep.knowledge.session_sql import ENTRY, PROBE, SESSION, Where, meant_by, message_where
 
 _AMBIGUOUS_SHOWN = 5
 EVERYTHING = Query()
 
 
-class CapturedSessionFilter(msgspec.Struct, frozen=True):
-    """Which sessions are meant; None means any."""
+def find_session(
+    tx: Tx, name: str, harness: str | Sequence[str] | None = None, *, exact: bool = False
+) -> CapturedSession:
+    """Find a session by its id, or by a beginning of it that only one has; of some agents, or any.
 
-    harness: str | None = None
-    project: str | None = None  # a folder with all below it, or its last component
-    branch: str | None = None
-    since: int | None = None
-    until: int | None = None
-
-    def params(self) -> dict[str, Any]:
-        """Give the values for the queries."""
-        values = msgspec.structs.asdict(self)
-        below = None if self.project is None else f"{_escaped(self.project.rstrip('/'))}/%"
-        return {**values, "project_below": below}
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
-def find_session(tx: Tx, name: str, harness: str | None = None) -> CapturedSession:
-    """Find a session by its id, or by a beginning of it that only one has."""
-    if harness is None and ":" in name:
-        given, _colon, rest = name.partition(":")
-        if tx.one("session_totals_of", {"harness": given}) is not None:
-            return find_session(tx, rest, given)
-    values = {"low": name, "high": name + "\U0010ffff", "harness": harness}
+    Whoever deletes means agents by their `exact` names.
+    """
+    given = (harness,) if isinstance(harness, str) else tuple(harness or ())
+    agents = meant_by(tx, Query(agent=given), "agent", everything=True, exact=exact).values
+    before, _colon, rest = name.partition(":")
+    if rest and not given and tx.one("session_totals_of", {"harness": before}) is not None:
+        return find_session(tx, rest, before, exact=True)
+    among = encode(agents) if given else None
+    values = {"low": name, "high": name + "\U0010ffff", "agents": among}
     rows = tx.all("sessions_by_id", {**values, "limit": _AMBIGUOUS_SHOWN + 1})
     found = [to_session(row) for row in rows]
-    exact = [session for session in found if session.session_id == name]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
+    whole = [session for session in found if session.session_id == name]
+    if len(whole or found) == 1:
+        return (whole or found)[0]
     if not found or not name:
         raise NotFound(f"there is no session {name!r}", hint="`threadkeep sessions` lists them")
     ids = ", ".join(f"{one.agent}:{one.session_id}" for one in found[:_AMBIGUOUS_SHOWN])

@@ -119,6 +119,7 @@ class KnowledgeStore:
         return self.context.db.write(durable=durable, budget=budget, foreign_keys=foreign_keys)
 
     sessions = reads(listing_.list_sessions)
+    missing_words = reads(listing_.missing_words)
     find_session = reads(reading_.find_session)
     children_of = reads(reading_.children_of)
     links_of = reads(reading_.links_of)

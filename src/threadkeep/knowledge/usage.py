@@ -23,6 +23,7 @@ from threadkeep.knowledge.prices import (
     tokens_of,
 )
 from threadkeep.knowledge.query import (
+    EVERYTHING,
     QUARTER,
     QUARTERS_OF_DAY,
     QUARTERS_OF_WEEK,
@@ -36,7 +37,7 @@ from threadkeep.knowledge.query import (
 from threadkeep.knowledge.records import CapturedSession, Usage
 from threadkeep.knowledge.results import BillingBlock, Sum, UsageReport
 from threadkeep.knowledge.schema import names
-from threadkeep.knowledge.session_list import EVERYTHING, find_matches
+from threadkeep.knowledge.session_list import find_matches
 from threadkeep.knowledge.session_sql import PROBE, ListContext, Matches, resolve, where
 
 # An answer may be written down a little after the last entry of its session.

@@ -9,10 +9,11 @@ from threadkeep.base.fts import match_query
 from threadkeep.base.text import one_line
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.command_list import CommandFilter, CommandRow, StoredVisit
+from threadkeep.knowledge.command_list import CommandRow, StoredVisit
 from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.health import Drop, Health
 from threadkeep.knowledge.hit_rows import summary_of
+from threadkeep.knowledge.query import Query, refuse_others
 from threadkeep.knowledge.results import (
     Edge,
     EntityRow,
@@ -54,28 +55,21 @@ class NodeEvidence(NamedTuple):
     probe: bool
 
 
-class NodeFilter(NamedTuple):
-    """Which nodes are meant, and when: what is not settled then is not shown."""
-
-    text: str
-    project: str | None
-    outcome: str | None
-    now: int
-
-
 # ---------------------------------------------------------------------- nodes
 
 
-def list_nodes(tx: Tx, asked: NodeFilter, after: str | None, limit: int) -> NodePage:
+def list_nodes(tx: Tx, query: Query, now: int, after: str | None, limit: int) -> NodePage:
     """List nodes, the newest first; those that rest on nothing real or settled are not shown."""
+    refuse_others(query, "node")
     before = _LAST if after is None else _number(after)
     size = max(1, min(limit, _MOST))
     kept: list[NodeRow] = []
     looked = 0
     while True:
-        rows = _nodes_before(tx, asked, before)
-        shown = eligible_nodes(tx, [row[0] for row in rows], asked.now)
-        kept += _node_rows(tx, [row for row in rows if row[0] in shown], asked.project)
+        rows = _nodes_before(tx, query, before)
+        shown = eligible_nodes(tx, [row[0] for row in rows], now)
+        found = _node_rows(tx, [row for row in rows if row[0] in shown], query.project)
+        kept += [one for one in found if _is_in_span(one.at, query)]
         looked += len(rows)
         if len(kept) > size:
             return NodePage(tuple(kept[:size]), str(kept[size - 1].id))
@@ -93,15 +87,24 @@ def _number(after: str) -> int:
     return int(after)
 
 
-def _nodes_before(tx: Tx, asked: NodeFilter, before: int) -> list[Row]:
-    page = {"before": before, "outcome": asked.outcome, "limit": _CHUNK}
-    if not asked.text.strip():
+def _is_in_span(at: int | None, query: Query) -> bool:
+    """Tell whether a time is in the span of a query; what has no time lies in no span."""
+    if at is None:
+        return query.since is None and query.until is None
+    return (query.since is None or at >= query.since) and (query.until is None or at < query.until)
+
+
+def _nodes_before(tx: Tx, query: Query, before: int) -> list[Row]:
+    outcomes = [*query.outcome, *(["failure"] if "failed" in query.marks else [])]
+    wanted = msgspec.json.encode(outcomes).decode() if outcomes else None
+    page = {"before": before, "outcomes": wanted, "limit": _CHUNK}
+    if not query.text.strip():
         return tx.all("browse_nodes", page)
-    match = match_query(asked.text, split=False)  # another program may have filled this index
+    match = match_query(query.text, split=False)  # another program may have filled this index
     return [] if match is None else tx.all("browse_nodes_with_words", {**page, "match": match})
 
 
-def _node_rows(tx: Tx, rows: Sequence[Row], project: str | None = None) -> list[NodeRow]:
+def _node_rows(tx: Tx, rows: Sequence[Row], projects: Sequence[str] = ()) -> list[NodeRow]:
     """Make rows to show; of a node whose evidence is all probes, none."""
     ids = [row[0] for row in rows]
     grounds = _grounds(tx, ids)
@@ -112,7 +115,7 @@ def _node_rows(tx: Tx, rows: Sequence[Row], project: str | None = None) -> list[
         real = [one for one in found if not one.probe]
         if found and not real:
             continue
-        if project is not None and not any(is_within(one, project) for one in real):
+        if projects and not any(is_within(one, name) for one in real for name in projects):
             continue
         shown.append(_node_row(row, real, names.get(row[0], [])))
     return shown
@@ -286,31 +289,26 @@ def _has(store: KnowledgeStore, table: str) -> bool:
         return table in names(tx, "table")
 
 
-def commands(store: KnowledgeStore, wanted: CommandFilter, limit: int) -> list[CommandRow]:
+def commands(store: KnowledgeStore, query: Query, limit: int) -> list[CommandRow]:
     """List commands and tool calls, the latest first."""
-    return store.list_events(wanted, limit=limit) if _has(store, "events") else []
+    return store.list_events(query, limit=limit) if _has(store, "events") else []
 
 
 def visits(
-    store: KnowledgeStore,
-    since: int | None,
-    until: int | None,
-    domain: str | None,
-    text: str | None,
-    limit: int,
+    store: KnowledgeStore, query: Query, domain: str | None, limit: int
 ) -> list[StoredVisit]:
     """List visits to pages, the latest first."""
     if not _has(store, "browser_events"):
         return []
-    return store.list_visits(since=since, until=until, domain=domain, text=text, limit=limit)
+    return store.list_visits(query, domain=domain, limit=limit)
 
 
-def ci_runs(store: KnowledgeStore, repo: str | None, limit: int) -> list[RunRow]:
+def ci_runs(store: KnowledgeStore, query: Query, limit: int) -> list[RunRow]:
     """List runs of CI, the newest first."""
     if not _has(store, "workflow_runs"):
         return []
     with store.context.db.read(lenient=True) as tx:
-        return list_runs(tx, repo, limit)
+        return list_runs(tx, query, limit)
 
 
 def ci_run(store: KnowledgeStore, number: int) -> RunDetails:

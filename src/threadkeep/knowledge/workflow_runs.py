@@ -14,7 +14,9 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.entities import strip_worktrees
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn, note_fix
+from threadkeep.knowledge.query import EVERYTHING, Query, refuse_others
 from threadkeep.knowledge.records import Evidence, Watch
+from threadkeep.knowledge.row_conditions import RowConditions
 
 COMPLETED: Final = "completed"
 # Hippo tells of `failure` alone. A run that timed out, could not start or waits for somebody did
@@ -320,9 +322,28 @@ class RunDetails(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...]
 
 
-def list_runs(tx: Tx, repo: str | None = None, limit: int = 20) -> list[RunRow]:
-    """Give the newest runs, of all repositories or of one."""
-    return [RunRow(*row) for row in tx.all("ci_list_runs", {"repo": repo, "limit": limit})]
+_RUNS: Final = """SELECT r.id, r.repo, r.head_sha, r.head_branch, r.event, r.status, r.conclusion,
+  r.started_at, r.completed_at, r.html_url, r.actor, r.first_seen_at, r.last_seen_at
+FROM workflow_runs AS r WHERE {} ORDER BY coalesce(r.started_at, r.first_seen_at) DESC, r.id DESC
+LIMIT :limit"""
+_ENDED: Final = {
+    "success": "r.conclusion = 'success'",
+    "failure": "r.conclusion IN ('failure', 'timed_out')",
+    "unknown": "coalesce(r.conclusion, '') NOT IN ('success', 'failure', 'timed_out')",
+}
+
+
+def list_runs(tx: Tx, query: Query = EVERYTHING, limit: int = 20) -> list[RunRow]:
+    """Give the newest runs; each has every word that is asked for."""
+    refuse_others(query, "run")
+    conditions = RowConditions(tx, query, ["1"])
+    conditions.words("r.repo", "r.head_branch", "r.head_sha", "r.event", "r.actor")
+    conditions.span("coalesce(r.started_at, r.first_seen_at)")
+    conditions.place(None, "r.repo", "workflow_runs")
+    conditions.branches("r.head_branch", "workflow_runs")
+    conditions.outcomes(_ENDED)
+    sql = _RUNS.format(" AND ".join(conditions.texts))
+    return [RunRow(*row) for row in tx.execute(sql, {**conditions.params, "limit": limit})]
 
 
 def run_details(tx: Tx, run_id: int) -> RunDetails | None:

@@ -1,12 +1,22 @@
 """The nine tools of the contract's own server, with its arguments, defaults and shapes."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
+from threadkeep.base.tx import Tx
 from threadkeep.home.opening import answering
-from threadkeep.knowledge.agent_views import AgentViewFilter, EventView
+from threadkeep.knowledge.agent_views import (
+    AgentViewFilter,
+    EventView,
+    entity_views,
+    event_views,
+    latest_run,
+    node_views,
+    project_views,
+)
+from threadkeep.knowledge.lessons import list_lessons
 from threadkeep.knowledge.query import Kind, Query
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.contract_answers import (
@@ -154,18 +164,20 @@ class LessonArguments(msgspec.Struct, frozen=True):
     limit: Limit = 10
 
 
+T = TypeVar("T")
+
 _CONTEXT: Final = 900  # characters for each thing in a context block
 _LONGEST_CONTEXT: Final = 50_000
 
 
 def ask(room: ToolContext, given: AskArguments) -> ToolReply:
     """Answer a question with passages, each with the place it stands at."""
-    memory = room.desk.memory
+    memory = room.stores.memory()
     answer = memory.ask(
         given.question,
         **_asked(room, given, branch=given.branch),
         limit=clamped(given.limit),
-        answer_with=answering(room.desk.home, memory),
+        answer_with=answering(room.stores.home, memory),
         zone=room.zone,
     )
     if not answer.citations:
@@ -185,7 +197,7 @@ def search_knowledge(room: ToolContext, given: KnowledgeArguments) -> ToolReply:
     """Find pieces of knowledge."""
     by_words = given.mode == "lexical"
     hits = _hits(room, given, given.query, by_words=by_words, branch=given.branch)
-    nodes = room.desk.nodes([number for _, number in hits])
+    nodes = _read(room, lambda tx: node_views(tx, [number for _, number in hits]))
     rows = [
         knowledge_of(hit, nodes[number], scored=not by_words)
         for hit, number in hits
@@ -199,7 +211,7 @@ def search_hybrid(room: ToolContext, given: HybridArguments) -> ToolReply:
     query = "" if given.mode == "recent" else given.query
     narrowed = {"branch": given.branch, "entity": given.entity}
     hits = _hits(room, given, query, by_words=given.mode == "lexical", **narrowed)
-    nodes = room.desk.nodes([number for _, number in hits])
+    nodes = _read(room, lambda tx: node_views(tx, [number for _, number in hits]))
     rows = [ranked_of(hit, nodes[number]) for hit, number in hits if number in nodes]
     return _listing(room, rows, reply_text.of_node, RankedList)
 
@@ -208,7 +220,9 @@ def _hits(
     room: ToolContext, given: Any, query: str, *, by_words: bool, **more: str
 ) -> list[tuple[Hit, int]]:
     """Recall nodes alone, each with its number."""
-    memory = room.desk.words_only if by_words else room.desk.memory
+    memory = room.stores.memory()
+    if by_words:
+        memory = memory.without_meaning()
     asked = _asked(room, given, kind=("node",), **more)
     found = memory.recall(query, **asked, limit=clamped(given.limit)).hits
     return [(hit, int(hit.ref.partition(":")[2])) for hit in found]
@@ -217,21 +231,22 @@ def _hits(
 def search_events(room: ToolContext, given: EventArguments) -> ToolReply:
     """Find commands, sessions and pages by a part of their text."""
     wanted = _narrowed(room, given, branch=given.branch or None)
-    rows = [_short(one) for one in room.desk.events(given.source, wanted)]
+    found = _read(room, lambda tx: event_views(tx, given.source, wanted))
+    rows = [_short(one) for one in found]
     return _listing(room, rows, reply_text.of_event, EventList)
 
 
 def get_entities(room: ToolContext, given: EntityArguments) -> ToolReply:
     """List what knowledge mentions."""
-    rows = room.desk.entities(given.type or None, _narrowed(room, given))
+    wanted = _narrowed(room, given)
+    rows = _read(room, lambda tx: entity_views(tx, given.type or None, wanted))
     return _listing(room, rows, reply_text.of_entity, EntityList)
 
 
 def list_projects(room: ToolContext, given: ProjectArguments) -> ToolReply:
     """List the places where something was done."""
-    return _listing(
-        room, room.desk.projects(clamped(given.limit)), reply_text.of_project, ProjectList
-    )
+    rows = _read(room, lambda tx: project_views(tx, clamped(given.limit)))
+    return _listing(room, rows, reply_text.of_project, ProjectList)
 
 
 def get_context(room: ToolContext, given: ContextArguments) -> ToolReply:
@@ -239,7 +254,7 @@ def get_context(room: ToolContext, given: ContextArguments) -> ToolReply:
     limit = clamped(given.limit)
     room_for = min(_LONGEST_CONTEXT, 400 + limit * _CONTEXT)
     asked = _asked(room, given)
-    block = room.desk.memory.context(
+    block = room.stores.memory().context(
         given.query, **asked, limit=limit, max_chars=room_for, new_id=room.fence_id
     )
     return ToolReply(f"# Context from threadkeep\n\n{block}" if block else NOTHING)
@@ -247,7 +262,8 @@ def get_context(room: ToolContext, given: ContextArguments) -> ToolReply:
 
 def get_ci_status(room: ToolContext, given: CiArguments) -> ToolReply:
     """Tell how the latest run of CI went."""
-    run = room.desk.latest_run(given.repo, given.sha or None, given.branch or None)
+    named = (given.repo, given.sha or None, given.branch or None)
+    run = _read(room, lambda tx: latest_run(tx, *named))
     if run is None:
         known = "CI is followed when [github] watched_repos names the repository."
         return ToolReply(f"No such run is known. {known}", data=CiStatus())
@@ -262,11 +278,17 @@ def get_ci_status(room: ToolContext, given: CiArguments) -> ToolReply:
 def get_lessons(room: ToolContext, given: LessonArguments) -> ToolReply:
     """List what went wrong more than once."""
     named = (given.repo or None, given.path or None, given.tool or None)
-    rows = room.desk.lessons(*named, clamped(given.limit))
+    rows = _read(room, lambda tx: list_lessons(tx, *named, clamped(given.limit)))
     return _listing(room, rows, reply_text.of_lesson, LessonList)
 
 
 # ---------------------------------------------------------------------- asking
+
+
+def _read(room: ToolContext, question: Callable[[Tx], T]) -> T:
+    """Put a question to the tables; a row that says nonsense spoils no other."""
+    with room.stores.memory().store.read(lenient=True) as tx:
+        return question(tx)
 
 
 def _asked(

@@ -10,7 +10,7 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from threadkeep.errors import Conflict
-from threadkeep.home.stores import Desk
+from threadkeep.home.stores import Stores
 from threadkeep.mcp.relay_state import LONGEST_LINE, refusal, too_long
 from threadkeep.mcp.server import make_room, make_server, offered
 from threadkeep.service.web_access import is_token, make_token
@@ -79,7 +79,7 @@ def http_app(
     The token of the home must be shown, unless whoever passes requests on has `checked` it.
     """
     allowed = home.config.mcp.write if write is None else write
-    server = make_server(make_room(home, Desk(home, path)), offered(write=allowed))
+    server = make_server(make_room(Stores(home, path)), offered(write=allowed))
     names = tuple(hosts)
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,

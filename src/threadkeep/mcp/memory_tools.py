@@ -117,7 +117,7 @@ def agent_query(room: ToolContext, given: AgentArguments) -> ToolReply:
     within, nodes = of_contract_source(within, given.source)
     nodes = msgspec.structs.replace(nodes, excluded=given.include_excluded)
     asked = {"nodes": nodes, "mode": given.mode, "limit": clamped(given.limit)}
-    answer = room.desk.memory.agent_query(given.query, within, **asked)
+    answer = room.stores.memory().agent_query(given.query, within, **asked)
     now = room.now()
     found = kept(answer.hits, lambda hit: _of_hit(hit, now))
     data = msgspec.structs.replace(
@@ -153,7 +153,7 @@ def query_memory(room: ToolContext, given: MemoryArguments) -> ToolReply:
         unpublished=given.include_non_queryable,
         paths=given.include_source_path,
     )
-    parts, more = room.desk.memory.memories(asked)
+    parts, more = room.stores.memory().memories(asked)
     found = kept(parts, _of_part)
     data = MemoryList("current", found.rows, limit, offset, more or bool(found.left_out))
     return ToolReply(reply_text.lead(found.rows, _next(data)), found.items, data)
@@ -180,7 +180,7 @@ def query_memory_history(room: ToolContext, given: HistoryArguments) -> ToolRepl
         limit=limit,
         paths=given.include_source_path,
     )
-    revisions, more = room.desk.memory.memory_history(asked)
+    revisions, more = room.stores.memory().memory_history(asked)
     now = room.now()
     found = kept(revisions, lambda one: _of_revision(one, now))
     data = MemoryHistory("history", found.rows, limit, 0, more or bool(found.left_out))

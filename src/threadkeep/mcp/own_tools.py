@@ -1,11 +1,18 @@
 """Our own tools: what agents cannot ask the contract's server."""
 
+import getpass
+import socket
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal
+from uuid import uuid4
 
 import msgspec
 
+from threadkeep.base.clock import now_ms
+from threadkeep.capture.records import Exclusion
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.nodes import Note, write_note
+from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.results import Sum
 from threadkeep.knowledge.search_scope import of_source
@@ -32,7 +39,8 @@ from threadkeep.mcp.tools import (
 )
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago, label_of
-from threadkeep.memory.records import Hit
+from threadkeep.memory.learn.identifiers import project_roots
+from threadkeep.memory.records import Fold, Hit
 from threadkeep.memory.timeline import Moment
 
 # ------------------------------------------------------------------------------
@@ -64,6 +72,8 @@ class RecallArguments(msgspec.Struct, frozen=True):
     since: Since = ""
     until: Until = ""
     branch: Branch = ""
+    session: Annotated[str, text("Session", "Only in this session: all of its hits.")] = ""
+    all_hits: Annotated[bool, other("All hits", "Not only the best of each session.")] = False
 
 
 class SessionArguments(msgspec.Struct, frozen=True):
@@ -125,6 +135,8 @@ class UsageArguments(msgspec.Struct, frozen=True):
     project: Project = ""
     since: Since = "30d"
     until: Until = ""
+    branch: Annotated[str, text("Branch", "Only on this git branch.")] = ""
+    model: Annotated[str, text("Model", "Only of this model, such as opus.")] = ""
 
 
 class RememberArguments(msgspec.Struct, frozen=True):
@@ -157,6 +169,8 @@ class HitRow(msgspec.Struct, frozen=True):
     branch: str | None
     session: str | None
     outcome: str | None
+    same: int = 0  # others that say the same
+    more: int = 0  # others of its session
 
 
 class HitList(msgspec.Struct, frozen=True):
@@ -201,6 +215,7 @@ class SessionList(msgspec.Struct, frozen=True):
     next: str | None = None
     notice: str = NOTICE
     left_out: str = ""
+    missing: tuple[str, ...] = ()  # words that none of these has: no session has all
 
 
 class TurnRow(msgspec.Struct, frozen=True):
@@ -329,18 +344,24 @@ def recall(room: ToolContext, given: RecallArguments) -> ToolReply:
         branch=(given.branch,) if given.branch else (),
         kind=(given.kind,) if given.kind else (),
         agent=(given.agent,) if given.agent else (),
+        session=(given.session,) if given.session else (),
     )
     within, nodes = of_source(query, given.source)
-    answer = room.desk.memory.recall(given.query, within, nodes=nodes, limit=first + limit + 1)
+    fold: Fold = "nothing" if given.all_hits else "session"
+    wanted = first + limit + 1
+    answer = room.stores.memory().recall(given.query, within, nodes=nodes, limit=wanted, fold=fold)
     hits = answer.hits[first : first + limit]
     found = kept([_hit_row(hit, room.now()) for hit in hits], _of_hit)
     behind = first + len(found.rows)
     more = str(behind) if len(answer.hits) > behind and found.rows else None
-    data = HitList(found.rows, more, list(answer.notes), left_out=left_with(found, more))
+    notes = [*answer.notes]
+    if answer.missing:
+        notes.insert(0, f"nothing has all words: none of these has {', '.join(answer.missing)}")
+    data = HitList(found.rows, more, notes, left_out=left_with(found, more))
     opens = "get_messages(around=ref) opens one at its place."
     lead = reply_text.lead(found.rows, f"{opens} {go_on(more)}")
-    notes = [FenceItem("notes", "\n".join(answer.notes))] if answer.notes else []
-    return ToolReply(lead, [*found.items, *notes], data)
+    told = [FenceItem("notes", "\n".join(notes))] if notes else []
+    return ToolReply(lead, [*found.items, *told], data)
 
 
 def _hit_row(hit: Hit, now: int) -> HitRow:
@@ -353,11 +374,13 @@ def _hit_row(hit: Hit, now: int) -> HitRow:
         title=cut(hit.title, _TITLE),
         snippet=cut(reply_text.plain(hit.snippet), _SNIPPET),
         score=round(hit.score, 4),
-        agent=hit.harness,
+        agent=hit.agent,
         project=hit.project,
         branch=hit.branch,
-        session=f"{hit.harness}:{hit.session_id}" if hit.harness and hit.session_id else None,
+        session=f"{hit.agent}:{hit.session_id}" if hit.agent and hit.session_id else None,
         outcome=hit.outcome,
+        same=hit.same,
+        more=hit.more,
     )
 
 
@@ -376,7 +399,7 @@ def timeline(room: ToolContext, given: TimelineArguments) -> ToolReply:
     before = read_place(given.cursor) if given.cursor else until
     project = (given.project,) if given.project else ()
     within = Query(project=project, since=since, until=before)
-    moments = room.desk.memory.timeline(within=within, zone=room.zone, limit=limit)
+    moments = room.stores.memory().timeline(within=within, zone=room.zone, limit=limit)
     newest_first = kept([_moment_row(one) for one in reversed(moments)], _of_moment)
     shown = newest_first._replace(rows=newest_first.rows[::-1], items=newest_first.items[::-1])
     is_full = len(moments) == limit or shown.left_out
@@ -412,7 +435,7 @@ def _of_moment(row: MomentRow) -> FenceItem:
 
 def usage(room: ToolContext, given: UsageArguments) -> ToolReply:
     """Sum up tokens and what they cost."""
-    report = room.desk.browse.usage(query_of(room, given, ""))
+    report = room.stores.browse().usage(query_of(room, given, ""))
     sums = {
         "day": {day: _summed(of.values()) for day, of in report.by_day.items()},
         "model": report.by_model,
@@ -452,14 +475,54 @@ def _of_usage(row: UsageRow) -> FenceItem:
 # ---------------------------------------------------------------------- writing
 
 
+_NOTE_LIMIT: Final = 8_000
+
+
 def remember(room: ToolContext, given: RememberArguments) -> ToolReply:
     """Store a note."""
-    stored = room.desk.remember(
-        given.note, author=room.client, title=given.title, project=given.project, tags=given.tags
-    )
-    ref = f"node:{stored.node}"
+    home, store = room.stores.home, room.stores.memory().store
+    refuse_write(store.access)
+    note, uuid = _note(room, given), str(uuid4())
+    roots = project_roots(home.config.enrich, home.environ)
+    with store.write() as tx:
+        ref = f"node:{write_note(tx, note, uuid=uuid, roots=roots)}"
     lead = f"Remembered as {ref}. `threadkeep forget --pattern …` takes it out again."
-    return ToolReply(lead, data=NoteStored(stored.uuid, ref))
+    return ToolReply(lead, data=NoteStored(uuid, ref))
+
+
+def _note(room: ToolContext, given: RememberArguments) -> Note:
+    """Make a note of what an agent says, its secrets masked; what is not wanted is refused."""
+    home, text, project = room.stores.home, given.note, given.project
+    if not text.strip():
+        raise Invalid("the note is empty", hint="say what is to be remembered")
+    if len(text) > _NOTE_LIMIT:
+        msg = f"the note has {len(text)} characters, {_NOTE_LIMIT} at most are taken"
+        raise Invalid(msg, hint="leave several shorter notes")
+    if Exclusion(home.config.capture.exclude).of_place(project):
+        msg = f"the project {project!r} is kept out by [capture] exclude"
+        raise Invalid(msg, hint="leave the note unwritten: its user does not want it kept")
+    masked = home.redactor().text
+    is_folder = project.startswith(("/", "~"))
+    return Note(
+        text=masked(text.strip()),
+        author=masked(room.client),
+        envelope_id=str(uuid4()),
+        session=room.session,
+        at=now_ms(),
+        title=masked(given.title.strip()),
+        cwd=project if is_folder else "",
+        repo=None if is_folder or not project else project,
+        tags=tuple(masked(tag) for tag in given.tags),
+        hostname=socket.gethostname(),
+        username=_user(),
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return ""
 
 
 READING: Final = (

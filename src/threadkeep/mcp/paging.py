@@ -6,7 +6,7 @@ import msgspec
 
 from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.query import Query, parse_query
+from threadkeep.knowledge.query import Query, fill_query
 from threadkeep.mcp.tools import ReplyRows, ToolContext, cut, moment
 
 
@@ -46,13 +46,9 @@ def when(at: int | None) -> str | None:
 
 def query_of(room: ToolContext, given: Any, text: str) -> Query:
     """Read what is typed in the filter language, narrowed by what was given beside it."""
-    query = parse_query(text, room.now(), room.zone)
-    since = moment(given.since, room.now(), room.zone)
-    until = moment(given.until, room.now(), room.zone, end=True)
-    return msgspec.structs.replace(
-        query,
-        agent=(given.agent,) if given.agent else query.agent,
-        project=(given.project,) if given.project else query.project,
-        since=query.since if since is None else since,
-        until=query.until if until is None else until,
-    )
+    now, zone = room.now(), room.zone
+    times = {
+        "since": moment(given.since, now, zone),
+        "until": moment(given.until, now, zone, end=True),
+    }
+    return fill_query({**msgspec.structs.asdict(given), "q": text, **times}, now, zone)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from mcp.server.lowlevel import Server
@@ -18,8 +19,7 @@ from mcp_types import (
 
 from threadkeep import __version__
 from threadkeep.base.clock import now_ms
-from threadkeep.home.home import Home
-from threadkeep.home.stores import Desk
+from threadkeep.home.stores import Stores
 from threadkeep.mcp import contract_tools, memory_tools, own_tools, session_tools
 from threadkeep.mcp.tools import Tool, ToolContext, ToolOutput, call, input_schema, schema_of
 from threadkeep.memory.fence import new_fence_id
@@ -43,9 +43,9 @@ def offered(*, write: bool) -> tuple[Tool, ...]:
     return (*READING, *own_tools.WRITING) if write else READING
 
 
-def make_room(home: Home, desk: Desk) -> ToolContext:
+def make_room(stores: Stores) -> ToolContext:
     """Put together what every tool is given."""
-    return ToolContext(desk, now_ms, ZoneInfo(home.zone), new_fence_id)
+    return ToolContext(stores, now_ms, ZoneInfo(stores.home.zone), new_fence_id, str(uuid4()))
 
 
 def make_server(room: ToolContext, tools: Sequence[Tool]) -> "Server[Any]":

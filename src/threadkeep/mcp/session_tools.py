@@ -37,19 +37,22 @@ def list_sessions(room: ToolContext, given: SessionsArguments) -> ToolReply:
     after, limit = given.cursor or None, clamped(given.limit)
     if not limit:
         return ToolReply(reply_text.NOTHING, data=SessionList([]))
-    page = room.desk.browse.sessions(query, after=after, limit=limit)
+    page = room.stores.browse().sessions(query, after=after, limit=limit)
     found = kept([_session_row(one) for one in page.items], _of_session)
     if found.left_out:  # the page must end where the answer does, or some would never be seen
-        page = room.desk.browse.sessions(query, after=after, limit=len(found.rows))
-    data = SessionList(found.rows, page.next, left_out=left_with(found, page.next))
+        page = room.stores.browse().sessions(query, after=after, limit=len(found.rows))
+    left = left_with(found, page.next)
+    data = SessionList(found.rows, page.next, left_out=left, missing=page.missing)
     opens = "get_session and get_messages open one by its ref."
+    if page.missing:
+        opens = f"No session has all words; `missing` names those that none has. {opens}"
     return ToolReply(reply_text.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
 
 
 def get_session(room: ToolContext, given: SessionArguments) -> ToolReply:
     """Tell what a session was about: its facts, and its prompts in order."""
     with _named():
-        one = room.desk.browse.session(given.session)
+        one = room.stores.browse().session(given.session)
     row = _session_row(one.listed)
     found = kept([_turn_row(turn) for turn in one.turns], _of_turn)
     view = SessionView(
@@ -71,7 +74,7 @@ def get_messages(room: ToolContext, given: MessagesArguments) -> ToolReply:
     ref, first = _place(room, given)
     limit, chars = max(1, clamped(given.limit)), max(1, min(given.chars, _MOST_CHARS))
     with _named():
-        window = room.desk.browse.window(ref, after=first - 1, limit=limit)
+        window = room.stores.browse().window(ref, after=first - 1, limit=limit)
     rows = [_message_row(block, chars) for block in window.blocks]
     found = kept(rows, _of_message)
     behind = found.rows[-1].position + 1 if found.rows else window.total
@@ -99,15 +102,15 @@ def _place(room: ToolContext, given: MessagesArguments) -> tuple[str, int]:
             msg = "neither a session nor a message was named"
             raise Invalid(msg, hint="give session, as list_sessions shows it, or around=message:12")
         return given.session, read_place(given.cursor)
-    opened = room.desk.memory.open(given.around, 0)
+    opened = room.stores.memory().open(given.around, 0)
     hit = opened.hit
     if hit.key is None or hit.session_id is None:
         msg = f"{given.around} is no message of a session"
         raise Invalid(msg, hint="what recall shows of it is all there is; name a message")
-    ref = f"{hit.harness}:{hit.session_id}"
+    ref = f"{hit.agent}:{hit.session_id}"
     if given.cursor:
         return ref, read_place(given.cursor)
-    (block,) = room.desk.browse.window(ref, at=hit.ref, limit=1).blocks
+    (block,) = room.stores.browse().window(ref, at=hit.ref, limit=1).blocks
     return ref, max(0, block.position - _BEFORE)
 
 

@@ -322,11 +322,10 @@ class Joining:
 
     def _build(self) -> "Server[Any]":
         from threadkeep.home.home import Home  # noqa: PLC0415  (loads every store)
-        from threadkeep.home.stores import Desk  # noqa: PLC0415  (loads services)
+        from threadkeep.home.stores import Stores  # noqa: PLC0415  (see above)
         from threadkeep.mcp.server import make_room, make_server, offered  # noqa: PLC0415  (SDK)
 
-        home = Home(self._home)
-        room = make_room(home, Desk(home, self._path))
+        room = make_room(Stores(Home(self._home), self._path))
         return make_server(room, offered(write=self._meet.write))
 
 

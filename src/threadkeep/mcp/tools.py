@@ -13,7 +13,7 @@ import msgspec
 from threadkeep.base.old_words import today
 from threadkeep.base.text import printable
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.home.stores import Desk
+from threadkeep.home.stores import Stores
 from threadkeep.knowledge.memory_documents import SOURCE_KIND
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_scope import NodeChoice
@@ -238,10 +238,11 @@ _PLACE: Final = "#/$defs/{name}"
 class ToolContext(NamedTuple):
     """What every tool is given: whom to ask, what time it is, and who asks."""
 
-    desk: Desk
+    stores: Stores
     now: Callable[[], int]
     zone: tzinfo
     fence_id: Callable[[], str]
+    session: str  # of this server: the notes that it takes belong together
     client: str = "unknown"
 
 
@@ -275,7 +276,7 @@ def input_schema(tool: Tool) -> dict[str, Any]:
 def call(tool: Tool, room: ToolContext, given: dict[str, Any]) -> ToolOutput:
     """Call a tool; whatever goes wrong is an answer that says so and what to do next."""
     try:
-        with room.desk.stores.using():
+        with room.stores.using():
             reply = tool.run(room, read_arguments(tool.arguments, given))
         return written(reply, room.fence_id())
     except ThreadkeepError as error:

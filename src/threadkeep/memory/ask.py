@@ -366,7 +366,9 @@ def ask(
     zone: tzinfo = UTC,
 ) -> Answer:
     """Answer a question from what is remembered, with quotations that open at their place."""
-    found = memory.recall(question, within, nodes=nodes, limit=max(limit, _LOOKED_INTO))
+    found = memory.recall(
+        question, within, nodes=nodes, limit=max(limit, _LOOKED_INTO), fold="text"
+    )
     texts, notes = _texts(memory, found)
     chosen = best_passages(question, [text for _, text in texts], limit)
     cited = tuple(

@@ -118,6 +118,17 @@ def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
     return Pool(tuple(found), len(found), 1.0, {})
 
 
+def find_newest_with(tx: Tx, question: Question, scope: Scope, limit: int) -> Pool:
+    """Find the newest of what has all words; nothing if nothing has."""
+    match = question.having(question.every)
+    found = [
+        WordCandidate(side, number, WordScore(1.0, 0.0, 0))
+        for side in sides(scope)
+        for number, _, _ in postings(tx, side, match, scope, limit, newest=True)
+    ]
+    return Pool(tuple(found), len(found), 1.0, {})
+
+
 # ---------------------------------------------------------------------- what to ask for
 
 
@@ -298,6 +309,7 @@ def _candidate(one: WordCandidate, facts: CandidateFacts, ceiling: float) -> Can
         around=scored.around / ceiling,
         clues=scored.clues,
         row=facts.row,
+        session=facts.session,
     )
 
 
@@ -360,7 +372,11 @@ def _near(tx: Tx, by: ByMeaning, owner: Owner, limit: int) -> dict[int, float]:
 def _as_entries(tx: Tx, near: dict[int, float], scope: Scope) -> list[Candidate]:
     facts = entry_facts(tx, near, scope) if near else {}
     return [
-        Candidate("entry", number, one.kind, one.at, one.hash, meaning=near[number])
+        Candidate(
+            *("entry", number, one.kind, one.at, one.hash),
+            meaning=near[number],
+            session=one.session,
+        )
         for number, one in facts.items()
     ]
 

@@ -15,7 +15,7 @@ from threadkeep.knowledge.records import Readers
 from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.recall import RecallRequest, meant, recall_in
-from threadkeep.memory.records import HitDetail, Meaning, RecallResult
+from threadkeep.memory.records import Fold, HitDetail, Meaning, RecallResult
 
 if TYPE_CHECKING:
     from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
@@ -54,6 +54,11 @@ class Memory:
         self.zone = zone
         self.include_excluded = include_excluded  # whatever a question says
 
+    def without_meaning(self) -> "Memory":
+        """Give the same memory, which compares words alone."""
+        parts = (self.store, self.sources, self.settings, self.clock)
+        return Memory(*parts, zone=self.zone, include_excluded=self.include_excluded)
+
     def recall(
         self,
         text: str,
@@ -62,17 +67,23 @@ class Memory:
         nodes: NodeChoice = ANY_NODE,
         limit: int = 10,
         explain: bool = False,
+        newest: bool = False,
+        fold: Fold = "text",
     ) -> RecallResult:
         """Find what answers a question best; any text is one, `within` says what a hit must be.
 
-        Without words, the newest is given. `explain` says of each hit why it stands there.
+        What has all words comes first; `newest` orders by time. Without words, the newest is given.
+        What says the same is shown once, with a count; with `fold="session"` the best hit of a
+        session stands for all of its hits, with "nothing" every hit is shown. `explain` says why
+        each hit stands where it does.
         """
         self._catch_up()
         now = self.clock()
         most = min(max(0, limit), _MOST)
         if self.include_excluded:
             nodes = msgspec.structs.replace(nodes, excluded=True)
-        asked = RecallRequest(text, within, nodes, most, explain, self.settings, now, self.zone)
+        about = (explain, self.settings, now, self.zone, newest, fold)
+        asked = RecallRequest(text, within, nodes, most, *about)
         compared = meant(self.meaning, text)
         with self.store.read() as tx:
             return recall_in(tx, self.sources, asked, compared)
@@ -189,6 +200,8 @@ class MemoryReader(Protocol):
         nodes: NodeChoice = ...,
         limit: int = ...,
         explain: bool = ...,
+        newest: bool = ...,
+        fold: Fold = ...,
     ) -> RecallResult:
         """Find what was said, done and seen."""
 

@@ -96,6 +96,8 @@ class Question(NamedTuple):
     clues: tuple[Clue, ...] = ()
     must: tuple[str, ...] = ()  # quoted phrases: what lacks one is no answer
     never: tuple[str, ...] = ()
+    words: tuple[Clue, ...] = ()  # what was typed and tells something, a clue each
+    every: str = ""  # what has all of them matches this
 
     @property
     def is_strict(self) -> bool:
@@ -117,7 +119,14 @@ def read_question(text: str) -> Question:
     clues = _distinct(clue for term in telling for clue in _clues(term))
     must = [_phrase(term) for term in telling if _is_quoted(term)]
     clues += _distinct(_together(asked, telling), clues)
-    return Question(tuple(clues[:MOST_CLUES]), tuple(must), tuple(never))
+    words = tuple(Clue(term.typed, _phrase(term)) for term in telling)
+    return Question(tuple(clues[:MOST_CLUES]), tuple(must), tuple(never), words, _every(telling))
+
+
+def _every(terms: list[Term]) -> str:
+    """Ask for all words at once, or for those on one side of an OR."""
+    joined = (f"{'OR' if term.operator == 'OR' else 'AND'} ({_phrase(term)})" for term in terms)
+    return " ".join(joined).partition(" ")[2]
 
 
 def _distinct(clues: Iterator[Clue], known: list[Clue] | None = None) -> list[Clue]:

@@ -174,6 +174,7 @@ class Candidate(NamedTuple):
     clues: int = 0
     meaning: float | None = None
     row: int = 0  # of a thing in its own table
+    session: int = 0  # of a message
 
 
 class RankedCandidate(NamedTuple):

@@ -1,7 +1,8 @@
 """One question, answered: candidates by words and by meaning, put in order, shown once each."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from itertools import islice
 from typing import Final, NamedTuple
@@ -14,10 +15,19 @@ from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.hit_rows import SessionMessage, SessionName, is_probe, load_messages
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import EntryRow, Readers
-from threadkeep.knowledge.search_scope import SHOWN_AS, NodeChoice, Scope, is_agent, scope_of
+from threadkeep.knowledge.search_index import having
+from threadkeep.knowledge.search_scope import (
+    SHOWN_AS,
+    NodeChoice,
+    Scope,
+    Side,
+    is_agent,
+    scope_of,
+)
 from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.memory.candidates import (
     NOTHING,
+    POOL,
     ByMeaning,
     Pool,
     add_meaning,
@@ -25,6 +35,7 @@ from threadkeep.memory.candidates import (
     by_words,
     find,
     find_newest,
+    find_newest_with,
 )
 from threadkeep.memory.hits import (
     HitText,
@@ -36,7 +47,7 @@ from threadkeep.memory.hits import (
 )
 from threadkeep.memory.question import Question, read_question, times_in
 from threadkeep.memory.ranking import Candidate, RankedCandidate, by_time, fuse
-from threadkeep.memory.records import Hit, HitScore, Meaning, RecallResult
+from threadkeep.memory.records import Fold, Hit, HitScore, Meaning, RecallResult
 
 # ------------------------------------------------------------------------------
 # Saying things once: of hits that say the same the best is kept, with the number of the others.
@@ -50,10 +61,11 @@ _WORD: Final = re.compile(r"\w+")
 
 
 class HitGroup(NamedTuple):
-    """A hit, and how many others say the same."""
+    """A hit, how many others say the same, and how many more its session has."""
 
     ranked: RankedCandidate
-    same: int
+    same: int = 0
+    more: int = 0
 
 
 def words_in(text: str) -> frozenset[str]:
@@ -69,52 +81,71 @@ def are_alike(one: frozenset[str], two: frozenset[str]) -> bool:
     return len(one & two) / len(one | two) >= _ALIKE
 
 
+class _Folding:
+    """Hits in their order, of which some stand behind others."""
+
+    def __init__(self, text_of: Callable[[RankedCandidate], str]) -> None:
+        self._text_of = text_of
+        self._texts: dict[int, frozenset[str]] = {}
+        self._reads = 0
+        self.kept: list[RankedCandidate] = []
+        self.same: Counter[int] = Counter()
+        self.more: Counter[int] = Counter()
+        self._groups: dict[Hashable, int] = {}
+
+    def add(self, one: RankedCandidate, group: Hashable) -> None:
+        """Keep a hit, or count it behind the one of its group or of its text."""
+        if group in self._groups:
+            self.more[self._groups[group]] += 1
+            return
+        twin = self._twin(one)
+        if twin is not None:
+            self.same[twin] += 1
+            return
+        if group is not None:
+            self._groups[group] = len(self.kept)
+        self.kept.append(one)
+
+    def _twin(self, one: RankedCandidate) -> int | None:
+        """Find a hit that says the same.
+
+        Two may be alike only if they have the same words of the question and the same kind: only
+        then are their texts read. Reading costs about a millisecond, so few are.
+        """
+        mine = one.candidate
+        for number, other in enumerate(self.kept):
+            if other.candidate.hash == mine.hash:
+                return number
+        twins = [n for n, other in enumerate(self.kept) if _may_be_alike(one, other)]
+        if not twins or self._reads >= _MOST_READ:
+            return None
+        self._reads += 1
+        words = words_in(self._text_of(one))
+        return next((n for n in twins if are_alike(words, self._words(n))), None)
+
+    def _words(self, number: int) -> frozenset[str]:
+        if number not in self._texts:
+            self._texts[number] = words_in(self._text_of(self.kept[number]))
+        return self._texts[number]
+
+
 def collapse(
-    ranked: Sequence[RankedCandidate], limit: int, text_of: Callable[[RankedCandidate], str]
-) -> list[HitGroup]:
-    """Keep one of those that say the same, among the first fifty; give at most `limit`.
-
-    Two may be alike only if they have the same words of the question and the same kind: only
-    then are their texts read. Reading costs about a millisecond, so few are.
-    """
-    kept: list[RankedCandidate] = []
-    same: list[int] = []
-    texts: dict[int, frozenset[str]] = {}
-    reads = 0
-    for at, one in enumerate(ranked[: max(MOST, limit)]):
-        twin = _same_hash(one, kept)
-        if twin is None and at < MOST and reads < _MOST_READ:
-            twins = [n for n, other in enumerate(kept) if _may_be_alike(one, other)]
-            if twins:
-                reads += 1
-                mine = words_in(text_of(one))
-                theirs = (n for n in twins if are_alike(mine, _words(kept[n], n, texts, text_of)))
-                twin = next(theirs, None)
-        if twin is None:
-            kept.append(one)
-            same.append(0)
-        else:
-            same[twin] += 1
-        if len(kept) > limit and at >= MOST:
-            break
-    return [HitGroup(one, count) for one, count in zip(kept, same, strict=True)][:limit]
-
-
-def _words(
-    one: RankedCandidate,
-    number: int,
-    texts: dict[int, frozenset[str]],
+    ranked: Iterable[RankedCandidate],
+    limit: int,
     text_of: Callable[[RankedCandidate], str],
-) -> frozenset[str]:
-    if number not in texts:
-        texts[number] = words_in(text_of(one))
-    return texts[number]
+    group_of: Callable[[RankedCandidate], Hashable] = lambda _: None,
+) -> list[HitGroup]:
+    """Keep one of those that say the same, and one of each group; give at most `limit`.
 
-
-def _same_hash(one: RankedCandidate, kept: Sequence[RankedCandidate]) -> int | None:
-    mine = one.candidate
-    found = (n for n, other in enumerate(kept) if other.candidate.hash == mine.hash)
-    return next(found, None)
+    What comes behind the first fifty is only looked at where these do not fill the answer.
+    """
+    folding = _Folding(text_of)
+    for at, one in enumerate(ranked):
+        if at >= MOST and len(folding.kept) >= limit:
+            break
+        folding.add(one, group_of(one))
+    groups = enumerate(folding.kept[:limit])
+    return [HitGroup(one, folding.same[n], folding.more[n]) for n, one in groups]
 
 
 def _may_be_alike(one: RankedCandidate, other: RankedCandidate) -> bool:
@@ -163,6 +194,8 @@ class RecallRequest(NamedTuple):
     settings: RecallSettings
     now: int
     zone: tzinfo = UTC
+    newest: bool = False
+    fold: Fold = "text"
 
 
 def _check(tx: Tx, sources: Readers, asked: RecallRequest) -> None:
@@ -210,25 +243,77 @@ def recall_in(tx: Tx, sources: Readers, asked: RecallRequest, meant: MeaningSear
     question = read_question(asked.text)
     _check(tx, sources, asked)
     scope = scope_of(tx, asked.within, asked.nodes, asked.now, asked.zone)
-    pool = find(tx, question, scope) if question.clues else _without_words(tx, asked, scope)
+    pool = _pool(tx, question, scope, asked)
     candidates = [*by_words(tx, pool, scope), *behind_index(tx, asked.text, scope)]
-    if meant.by is not None:
+    if meant.by is not None and not asked.newest:
         candidates = add_meaning(tx, meant.by, candidates, scope)
+    whole = _having_all(tx, question, candidates)
     ranked = _ordered(candidates, question, asked)
+    ranked.sort(key=lambda one: (one.candidate.side, one.candidate.id) not in whole)
     settled_at = None if asked.nodes.excluded else asked.now
     shower = _Shower(tx, sources, marks_of(question), settled_at)
-    kept = collapse(shower.seen(ranked, asked.limit), asked.limit, shower.text_of)
+    kept = _folded(shower, ranked, asked)
     hits = _shown(shower, kept, (asked, pool, question))
     compared = max(pool.compared, len(candidates))
     compared_by_it = any(one.meaning is not None for one in candidates)
     notes = (*_notes(question, asked, scope, shower), *filter(None, [meant.note]))
-    return RecallResult(asked.text, hits, compared, compared_by_it, notes)
+    missing = () if whole else _missing(tx, question, kept)
+    return RecallResult(asked.text, hits, compared, compared_by_it, notes, missing)
+
+
+def _pool(tx: Tx, question: Question, scope: Scope, asked: RecallRequest) -> Pool:
+    """Find candidates: by words, the newest with all of them, or the newest of everything."""
+    if not question.clues:  # a question of signs finds nothing
+        return NOTHING if asked.text.strip() else find_newest(tx, scope, asked.limit * 3)
+    if asked.newest:
+        newest = find_newest_with(tx, question, scope, max(asked.limit * 3, POOL))
+        if newest.found:
+            return newest
+    return find(tx, question, scope, max(asked.limit, POOL))
+
+
+def _having_all(
+    tx: Tx, question: Question, candidates: Sequence[Candidate]
+) -> set[tuple[Side, int]]:
+    """Give the candidates that have all words themselves: they come first."""
+    return set(_having(tx, question.every, candidates)) if question.every else set()
+
+
+def _having(tx: Tx, match: str, candidates: Iterable[Candidate]) -> Iterator[tuple[Side, int]]:
+    sides: dict[Side, list[int]] = {}
+    for one in candidates:
+        if one.id < 0:  # behind our index: only what has all words was taken from there
+            yield one.side, one.id
+        else:
+            sides.setdefault(one.side, []).append(one.id)
+    for side, ids in sides.items():
+        yield from ((side, number) for number in having(tx, side, match, ids))
+
+
+def _missing(tx: Tx, question: Question, kept: Sequence[HitGroup]) -> tuple[str, ...]:
+    """Name the words that none of the hits has; a question with signs is taken as it stands."""
+    if len(question.words) < 2 or not kept:  # noqa: PLR2004  (one word alone is there, or not)
+        return ()
+    shown = [one.ranked.candidate for one in kept]
+    return tuple(word.typed for word in question.words if not any(_having(tx, word.match, shown)))
+
+
+def _folded(
+    shower: "_Shower", ranked: Sequence[RankedCandidate], asked: RecallRequest
+) -> list[HitGroup]:
+    """Show things once, as far as that is wanted; inside one session all of its hits count."""
+    visible = shower.visible(ranked)
+    if asked.fold == "nothing":
+        return [HitGroup(one) for one in islice(visible, asked.limit)]
+    if asked.fold == "text" or asked.within.session:
+        return collapse(visible, asked.limit, shower.text_of)
+    return collapse(visible, asked.limit, shower.text_of, shower.group_of)
 
 
 def _ordered(
     candidates: Sequence[Candidate], question: Question, asked: RecallRequest
 ) -> list[RankedCandidate]:
-    if not question.clues:
+    if asked.newest or not question.clues:
         return by_time(candidates, asked.settings, asked.now)
     when = times_in(asked.text, asked.now, asked.zone)
     return fuse(candidates, asked.settings, asked.now, when, asked.zone)
@@ -248,11 +333,6 @@ def _notes(
     return tuple(notes)
 
 
-def _without_words(tx: Tx, asked: RecallRequest, scope: Scope) -> Pool:
-    """Give the newest there is when nothing was asked; a question of signs finds nothing."""
-    return NOTHING if asked.text.strip() else find_newest(tx, scope, asked.limit * 3)
-
-
 def _shown(
     shower: "_Shower", kept: Sequence[HitGroup], about: tuple[RecallRequest, Pool, Question]
 ) -> tuple[Hit, ...]:
@@ -264,7 +344,8 @@ def _shown(
         hit = shower.hit(one.ranked.candidate)
         why = explain(one.ranked, pool, question, words) if asked.explain else None
         share = round(one.ranked.total / top, 4) if top > 0 else 0.0
-        hits.append(msgspec.structs.replace(hit, score=share, same=one.same, why=why))
+        counts = {"same": one.same, "more": one.more}
+        hits.append(msgspec.structs.replace(hit, score=share, why=why, **counts))
     return tuple(hits)
 
 
@@ -281,16 +362,21 @@ class _Shower:
         self._things: dict[int, HitText] = {}
         self._probes: dict[SessionName, bool] = {}
 
-    def seen(self, ranked: Sequence[RankedCandidate], limit: int) -> list[RankedCandidate]:
-        """Give the best that users may see: no probes, nothing that is gone."""
-        return list(islice(self._visible(ranked), max(limit, MOST)))
-
     def text_of(self, ranked: RankedCandidate) -> str:
         """Give the text of a candidate."""
         one = ranked.candidate
         if one.side == "thing":
             return self._things[one.id].text
         return self._text(self._messages[one.id].row)
+
+    def group_of(self, ranked: RankedCandidate) -> Hashable:
+        """Give what a candidate is folded into: its kind and its agent's session, if it has one."""
+        one = ranked.candidate
+        if one.side == "entry":
+            session = self._messages[one.id].session
+            return "message", session.agent, session.session_id
+        hit = self._things[one.id].hit
+        return (hit.kind, hit.agent, hit.session_id) if hit.agent and hit.session_id else None
 
     def hit(self, one: Candidate) -> Hit:
         """Show a candidate."""
@@ -304,7 +390,8 @@ class _Shower:
             self._texts[row.id] = self.archive.text(row)
         return self._texts[row.id]
 
-    def _visible(self, ranked: Sequence[RankedCandidate]) -> Iterator[RankedCandidate]:
+    def visible(self, ranked: Sequence[RankedCandidate]) -> Iterator[RankedCandidate]:
+        """Yield those that users may see, in their order: no probes, nothing that is gone."""
         for at in range(0, len(ranked), MOST):
             some = ranked[at : at + MOST]
             ids = [one.candidate.id for one in some if one.candidate.side == "entry"]

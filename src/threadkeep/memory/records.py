@@ -32,17 +32,20 @@ class Hit(msgspec.Struct, frozen=True):
     title: str  # the session, the command, the visit, the summary
     snippet: str  # the words with their neighbours, marked >>> and <<<
     source: str  # in the contract's form: shell-1, claude-5, browser-2, workflow-9, memory-3
-    harness: str | None = None
+    agent: str | None = None
     project: str | None = None
     cwd: str | None = None
     branch: str | None = None
     session_id: str | None = None
     key: str | None = None  # of a message in its session
     role: str | None = None
+    part: str | None = None  # of a message: prompt, text, tool_call
+    tool: str | None = None
     outcome: str | None = None
     uuid: str | None = None  # of a node
     url: str | None = None  # of a visit or a run
     same: int = 0  # how many others say the same and were left out
+    more: int = 0  # how many others of its session were left out
     why: HitScore | None = None
 
 
@@ -54,6 +57,11 @@ class RecallResult(msgspec.Struct, frozen=True):
     candidates: int  # how many were compared
     by_meaning: bool  # vectors had a part in it
     notes: tuple[str, ...] = ()  # what could not be used, and why
+    missing: tuple[str, ...] = ()  # words that none of the hits has: nothing has all of them
+
+
+# What is shown once: the best hit of a session, of those that say the same, or everything.
+Fold = Literal["session", "text", "nothing"]
 
 
 class HitDetail(msgspec.Struct, frozen=True):

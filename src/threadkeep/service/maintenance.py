@@ -25,7 +25,6 @@ from threadkeep.base.files import make_private_dir
 from threadkeep.base.presence import touch, touched_ms
 from threadkeep.base.processes import when_parent_ends
 from threadkeep.capture.capture import History
-from threadkeep.capture.forget_selection import Forget
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS, is_own
 from threadkeep.knowledge.forget import Kind, erase_before
@@ -275,7 +274,7 @@ def take_out_old(history: History, settings: RetentionSettings, now: int) -> dic
             with history.store.write() as tx:
                 gone[what] = erase_before(tx, kind, now - kept * _DAY_MS)
     if names_:
-        history.forget(Forget(sessions=names_))
+        history.forget(Query(session=names_))
     elif any(gone.values()):
         history.reindex()
     return {"sessions": len(sessions), **gone}

@@ -15,6 +15,7 @@ from threadkeep.capture.github.client import Api
 from threadkeep.capture.github.http import GithubRefusal
 from threadkeep.capture.github.poll import PollReport
 from threadkeep.errors import Closed, Invalid, ReadOnly
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.store import KnowledgeStore
 
 GOING: dict[str, Any] = {"status": "in_progress", "conclusion": None}
@@ -64,8 +65,8 @@ def test_a_look_brings_runs_with_their_jobs_and_what_they_said(ci: Server, facad
     assert (report.repos, report.runs, report.detailed, report.errors) == (1, 2, 1, [])
     assert shown == [1, 2]
     assert {run.id: run.conclusion for run in facade.runs()} == {1: "failure", 2: None}
-    assert facade.runs("octo/none") == []
-    assert len(facade.runs(REPO.upper(), limit=1)) == 1
+    assert facade.runs(Query(project=("octo/none",))) == []
+    assert len(facade.runs(Query(project=(REPO.upper(),)), limit=1)) == 1
     details = facade.run(1)
     assert details is not None
     (job,) = details.jobs

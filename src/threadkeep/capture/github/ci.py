@@ -14,6 +14,7 @@ from threadkeep.capture.observed.protocol import RegisterWatchSha, watch_of
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.lessons import Lesson, list_lessons
 from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.query import EVERYTHING, Query
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflow_runs import (
     CommitFailure,
@@ -129,10 +130,10 @@ class Ci:
             ack(tx, found)
         return found
 
-    def runs(self, repo: str | None = None, *, limit: int = 20) -> list[RunRow]:
+    def runs(self, query: Query = EVERYTHING, *, limit: int = 20) -> list[RunRow]:
         """List runs, the latest first."""
         with self.store.read() as tx:
-            return list_runs(tx, repo, limit)
+            return list_runs(tx, query, limit)
 
     def run(self, run_id: int) -> RunDetails | None:
         """Give a run with its jobs, annotations and ends of logs."""

@@ -20,7 +20,7 @@ from threadkeep.capture.observed.protocol import (
     SessionInfo,
 )
 from threadkeep.errors import Invalid, SchemaMismatch, ThreadkeepError
-from threadkeep.knowledge.command_list import CommandFilter
+from threadkeep.knowledge.command_list import contract_events
 from threadkeep.knowledge.health import count_drop
 from threadkeep.knowledge.records import Command, Heartbeat, Visit, Watch
 from threadkeep.knowledge.schema import WRITTEN
@@ -212,7 +212,10 @@ class StoreBackend:
         self, session_id: int | None, since_ms: int | None, project: str | None, limit: int
     ) -> list[EventInfo]:
         """List commands, the latest first."""
-        wanted = CommandFilter(session=session_id, since=since_ms, project=project)
+        with self._observations.store.read() as tx:
+            found = contract_events(
+                tx, session=session_id, since=since_ms, folder=project, limit=limit
+            )
         return [
             EventInfo(
                 *(
@@ -226,7 +229,7 @@ class StoreBackend:
                 ),
                 *(e.git_branch, e.enriched),
             )
-            for e in self._observations.events(wanted, limit=limit)
+            for e in found
         ]
 
     def entities(self, entity_type: str | None) -> list[EntityInfo]:
@@ -238,9 +241,10 @@ class StoreBackend:
 
     def query(self, text: str) -> list[QueryHit]:
         """Find commands that contain a text."""
+        with self._observations.store.read() as tx:
+            found = contract_events(tx, text=text, limit=_HITS)
         return [
-            QueryHit(e.id, cut(e.command, _SHOWN), e.cwd, e.timestamp, "keyword")
-            for e in self._observations.events(CommandFilter(text=text), limit=_HITS)
+            QueryHit(e.id, cut(e.command, _SHOWN), e.cwd, e.timestamp, "keyword") for e in found
         ]
 
     def watch(self, watch: Watch) -> None:

@@ -30,8 +30,6 @@ from threadkeep.capture.observed.visits import PROBE_DOMAIN, VisitRules, serve
 from threadkeep.capture.records import index_behind
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.command_list import (
-    ANY,
-    CommandFilter,
     CommandRow,
     Entity,
     ShellSession,
@@ -40,6 +38,7 @@ from threadkeep.knowledge.command_list import (
 from threadkeep.knowledge.commands import drop_old_probes, probe_arrived
 from threadkeep.knowledge.health import Drop, Health, note_probe, recount
 from threadkeep.knowledge.opening import refuse_write
+from threadkeep.knowledge.query import EVERYTHING, Query
 from threadkeep.knowledge.records import Command, Observed
 
 # ------------------------------------------------------------------------------
@@ -184,13 +183,13 @@ class Observations:
         with self.store.write() as tx:
             recount(tx, self.store.clock())
 
-    def events(self, wanted: CommandFilter = ANY, **page: Any) -> list[CommandRow]:
+    def events(self, query: Query = EVERYTHING, *, limit: int = 50) -> list[CommandRow]:
         """List commands, the latest first."""
-        return self.store.list_events(wanted, **page)
+        return self.store.list_events(query, limit=limit)
 
-    def visits(self, **wanted: Any) -> list[StoredVisit]:
-        """List visits to pages, the latest first (see `KnowledgeStore.list_visits`)."""
-        return self.store.list_visits(**wanted)
+    def visits(self, query: Query = EVERYTHING, *, limit: int = 50) -> list[StoredVisit]:
+        """List visits to pages, the latest first."""
+        return self.store.list_visits(query, limit=limit)
 
     def shell_sessions(self, **wanted: Any) -> list[ShellSession]:
         """List sessions of shells, the latest first."""

@@ -12,19 +12,18 @@ import click
 import msgspec
 
 from threadkeep import __version__
-from threadkeep.cli.command import PROBLEMS, SECONDS, Call, store_command
+from threadkeep.cli.command import PROBLEMS, SECONDS, Call, store_command, typed
 from threadkeep.cli.demo import program
 from threadkeep.cli.history.progress import progress_bar, speed_text, without_log
-from threadkeep.cli.history.search import hit_json, show_hit
 from threadkeep.cli.history.sessions import (
     LogPlaces,
     comparing,
     session_rows,
     session_table,
     short_id,
-    typed,
 )
 from threadkeep.cli.memory.learn import learn_from_it, tell_learned
+from threadkeep.cli.memory.recall import opening_commands, show_hits
 from threadkeep.cli.options import complete_agent, complete_folder, folder_option, since_option
 from threadkeep.cli.output import (
     counted,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from threadkeep.capture.observed.intake import BatchReport
     from threadkeep.capture.records import CaptureReport, HarnessReport
     from threadkeep.memory.learn.worker import EnrichReport
+    from threadkeep.memory.records import Hit
 
 
 # ------------------------------------------------------------------------------
@@ -102,19 +102,27 @@ def show_around(call: Call, history: "History") -> dict[str, Any]:
     """Show the latest sessions and an example search; with `--json` only give them."""
     latest = history.sessions(limit=_LATEST)
     word = example_word([one.first_prompt for one in latest])
-    hits = history.search(word, limit=_HITS) if word else []
+    hits = _said_about(history, word) if word else ()
+    told = [{**msgspec.to_builtins(hit), **opening_commands(call, hit)} for hit in hits]
     found = {
         "sessions": [session_json(one) for one in latest],
-        "search": {"text": word, "hits": [hit_json(call, history, hit) for hit in hits]},
+        "search": {"text": word, "hits": told},
     }
     if not call.as_json:
         write("\nThe latest sessions:\n", "bold")
         session_table(session_rows(history, latest))
         if hits:
             write(f"\nWhat was said about “{word}”:\n", "bold")
-            for hit in hits:
-                show_hit(call, history, hit)
+            show_hits(call, hits, opens="show")
     return found
+
+
+def _said_about(history: "History", word: str) -> "tuple[Hit, ...]":
+    from threadkeep.knowledge.query import Query
+    from threadkeep.memory.memory import Memory
+
+    memory = Memory(history.store, history.sources)
+    return memory.recall(word, Query(kind=("message",)), limit=_HITS, fold="session").hits
 
 
 def example_word(prompts: Sequence[str]) -> str:

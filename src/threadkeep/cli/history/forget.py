@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,18 +14,18 @@ from threadkeep.cli.options import (
     agent_option,
     complete_captured,
     project_option,
+    read_query,
     since_option,
     until_option,
 )
 from threadkeep.cli.output import counted, document, note, one_line, table, warn, write
-from threadkeep.cli.times import read_times
 from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
     from threadkeep.capture.capture import History
     from threadkeep.capture.forget import ForgetReport
-    from threadkeep.capture.forget_selection import Forget
     from threadkeep.capture.redact.engine import SecretMatch
+    from threadkeep.knowledge.query import Query
 
 
 _KINDS = {
@@ -45,40 +45,39 @@ _EXAMPLE = 160
     "threadkeep forget --session 5f0c2a7e --dry-run",
     "threadkeep forget --project secret-plans --yes",
     "threadkeep forget --pattern 'ACME-[0-9]{6}'",
+    "threadkeep forget agent:codex until:90d --dry-run",
 )
+@click.argument("said", nargs=-1, metavar="[FILTER]...")
 @click.option(
     "--session",
-    "sessions",
     multiple=True,
     shell_complete=complete_captured,
     help="These sessions, by id.",
 )
-@project_option("All sessions of this project.")
+@project_option("All sessions of this project.", multiple=True)
 @since_option("With --until: all that happened in this time.")
 @until_option("A date, or an age: 12h, 7d.")
 @click.option("--pattern", metavar="REGEX", help="Every line in which this is found.")
-@agent_option("Of that, only what is of this program.")
+@agent_option("Of that, only what is of this agent.", "agent", multiple=True)
 @click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def forget(
     call: Call,
     *,
-    sessions: tuple[str, ...],
-    project: str | None,
-    since: str | None,
-    until: str | None,
+    said: tuple[str, ...],
     pattern: str | None,
-    harness: str | None,
     dry_run: bool,
     yes: bool,
+    **options: Any,
 ) -> None:
     """Delete captured sessions, projects, a span of time, or lines, with all that came of them.
 
     It says what would go and asks first. A forgotten session is not captured again. The programs'
-    own logs are not touched, and backups made before still hold it: it names them.
+    own logs are not touched, and backups made before still hold it: it names them. FILTER is what
+    `threadkeep sessions` understands, but for words; each piece narrows it. Names of projects and
+    agents must be whole.
     """
-    _refuse_too_much(sessions, project, since, until, pattern)
-    what = _what(call, sessions, project, read_times(since, until), pattern, harness)
+    what = _what(call, said, pattern, options)
     if dry_run:
         _tell_uncollected(call)
     else:
@@ -127,44 +126,25 @@ def _tell_uncollected(call: Call) -> None:
         note(f"{counted(waiting, 'file')} in the spool, not counted here, would be collected first")
 
 
-def _refuse_too_much(
-    sessions: tuple[str, ...],
-    project: str | None,
-    since: str | None,
-    until: str | None,
-    pattern: str | None,
-) -> None:
-    """Want exactly one way of saying what is meant: with two, "and" and "or" look alike."""
-    if (since is None) != (until is None):
-        raise Invalid("a span of time has two ends", hint="give --since and --until")
-    ways = [bool(sessions), project is not None, since is not None, pattern is not None]
-    if sum(ways) != 1:
-        hint = "give one of --session, --project, --pattern, or --since with --until"
-        raise Invalid("forget what?" if not any(ways) else "that is said in two ways", hint=hint)
-
-
 def _what(
-    call: Call,
-    sessions: tuple[str, ...],
-    project: str | None,
-    times: tuple[int | None, int | None],
-    pattern: str | None,
-    harness: str | None,
-) -> "Forget":
-    from threadkeep.capture.forget_selection import Forget
+    call: Call, said: tuple[str, ...], pattern: str | None, options: dict[str, Any]
+) -> "Query":
+    from msgspec.structs import replace
 
-    ids: tuple[str, ...] = ()
-    if sessions:
-        with looking(call) as history:
-            ids = tuple(find(history, name, harness).session_id for name in sessions)
-    return Forget(
-        sessions=ids,
-        project=project,
-        harness=harness,
-        since=times[0],
-        until=times[1],
-        pattern=pattern,
-    )
+    from threadkeep.capture.forget_selection import refuse_mixture
+
+    what = replace(read_query(call, said=said, **options), pattern=pattern)
+    if not said:
+        refuse_mixture(what, dashes="--")
+    elif pattern is not None or any(options.values()):
+        raise Invalid("that is said in two ways", hint="give a filter, or options")
+    if not what.session:
+        return what
+    agent = what.agent[0] if len(what.agent) == 1 else None
+    with looking(call) as history:
+        found = [find(history, name, agent) for name in what.session]
+    ids = (one.session_id if what.agent else f"{one.agent}:{one.session_id}" for one in found)
+    return replace(what, session=tuple(ids))
 
 
 def _counts(found: "ForgetReport") -> str:

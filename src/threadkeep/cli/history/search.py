@@ -3,25 +3,28 @@
 from typing import TYPE_CHECKING, get_args
 
 import click
+from msgspec.structs import replace
 
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.sessions import find, looking, short_id, typed
+from threadkeep.cli.memory.recall import (
+    all_hits_option,
+    folded_by,
+    newest_option,
+    remembering,
+    show_found,
+)
 from threadkeep.cli.options import complete_captured, limit_option, query_options
-from threadkeep.cli.output import StyledText, marked, note, one_line, paging, write, write_pieces
-from threadkeep.cli.words import Json, one_name, project_of, session_json, when
 from threadkeep.knowledge.records import Kind, Role
 
 if TYPE_CHECKING:
     from threadkeep.knowledge.query import Query
-    from threadkeep.knowledge.transcript import EntryHit, SessionArchive
-
-_TITLE = 60
 
 
 @store_command(
     "search",
     'threadkeep search "slow query" --project harbor',
     "threadkeep search board.py --part tool_call --since 30d --newest",
+    "threadkeep search tide --session last --all-hits",
     lists=True,
     pages=True,
 )
@@ -30,7 +33,8 @@ _TITLE = 60
 @click.option("--role", type=click.Choice(get_args(Role)), help="Who said it.")
 @click.option("--part", type=click.Choice(get_args(Kind)), help="Only this part of a session.")
 @click.option("--session", shell_complete=complete_captured, help="Only in this session.")
-@click.option("--newest", is_flag=True, help="The newest first, not the best.")
+@newest_option
+@all_hits_option
 @limit_option(10)
 def search(
     call: Call,
@@ -41,67 +45,31 @@ def search(
     part: str | None,
     session: str | None,
     newest: bool,
+    all_hits: bool,
     limit: int,
 ) -> None:
-    """Find WORDS in what was asked, answered and done; the best hit first.
+    """Find WORDS in what was asked, answered and done: `recall`, among messages alone.
 
-    Any text will do, punctuation and all; "a phrase", OR, NOT and a prefix* are understood. Below
-    each hit stands the command that opens the session at this place.
+    Any text will do, punctuation and all; "a phrase", OR, NOT and a prefix* are understood. What
+    has all words comes first. Below each hit stands the command that opens the session there.
     """
-    from msgspec.structs import replace
+    chosen = replace(
+        query,
+        kind=("message",),
+        role=(role,) if role else (),
+        part=(part,) if part else (),
+        session=() if session is None else (_session(call, session, query),),
+    )
+    with remembering(call) as memory:
+        found = memory.recall(
+            " ".join(words), chosen, limit=max(limit, 0), newest=newest, fold=folded_by(all_hits)
+        )
+    show_found(call, found, opens="show")
+
+
+def _session(call: Call, name: str, query: "Query") -> str:
+    from threadkeep.cli.history.sessions import find, looking
 
     with looking(call) as history:
-        agent = query.agent[0] if query.agent else None
-        within = None if session is None else find(history, session, agent)
-        chosen = replace(
-            query,
-            role=(role,) if role else (),
-            part=(part,) if part else (),
-            session=() if within is None else (f"{within.agent}:{within.session_id}",),
-        )
-        hits = history.search(" ".join(words), chosen, newest=newest, limit=max(limit, 0))
-        if call.as_json:
-            call.answer("hits", hits=[hit_json(call, history, hit) for hit in hits])
-            return
-        with paging(wanted=call.pager):
-            for hit in hits:
-                show_hit(call, history, hit)
-    if not hits:
-        note("nothing found; fewer words find more, and `threadkeep capture` brings in what is new")
-
-
-def hit_json(call: Call, history: "SessionArchive", hit: "EntryHit") -> Json:
-    """Shape a hit for `--json`."""
-    row = hit.shown.row
-    return {
-        "session": session_json(hit.session),
-        "key": row.key,
-        "role": row.role,
-        "kind": row.kind,
-        "at": row.at,
-        "tool": hit.shown.entry.tool or None,
-        "error": row.error,
-        "snippet": hit.snippet,
-        "show": opening_command(call, history, hit),
-    }
-
-
-def show_hit(call: Call, history: "SessionArchive", hit: "EntryHit") -> None:
-    """Print a hit: where and when, the words with their neighbours, how to open it."""
-    row, session = hit.shown.row, hit.session
-    write(f"{short_id(history, session)}", "bold", end=" ")
-    facts = [when(row.at), session.agent, project_of(session), _what(hit)]
-    named = " · ".join(one_line(fact) for fact in facts if fact)
-    write(f"{named} · {one_name(session, _TITLE)}", "dim")
-    write_pieces([StyledText("  "), *marked(one_line(hit.snippet)), StyledText("\n")])
-    write(f"  {opening_command(call, history, hit)}", "dim")
-
-
-def _what(hit: "EntryHit") -> str:
-    kind, tool = hit.shown.row.kind, hit.shown.entry.tool
-    return f"{kind.replace('_', ' ')} {tool}".strip()
-
-
-def opening_command(call: Call, history: "SessionArchive", hit: "EntryHit") -> str:
-    """Give the command that shows a hit in its session."""
-    return typed(call, "show", short_id(history, hit.session), "--at", hit.shown.row.key)
+        one = find(history, name, query.agent[0] if query.agent else None)
+    return f"{one.agent}:{one.session_id}"

@@ -1,7 +1,6 @@
 """How the commands of the captured history open it, and which sessions they are asked about."""
 
 import re
-import shlex
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from threadkeep.cli.options import (
     query_options,
 )
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table
-from threadkeep.cli.words import Json, one_name, project_of, session_json, when
+from threadkeep.cli.words import Json, none_has, one_name, project_of, session_json, when
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -136,14 +135,6 @@ def _is_found(history: "SessionArchive", name: str, session: "CapturedSession") 
         return False
 
 
-def typed(call: Call, *words: str) -> str:
-    """Write a command as it is typed to ask the same store, with its `--home` and `--db`."""
-    home = click.get_current_context().find_root().params.get("home")
-    before = ["threadkeep", *(["--home", home] if home else [])]
-    after = ["--db", call.db] if call.db else []
-    return shlex.join([*before, *words, *after])
-
-
 # ------------------------------------------------------------------------------
 # `threadkeep sessions`: what was captured, the latest first.
 
@@ -173,13 +164,16 @@ def sessions(call: Call, *, query: "Query", limit: int) -> None:
     """
     with looking(call) as history:
         found = history.sessions(query, limit=_ALL if limit < 0 else limit)
+        missing = history.store.missing_words(query.text) if query.text else ()
         if call.as_json:
-            call.answer("sessions", sessions=_as_json(history, found))
+            call.answer("sessions", sessions=_as_json(history, found), missing=missing)
             return
         with paging(wanted=call.pager):
             session_table(session_rows(history, found))
     if not found:
         note("No sessions match; --all lists subagents, `threadkeep capture` brings in more")
+    elif missing:
+        note(none_has(missing)[0])
     elif len(found) == limit:
         note(f"there may be more: --limit {limit * 2}")
 

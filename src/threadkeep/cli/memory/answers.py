@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.history.sessions import typed
+from threadkeep.cli.command import Call, store_command, typed
 from threadkeep.cli.memory.recall import filter_options, read_within, remembering
 from threadkeep.cli.options import limit_option, project_option, since_option, until_option
 from threadkeep.cli.output import document, note, one_line, paging, progress, table, write

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 import msgspec
 
-from threadkeep.cli.command import Call, Function, store_command
-from threadkeep.cli.history.sessions import typed
+from threadkeep.cli.command import Call, Function, store_command, typed
 from threadkeep.cli.options import (
     agent_option,
     limit_option,
@@ -28,7 +27,7 @@ from threadkeep.cli.output import (
     write_pieces,
 )
 from threadkeep.cli.times import read_times
-from threadkeep.cli.words import Json, folded, when
+from threadkeep.cli.words import Json, folded, none_has, when
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import Kind, Query
 from threadkeep.knowledge.records import Outcome, Role
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from threadkeep.memory.memory import Memory
-    from threadkeep.memory.records import Hit, HitDetail, HitScore, RecallResult
+    from threadkeep.memory.records import Fold, Hit, HitDetail, HitScore, RecallResult
 
 
 # ------------------------------------------------------------------------------
@@ -125,9 +124,26 @@ def read_within(
     return query, msgspec.structs.replace(nodes, category=category, excluded=include_excluded)
 
 
-def opening_command(call: Call, hit: "Hit") -> str:
-    """Give the command that opens a hit at its place."""
-    return typed(call, "open", hit.ref)
+newest_option: Final = click.option(
+    "--newest", is_flag=True, help="The newest first, not the best."
+)
+all_hits_option: Final = click.option(
+    "--all-hits", is_flag=True, help="Every hit, not only the best of each session."
+)
+
+
+def folded_by(all_hits: bool) -> "Fold":  # noqa: FBT001  (an option's value)
+    """Say what is shown once: a session, unless all hits are wanted."""
+    return "nothing" if all_hits else "session"
+
+
+def opening_commands(call: Call, hit: "Hit") -> dict[str, str]:
+    """Give the commands that open a hit: at its place, and a message in its session."""
+    commands = {"open": typed(call, "open", hit.ref)}
+    if hit.session_id and hit.key:
+        name = f"{hit.agent}:{hit.session_id}"
+        commands["show"] = typed(call, "show", name, "--at", hit.key)
+    return commands
 
 
 # ------------------------------------------------------------------------------
@@ -198,7 +214,7 @@ def _ways_on(call: Call, opened: "HitDetail") -> Iterator[str]:
         yield typed(call, "open", source)
     hit = opened.hit
     if hit.session_id and hit.key:
-        yield typed(call, "show", f"{hit.harness}:{hit.session_id}", "--at", hit.key)
+        yield typed(call, "show", f"{hit.agent}:{hit.session_id}", "--at", hit.key)
 
 
 def _neighbour(hit: "Hit") -> str:
@@ -219,19 +235,29 @@ _TITLE = 70
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
+@newest_option
+@all_hits_option
 @limit_option(10)
 @click.option("--explain", is_flag=True, help="Say why each hit stands where it does.")
-def recall(call: Call, *, words: tuple[str, ...], limit: int, explain: bool, **chosen: Any) -> None:
+def recall(
+    call: Call,
+    *,
+    words: tuple[str, ...],
+    limit: int,
+    explain: bool,
+    newest: bool,
+    all_hits: bool,
+    **chosen: Any,
+) -> None:
     """Find WORDS in everything: messages, commands, visits, CI, and what was learned from them.
 
-    Ask in plain words, or give a name, a path, an error code. The best hit comes first; below each
-    stands the command that opens it at its place.
+    Ask in plain words, or give a name, a path, an error code. What has all words comes first, and
+    of each session its best hit alone; below each stands the command that opens it at its place.
     """
     within, nodes = read_within(**chosen)
+    how: Json = {"explain": explain, "newest": newest, "fold": folded_by(all_hits)}
     with remembering(call) as memory:
-        found = memory.recall(
-            " ".join(words), within, nodes=nodes, limit=max(limit, 0), explain=explain
-        )
+        found = memory.recall(" ".join(words), within, nodes=nodes, limit=max(limit, 0), **how)
     show_found(call, found)
 
 
@@ -272,14 +298,14 @@ def open_(call: Call, *, ref: str, around: int, full: bool) -> None:
     show_opened(call, opened, full=full)
 
 
-def show_found(call: Call, found: "RecallResult") -> None:
-    """Print an answer: the hits, or what to do where there are none."""
+def show_found(call: Call, found: "RecallResult", *, opens: str = "open") -> None:
+    """Print an answer: the hits, each with the command that opens it, or what to do without any."""
     if call.as_json:
         call.answer("hits", **found_json(call, found))
         return
     with paging(wanted=call.pager):
-        show_hits(call, found.hits)
-    for said in found.notes:
+        show_hits(call, found.hits, opens=opens)
+    for said in (*none_has(found.missing), *found.notes):
         note(said)
     if not found.hits:
         note("nothing found; fewer words find more, and `threadkeep capture` brings in what is new")
@@ -287,26 +313,29 @@ def show_found(call: Call, found: "RecallResult") -> None:
 
 def found_json(call: Call, found: "RecallResult") -> Json:
     """Shape an answer for `--json`."""
-    hits = [{**msgspec.to_builtins(hit), "open": opening_command(call, hit)} for hit in found.hits]
+    hits = [{**msgspec.to_builtins(hit), **opening_commands(call, hit)} for hit in found.hits]
     return {**msgspec.structs.asdict(found), "hits": hits}
 
 
-def show_hits(call: Call, hits: "Sequence[Hit]") -> None:
+def show_hits(call: Call, hits: "Sequence[Hit]", *, opens: str = "open") -> None:
     """Print hits: what and when, the words with their neighbours, how to open each."""
     for hit in hits:
         write(hit_line(hit), "bold")
         write_pieces([StyledText("  "), *marked(one_line(hit.snippet)), StyledText("\n")])
         if hit.why is not None:
             write(f"  {_why(hit.why)}", "dim")
-        write(f"  {opening_command(call, hit)}", "dim")
+        commands = opening_commands(call, hit)
+        write(f"  {commands.get(opens, commands['open'])}", "dim")
 
 
 def hit_line(hit: "Hit") -> str:
     """Name a hit on one line: its kind, when, where, and what it is called."""
+    part = f"{hit.part.replace('_', ' ')} {hit.tool or ''}".strip() if hit.part else ""
+    place = (hit.agent or hit.source, hit.project)
+    facts = [hit.kind, when(hit.at), *place, part, hit.outcome, one_line(hit.title, _TITLE)]
     same = f"{hit.same} more like it" if hit.same else ""
-    place = hit.harness or hit.source
-    facts = [hit.kind, when(hit.at), place, hit.project, hit.outcome, one_line(hit.title, _TITLE)]
-    return " · ".join(one_line(fact) for fact in (*facts, same) if fact)
+    more = f"{hit.more} more in this session" if hit.more else ""
+    return " · ".join(one_line(fact) for fact in (*facts, same, more) if fact)
 
 
 def _why(why: "HitScore") -> str:

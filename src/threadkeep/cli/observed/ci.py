@@ -1,6 +1,7 @@
 """`threadkeep github`: ask CI what it did, and wait for a commit's runs."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -8,10 +9,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, alias, group, store_command
-from threadkeep.cli.history.sessions import typed
+from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, alias, group, store_command, typed
 from threadkeep.cli.observed.setup import native_host
-from threadkeep.cli.options import complete_project, limit_option
+from threadkeep.cli.options import complete_project, limit_option, query_options
 from threadkeep.cli.output import counted, document, note, one_line, paging, table, warn, write
 from threadkeep.cli.signals import ended_by_signals
 from threadkeep.cli.words import Json, printed, when
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from threadkeep.capture.github.ci import Ci
     from threadkeep.capture.github.poll import PollReport
     from threadkeep.knowledge.lessons import Lesson
+    from threadkeep.knowledge.query import Query
     from threadkeep.knowledge.workflow_runs import (
         CommitFailure,
         Job,
@@ -117,32 +118,27 @@ def pending_lines(one: "CommitFailure") -> Iterator[str]:
 @store_command(
     "runs",
     "threadkeep github runs --project owner/name",
+    "threadkeep github runs outcome:failed branch:main",
     "threadkeep github runs 8123456",
     lists=True,
 )
-@click.argument("run", required=False, type=int)
-@click.option(
-    "--project",
-    "repo",
-    shell_complete=complete_project,
-    metavar="R",
-    help="Only of this one: owner/name.",
-)
+@query_options("project", "branch", "since", "until", "failed", everything=False)
 @limit_option(20, "How many; -1 for all.")
 @click.option("--full", is_flag=True, help="All that is kept of the logs of a RUN.")
-def runs(call: Call, *, run: int | None, repo: str | None, limit: int, full: bool) -> None:
-    """List runs that are known, the latest first; or show one RUN with its jobs and errors."""
+def runs(call: Call, *, query: "Query", limit: int, full: bool) -> None:
+    """List runs that are known, the latest first; or show one, by its number, with its errors."""
+    run = int(query.text) if re.fullmatch("[0-9]{1,18}", query.text, re.ASCII) else None
     with known(call) as ci:
         if run is not None:
             _show_run(call, run, None if ci is None else ci.run(run), full=full)
             return
-        found = [] if ci is None else ci.runs(repo, limit=_page(limit))
+        found = [] if ci is None else ci.runs(query, limit=_page(limit))
     if call.as_json:
         call.answer("runs", runs=found)
         return
     table(_RUNS, [_row(one) for one in found], wide="address", spare=("commit", "branch"))
     if not found:
-        note(f"no run of {one_line(repo)} is known" if repo else _NONE_YET)
+        note("no runs match" if any(msgspec.structs.astuple(query)) else _NONE_YET)
 
 
 def _page(limit: int) -> int:

@@ -1,28 +1,26 @@
 """`threadkeep commands`: the commands that people and agents ran, and the pages that were read."""
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
 
 from threadkeep.cli.command import Call, alias, store_command
-from threadkeep.cli.options import limit_option, project_option, since_option, until_option
+from threadkeep.cli.options import limit_option, query_options
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table, warn, write
-from threadkeep.cli.times import read_times
 from threadkeep.cli.words import Json, duration, folded, printed, when
-from threadkeep.errors import Invalid
 
 if TYPE_CHECKING:
     from threadkeep.capture.observed.observed import Observations
-    from threadkeep.knowledge.command_list import CommandFilter, CommandRow, StoredVisit
+    from threadkeep.knowledge.command_list import CommandRow, StoredVisit
+    from threadkeep.knowledge.query import Query
 
 _COLUMNS = ("when", "exit", "took", "folder", "command")
 _SPARE = ("took", "folder", "exit")
 _VISITED = ("when", "read for", "site", "title")
 _FOLDER = 28  # a terminal shows so much of the end of a folder
 _ALL = 2**31
-_RAN_BY = {"user": "shell", "tool": "claude-tool"}  # as the column says it
 _SHOWN = {"lines": 12, "characters": 2000}
 _NONE_YET = (
     "nothing was reported yet; `threadkeep shell-init zsh` (or bash, fish) begins with commands, "
@@ -40,35 +38,31 @@ class _Detail(NamedTuple):
 @store_command(
     "commands",
     "threadkeep commands --since 2h",
-    "threadkeep commands cargo --failed --project harbor",
+    "threadkeep commands cargo project:harbor outcome:failed",
     "threadkeep commands --visits sqlite --limit 5 --json",
     lists=True,
     pages=True,
 )
-@click.argument("text", required=False)
-@click.option("--session", metavar="ID", help="Of this session: its number or how its id begins.")
-@since_option()
-@until_option()
-@project_option("Only in folders with this in their path.")
-@click.option("--failed", is_flag=True, help="Only commands that ended with an error.")
-@click.option("--role", type=click.Choice(list(_RAN_BY)), help="Who ran it: a person, or an agent.")
+@query_options(
+    "session", "agent", "project", "branch", "since", "until", "failed", "role", everything=False
+)
 @click.option("--visits", is_flag=True, help="Web pages that were read, not commands.")
 @click.option("--output", is_flag=True, help="What was printed, or the text of the page, too.")
 @click.option("--full", is_flag=True, help="All of that; a terminal shows only a part.")
 @limit_option(30, "How many; -1 for all.")
 def commands(
-    call: Call, *, visits: bool, output: bool, full: bool, limit: int, **chosen: Any
+    call: Call, *, query: "Query", visits: bool, output: bool, full: bool, limit: int
 ) -> None:
-    """List commands, the newest last, as a log is read; with TEXT those that contain it.
+    """List commands, the newest last, as a log is read; with words those that have them all.
 
     What shells and browsers left in the spool is collected first. An exit code that is missing
     means that nobody saw the command end.
     """
     from threadkeep.home.home import reports_waiting
     from threadkeep.home.observed import collected
+    from threadkeep.knowledge.query import refuse_others
 
-    if visits:
-        _refuse_for_visits(chosen)
+    refuse_others(query, "visit" if visits else "command")
     is_new = call.db is None and not call.home.knowledge_path().exists()
     if is_new and not reports_waiting(call.home):
         _tell_none(call, visits=visits)
@@ -80,7 +74,7 @@ def commands(
             warn(f"what was reported lately is not among them: {trouble.message}")
         show = _show_visits if visits else _show_commands
         with paging(wanted=call.pager):
-            count = show(call, observations, chosen, page, detail)
+            count = show(call, observations, query, page, detail)
     if call.as_json:
         return
     if not count:
@@ -100,20 +94,13 @@ def _tell_none(call: Call, *, visits: bool) -> None:
         note(_NONE_YET)
 
 
-def _refuse_for_visits(chosen: Json) -> None:
-    for name in ("session", "project", "failed", "role"):
-        if chosen[name]:
-            msg = f"--{name} is about commands, --visits lists pages"
-            raise Invalid(msg, hint="leave one of them out")
-
-
 # ---------------------------------------------------------------------- commands
 
 
 def _show_commands(
-    call: Call, observations: "Observations", chosen: Json, page: int, detail: _Detail
+    call: Call, observations: "Observations", query: "Query", page: int, detail: _Detail
 ) -> int:
-    found = observations.events(_wanted(**chosen), limit=page)[::-1]
+    found = observations.events(query, limit=page)[::-1]
     if call.as_json:
         call.answer("commands", commands=[command_json(one, output=detail.output) for one in found])
     elif detail.output:
@@ -122,34 +109,6 @@ def _show_commands(
     else:
         table(_COLUMNS, [_row(one) for one in found], wide="command", spare=_SPARE)
     return len(found)
-
-
-def _wanted(
-    text: str | None,
-    session: str | None,
-    since: str | None,
-    until: str | None,
-    role: str | None,
-    **more: Any,
-) -> "CommandFilter":
-    from threadkeep.knowledge.command_list import CommandFilter
-
-    first, last = read_times(since, until)
-    row, begins = session_of(session)
-    given: Json = {"session": row, "terminal": begins, "since": first, "until": last, **more}
-    return CommandFilter(text=text, kind=None if role is None else _RAN_BY[role], **given)
-
-
-def session_of(name: str | None) -> tuple[int | None, str | None]:
-    """Read what names a session: the number of its row, or how its UUID begins."""
-    if name is None:
-        return None, None
-    if name.isascii() and name.isdigit():
-        return min(int(name), 2**63 - 1), None
-    if not name or name.strip("0123456789abcdefABCDEF-"):
-        msg = f"{name[:60]!r} is no session"
-        raise Invalid(msg, hint="give its number or the beginning of its id; --json shows both")
-    return None, name.lower()
 
 
 def command_json(event: "CommandRow", *, output: bool) -> Json:
@@ -203,11 +162,9 @@ def _show_whole(event: "CommandRow", *, full: bool) -> None:
 
 
 def _show_visits(
-    call: Call, observations: "Observations", chosen: Json, page: int, detail: _Detail
+    call: Call, observations: "Observations", query: "Query", page: int, detail: _Detail
 ) -> int:
-    first, last = read_times(chosen["since"], chosen["until"])
-    text = chosen["text"]
-    found = observations.visits(since=first, until=last, text=text, limit=page)[::-1]
+    found = observations.visits(query, limit=page)[::-1]
     if call.as_json:
         call.answer("visits", visits=[visit_json(one, output=detail.output) for one in found])
     elif detail.output:

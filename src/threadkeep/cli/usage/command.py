@@ -13,9 +13,8 @@ import msgspec
 
 from threadkeep.base.old_words import renamed
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.options import agent_option, project_option, since_option, until_option
+from threadkeep.cli.options import query_options
 from threadkeep.cli.output import counted, document, note, one_line, paging, table, write
-from threadkeep.cli.times import read_times
 from threadkeep.cli.usage.rows import (
     COLUMNS,
     KEYS,
@@ -188,10 +187,7 @@ class _Key(click.Choice[str]):
 @click.option("--live", is_flag=True, help="Draw it anew as it changes, until Ctrl-C.")
 @click.option("--no-cost", is_flag=True, help="Tokens only.")
 @click.option("--timezone", metavar="ZONE", help="Whose days they are, such as Europe/Madrid.")
-@agent_option()
-@project_option()
-@since_option()
-@until_option()
+@query_options(words=False, everything=False)
 def usage(
     call: Call,
     *,
@@ -201,7 +197,7 @@ def usage(
     live: bool,
     no_cost: bool,
     timezone: str | None,
-    **chosen: Any,
+    query: "Query",
 ) -> None:
     """Sum up the tokens that agents used, and their cost; an answer in several logs counts once.
 
@@ -216,7 +212,6 @@ def usage(
     zone = ZoneInfo(call.home.zone_named(timezone))
     view = UsageView(PERIODS.get(report or "", by or "model"), breakdown, not no_cost, zone)
     _check(report, by, view)
-    query = _query(**chosen)
     with _browsing(call) as browse:
         if report == "blocks":
             _blocks(call, browse, query, view, live=live)
@@ -230,16 +225,6 @@ def _check(report: str | None, by: str | None, view: UsageView) -> None:
     if view.breakdown and view.by not in PERIODS.values():
         hint = "threadkeep usage daily --breakdown"
         raise Invalid("--breakdown is for days, weeks and months", hint=hint)
-
-
-def _query(
-    *, harness: str | None, project: str | None, since: str | None, until: str | None
-) -> "Query":
-    from threadkeep.knowledge.query import Query
-
-    first, last = read_times(since, until)
-    agents, projects = (harness,) if harness else (), (project,) if project else ()
-    return Query(agent=agents, project=projects, since=first, until=last)
 
 
 def _browsing(call: Call) -> "Browse":

@@ -109,12 +109,12 @@ n.id, n.uuid, n.content, n.outcome, n.tags, n.created_at, n.enrichment_model, n.
 
 -- name: browse_nodes
 SELECT {node} FROM knowledge_nodes AS n
-WHERE n.id < :before AND (CAST(:outcome AS TEXT) IS NULL OR n.outcome = :outcome) ORDER BY n.id DESC LIMIT :limit
+WHERE n.id < :before AND (CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN (SELECT value FROM json_each(:outcomes))) ORDER BY n.id DESC LIMIT :limit
 
 -- name: browse_nodes_with_words
 SELECT {node} FROM (SELECT rowid AS id FROM knowledge_fts WHERE knowledge_fts MATCH :match AND rowid < :before ORDER BY rowid DESC) AS f
 CROSS JOIN knowledge_nodes AS n ON n.id = f.id
-WHERE CAST(:outcome AS TEXT) IS NULL OR n.outcome = :outcome LIMIT :limit
+WHERE CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN (SELECT value FROM json_each(:outcomes)) LIMIT :limit
 
 -- name: browse_node
 SELECT {node} FROM knowledge_nodes AS n WHERE n.id = :id

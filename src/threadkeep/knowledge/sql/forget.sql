@@ -354,19 +354,12 @@ SELECT count(*) FROM tk_entries WHERE session = :session
 s.id, s.harness, s.session_id, s.parent_session_id, s.is_subagent, s.hidden, s.title, s.agent, s.model, s.cwd, s.project, s.git_branch,
 s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors
 
--- name: sessions_to_forget
-SELECT {chosen} FROM tk_sessions AS s
-WHERE (CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
-  AND (CAST(:project AS TEXT) IS NULL OR s.project = :project OR s.cwd = :project OR s.cwd LIKE :project_below ESCAPE '\')
-  AND (CAST(:since AS INTEGER) IS NULL OR s.started_at >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR s.ended_at < :until)
-ORDER BY s.id
-
 -- name: put_forgotten
 INSERT OR IGNORE INTO tk_forgotten (harness, session_id, forgotten_at) VALUES (:harness, :session_id, :now)
 
 -- name: any_forgotten_named
-SELECT 1 FROM tk_forgotten WHERE session_id = :session_id AND (CAST(:harness AS TEXT) IS NULL OR harness = :harness)
+SELECT 1 FROM tk_forgotten WHERE session_id = :session_id
+  AND (:agents IS NULL OR lower(harness) IN (SELECT lower(value) FROM json_each(:agents)))
 
 -- name: forgotten_but_there
 SELECT {chosen} FROM tk_forgotten AS f JOIN tk_sessions AS s ON s.harness = f.harness AND s.session_id = f.session_id
@@ -389,7 +382,8 @@ SELECT 1 FROM tk_forgotten_lines LIMIT 1
 SELECT 1 FROM tk_forgotten_lines WHERE digest = :digest
 
 -- name: logs_to_search
-SELECT l.id FROM tk_logs AS l WHERE l.lines > 0 AND (CAST(:harness AS TEXT) IS NULL OR l.harness = :harness) ORDER BY l.id
+SELECT l.id FROM tk_logs AS l
+WHERE l.lines > 0 AND (:agents IS NULL OR lower(l.harness) IN (SELECT lower(value) FROM json_each(:agents))) ORDER BY l.id
 
 -- name: span_of_log
 SELECT min(at), max(at) FROM tk_entries WHERE log_id = :log
@@ -397,30 +391,10 @@ SELECT min(at), max(at) FROM tk_entries WHERE log_id = :log
 -- name: shell_events_between
 SELECT id FROM events WHERE source_kind = 'shell'
   AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
-  AND (CAST(:project AS TEXT) IS NULL OR cwd = :project OR cwd LIKE :project_below ESCAPE '\'
-    OR cwd LIKE :project_named ESCAPE '\' OR cwd LIKE :project_in ESCAPE '\')
 
 -- name: revisions_between
 SELECT id FROM memory_revisions
 WHERE (CAST(:since AS INTEGER) IS NULL OR created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR created_at < :until)
-
--- A repository is a name with its owner, or a folder behind `local-git:` or `local:`. Claude's folder of notes is mostly of no repository:
--- the transcripts beside it say where the work was.
--- piece: note_of_project
-(d.repository IN (:project, 'local-git:' || :project, 'local:' || :project) OR d.repository LIKE :project_named ESCAPE '\'
-  OR d.repository LIKE 'local:' || :project_below ESCAPE '\' OR d.repository LIKE 'local-git:' || :project_below ESCAPE '\'
-  OR (d.repository LIKE 'local:%/memory' AND EXISTS (
-    SELECT 1 FROM agentic_sessions AS a
-    WHERE a.source_file > substr(d.repository, 7, length(d.repository) - 12) AND a.source_file < substr(d.repository, 7, length(d.repository) - 13) || '0'
-      AND (a.cwd = :project OR a.cwd LIKE :project_below ESCAPE '\' OR a.cwd LIKE :project_named ESCAPE '\' OR a.cwd LIKE :project_in ESCAPE '\'))))
-
--- name: documents_of_project
-SELECT d.id FROM memory_documents AS d WHERE {note_of_project}
-
--- name: revisions_of_project
-SELECT r.id FROM memory_revisions AS r JOIN memory_documents AS d ON d.id = r.document_id
-WHERE (CAST(:since AS INTEGER) IS NULL OR r.created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR r.created_at < :until)
-  AND {note_of_project}
 
 -- name: visits_between
 SELECT id FROM browser_events

@@ -180,29 +180,12 @@ SELECT created_at FROM events WHERE probe_tag = :tag UNION ALL SELECT created_at
 
 -- ------------------------------------------------------------------ what users see
 
--- name: list_events
-SELECT e.id, e.session_id, e.timestamp, e.command, e.exit_code, e.duration_ms, e.cwd, e.shell, e.hostname, e.git_repo, e.git_branch,
-  e.git_commit, e.git_dirty, e.source_kind, e.tool_name, e.enriched, e.stdout, e.stderr, s.terminal, e.redaction_count
-FROM events AS e JOIN sessions AS s ON s.id = e.session_id
-WHERE e.probe_tag IS NULL AND (:session IS NULL OR e.session_id = :session) AND (:terminal IS NULL OR s.terminal LIKE :terminal ESCAPE '\')
-  AND (:since IS NULL OR e.timestamp >= :since) AND (:until IS NULL OR e.timestamp < :until)
-  AND (:project IS NULL OR e.cwd LIKE :project ESCAPE '\') AND (:text IS NULL OR e.command LIKE :text ESCAPE '\')
-  AND (:kind IS NULL OR e.source_kind = :kind) AND (:failed = 0 OR (e.exit_code IS NOT NULL AND e.exit_code <> 0))
-ORDER BY e.timestamp DESC, e.id DESC LIMIT :limit
-
 -- name: list_shell_sessions
 SELECT s.id, s.start_time, s.end_time, s.terminal, s.shell, s.hostname, s.username, s.summary,
   (SELECT count(*) FROM events AS e WHERE e.session_id = s.id AND e.probe_tag IS NULL) AS commands
 FROM sessions AS s WHERE (:since IS NULL OR s.start_time >= :since)
   AND EXISTS (SELECT 1 FROM events AS e WHERE e.session_id = s.id AND e.probe_tag IS NULL)
 ORDER BY s.start_time DESC, s.id DESC LIMIT :limit
-
--- name: list_visits
-SELECT id, timestamp, url, title, domain, dwell_ms, scroll_depth, search_query, referrer, extracted_text
-FROM browser_events WHERE probe_tag IS NULL AND (:since IS NULL OR timestamp >= :since) AND (:until IS NULL OR timestamp < :until)
-  AND (:domain IS NULL OR domain = :domain OR domain LIKE '%.' || :domain)
-  AND (:text IS NULL OR title LIKE :text ESCAPE '\' OR url LIKE :text ESCAPE '\' OR extracted_text LIKE :text ESCAPE '\')
-ORDER BY timestamp DESC, id DESC LIMIT :limit
 
 -- name: list_entities
 SELECT id, type, name, canonical, first_seen, last_seen FROM entities WHERE (:type IS NULL OR type = :type)

@@ -462,7 +462,7 @@ s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompt
 
 -- name: sessions_by_id
 SELECT {session} FROM tk_sessions AS s
-WHERE s.session_id >= :low AND s.session_id < :high AND (CAST(:harness AS TEXT) IS NULL OR s.harness = :harness)
+WHERE s.session_id >= :low AND s.session_id < :high AND (:agents IS NULL OR s.harness IN (SELECT value FROM json_each(:agents)))
 ORDER BY s.session_id, s.id LIMIT :limit
 
 -- name: children_of

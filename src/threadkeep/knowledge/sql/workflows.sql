@@ -63,10 +63,6 @@ UPDATE tk_ci_answers SET asked_at = :now WHERE url = :url
 -- name: ci_drop_answers
 DELETE FROM tk_ci_answers WHERE asked_at < :before
 
--- name: ci_list_runs
-SELECT id, repo, head_sha, head_branch, event, status, conclusion, started_at, completed_at, html_url, actor, first_seen_at, last_seen_at
-FROM workflow_runs WHERE :repo IS NULL OR repo = :repo COLLATE NOCASE ORDER BY coalesce(started_at, first_seen_at) DESC, id DESC LIMIT :limit
-
 -- A commit may be named by the beginning of its id.
 -- name: ci_runs_of_sha
 SELECT id, repo, head_sha, head_branch, event, status, conclusion, started_at, completed_at, html_url, actor, first_seen_at, last_seen_at

@@ -22,9 +22,6 @@ from threadkeep.web.api.verb import (
     ResultPage,
     Strict,
     Verb,
-    changing_chat,
-    has_chat,
-    reading_chat,
     verb,
 )
 
@@ -158,30 +155,28 @@ class Compare(Strict, frozen=True):
 
 def sessions(stores: Stores, asked: ChatList) -> ResultPage[Session]:
     """List sessions, newest first."""
-    if not has_chat(stores):
-        return ResultPage([])
     given = msgspec.structs.asdict(asked)
     archived = {"no": False, "only": True, "any": None}[given.pop("archived")]
     cursor = given.pop("cursor") or None
-    with reading_chat(stores) as chat:
-        page = chat.sessions(**given, archived=archived, cursor=cursor)
+    chat = stores.chat("ask")
+    page = chat.sessions(**given, archived=archived, cursor=cursor)
     return ResultPage(page.items, page.next_cursor)
 
 
 def create_session(stores: Stores, _: Empty, body: NewChat) -> Session:
     """Begin a session; the store is begun with the first."""
-    return stores.chat().create_session(**msgspec.structs.asdict(body))
+    return stores.chat("begin").create_session(**msgspec.structs.asdict(body))
 
 
 def session(stores: Stores, asked: OneChat) -> Session:
     """Give a session by its id, or by a beginning of it that only one has."""
-    with reading_chat(stores) as chat:
-        return chat.find_session(asked.session)
+    chat = stores.chat("ask")
+    return chat.find_session(asked.session)
 
 
 def change_session(stores: Stores, asked: OneChat, body: ChatChange) -> Session:
     """Change title, metadata, permissions, or whether it is archived; a title null is none."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     found = chat.session(asked.session)
     if body.permissions is not UNSET:  # first: only these can be refused
         found = chat.set_permissions(found, body.permissions)
@@ -196,7 +191,7 @@ def change_session(stores: Stores, asked: OneChat, body: ChatChange) -> Session:
 
 def delete_session(stores: Stores, asked: DeleteChat) -> DeleteReport:
     """Delete a session with its messages for good; say `dry_run=false` to do it."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     found = chat.session(asked.session)
     if not asked.dry_run:
         chat.delete(found)
@@ -205,24 +200,24 @@ def delete_session(stores: Stores, asked: DeleteChat) -> DeleteReport:
 
 def fork(stores: Stores, asked: OneChat, body: Fork) -> Session:
     """Branch off a session at a message."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     return chat.fork(asked.session, body.message, metadata=body.metadata, title=body.title)
 
 
 def rewind(stores: Stores, asked: OneChat, body: Rewind) -> Changed:
     """Hide what came after a message."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     return Changed(tuple(chat.rewind(asked.session, body.message, inclusive=body.inclusive)))
 
 
 def unrewind(stores: Stores, asked: OneChat, _: Empty) -> Changed:
     """Show again what the last rewind hid."""
-    return Changed(tuple(changing_chat(stores).unrewind(asked.session)))
+    return Changed(tuple(stores.chat("change").unrewind(asked.session)))
 
 
 def compact(stores: Stores, asked: OneChat, body: Compaction) -> Message:
     """Put a summary in the place of what was said before, for the model's view."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     return chat.compact(
         asked.session,
         body.summary,
@@ -234,24 +229,24 @@ def compact(stores: Stores, asked: OneChat, body: Compaction) -> Message:
 
 def repair(stores: Stores, asked: OneChat, _: Empty) -> Changed:
     """Settle tool calls that never got a result."""
-    return Changed(tuple(changing_chat(stores).repair_orphans(asked.session)))
+    return Changed(tuple(stores.chat("change").repair_orphans(asked.session)))
 
 
 def timeline(stores: Stores, asked: ChatView) -> Timeline:
     """Tell a session turn by turn, with what each used and the runs that made it."""
-    with reading_chat(stores) as chat:
-        return chat.timeline(asked.session, asked.view)
+    chat = stores.chat("ask")
+    return chat.timeline(asked.session, asked.view)
 
 
 def usage(stores: Stores, asked: OneChat) -> Used:
     """Sum up tokens and cost of a session and of those that it started."""
-    with reading_chat(stores) as chat:
-        return Used(*chat.spend(asked.session))
+    chat = stores.chat("ask")
+    return Used(*chat.spend(asked.session))
 
 
 def add_usage(stores: Stores, asked: OneChat, body: UseMore) -> Used:
     """Count what was used, for a session or for one message of it."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     _add_usage(chat, asked.session, body)
     return Used(*chat.spend(asked.session))
 
@@ -268,20 +263,20 @@ def _add_usage(chat: ChatStore, session_id: str, body: UseMore) -> None:
 
 def runs(stores: Stores, asked: OneChat) -> ResultPage[Run]:
     """List the runs of a session."""
-    with reading_chat(stores) as chat:
-        return ResultPage(chat.runs(asked.session))
+    chat = stores.chat("ask")
+    return ResultPage(chat.runs(asked.session))
 
 
 def judge(stores: Stores, asked: OneChat, body: Judge) -> Verdict:
     """Say what the rules of a session allow."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     return chat.judge(asked.session, body.permission, body.target, headless=body.headless)
 
 
 def diff(stores: Stores, asked: Compare) -> SessionDiff:
     """Compare two sessions message by message."""
-    with reading_chat(stores) as chat:
-        return chat.diff(asked.left, asked.right, asked.view)
+    chat = stores.chat("ask")
+    return chat.diff(asked.left, asked.right, asked.view)
 
 
 _ONE = "/chat/sessions/{session}"

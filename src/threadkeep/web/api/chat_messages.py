@@ -28,10 +28,7 @@ from threadkeep.web.api.verb import (
     Strict,
     Verb,
     Words,
-    changing_chat,
-    has_chat,
     read_cursor,
-    reading_chat,
     verb,
     write_cursor,
 )
@@ -158,8 +155,8 @@ class ChangeCount(msgspec.Struct, frozen=True):
 
 def messages(stores: Stores, asked: ChatMessages) -> ResultPage[Json]:
     """Give the messages of a session in the AI SDK's shape, in order."""
-    with reading_chat(stores) as chat:
-        found = chat.ui_messages(asked.session, asked.view)
+    chat = stores.chat("ask")
+    found = chat.ui_messages(asked.session, asked.view)
     begin = _behind(found, asked.cursor) if asked.cursor else 0
     page = found[begin : begin + asked.limit]
     more = begin + asked.limit < len(found)
@@ -178,13 +175,13 @@ def _behind(messages: Sequence[Json], cursor: str) -> int:
 
 def message(stores: Stores, asked: OneMessage) -> Json:
     """Give one message in the AI SDK's shape."""
-    with reading_chat(stores) as chat:
-        return chat.message(asked.session, asked.message)
+    chat = stores.chat("ask")
+    return chat.message(asked.session, asked.message)
 
 
 def say(stores: Stores, asked: OneChat, body: NewChatMessage) -> Message:
     """Add what the user says."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     said, name = body.metadata, body.message_id
     return chat.say(asked.session, body.words, metadata=said, message_id=name)
 
@@ -192,15 +189,15 @@ def say(stores: Stores, asked: OneChat, body: NewChatMessage) -> Message:
 def put_message(stores: Stores, asked: OneMessage, body: UiMessage) -> Message:
     """Store a whole message, or put it in the place of the one that is there."""
     given = {"id": asked.message, **msgspec.to_builtins(body)}
-    return changing_chat(stores).put_message(asked.session, given)
+    return stores.chat("change").put_message(asked.session, given)
 
 
 def journal(stores: Stores, asked: Journal) -> ResultPage[Event]:
     """Give what is in the journal of a session, in order."""
     after = max(read_cursor(asked.cursor, int)[0], 0) if asked.cursor else 0
-    with reading_chat(stores) as chat:
-        events = chat.tail(asked.session, after, follow=False)
-        found = list(islice(events, asked.limit + 1))
+    chat = stores.chat("ask")
+    events = chat.tail(asked.session, after, follow=False)
+    found = list(islice(events, asked.limit + 1))
     page = found[: asked.limit]
     return ResultPage(page, write_cursor([page[-1].seq]) if len(found) > asked.limit else None)
 
@@ -210,30 +207,30 @@ def journal(stores: Stores, asked: Journal) -> ResultPage[Event]:
 
 def queue(stores: Stores, asked: OneChat) -> ResultPage[Message]:
     """List the messages that wait for their turn."""
-    with reading_chat(stores) as chat:
-        return ResultPage(chat.queued(asked.session))
+    chat = stores.chat("ask")
+    return ResultPage(chat.queued(asked.session))
 
 
 def enqueue(stores: Stores, asked: OneChat, body: NewChatMessage) -> Message:
     """Let a message wait for its turn."""
-    chat = changing_chat(stores)
+    chat = stores.chat("change")
     said, name = body.metadata, body.message_id
     return chat.enqueue(asked.session, body.words, metadata=said, message_id=name)
 
 
 def fire(stores: Stores, asked: OneChat, _: Empty) -> Message | None:
     """Take the next message out of the queue and make it a turn."""
-    return changing_chat(stores).fire(asked.session)
+    return stores.chat("change").fire(asked.session)
 
 
 def unfire(stores: Stores, asked: OneMessage, _: Empty) -> ChangeCount:
     """Put a message that was fired back into the queue."""
-    return ChangeCount(int(changing_chat(stores).unfire(asked.session, asked.message)))
+    return ChangeCount(int(stores.chat("change").unfire(asked.session, asked.message)))
 
 
 def cancel(stores: Stores, asked: OneMessage, _: Empty) -> ChangeCount:
     """Take a message out of the queue."""
-    return ChangeCount(int(changing_chat(stores).cancel(asked.session, asked.message)))
+    return ChangeCount(int(stores.chat("change").cancel(asked.session, asked.message)))
 
 
 # ---------------------------------------------------------------------- search, out and in
@@ -241,19 +238,17 @@ def cancel(stores: Stores, asked: OneMessage, _: Empty) -> ChangeCount:
 
 def search(stores: Stores, asked: ChatSearch) -> ResultPage[ChatHit]:
     """Find words in what was said, the best first."""
-    if not has_chat(stores):
-        return ResultPage([])
     given = msgspec.structs.asdict(asked)
-    with reading_chat(stores) as chat:
-        return ResultPage(chat.search(given.pop("q"), **given))
+    chat = stores.chat("ask")
+    return ResultPage(chat.search(given.pop("q"), **given))
 
 
 def export_session(stores: Stores, asked: OneChat) -> Lines:
     """Give a session as JSON lines, which `import` takes."""
 
     def lines() -> Iterator[str]:
-        with reading_chat(stores) as chat:
-            yield from chat.export(asked.session)
+        chat = stores.chat("ask")
+        yield from chat.export(asked.session)
 
     return Lines(lines())
 
@@ -262,8 +257,8 @@ def export(stores: Stores, asked: ChatExport) -> Lines:
     """Give all sessions as JSON lines, oldest first."""
 
     def lines() -> Iterator[str]:
-        with reading_chat(stores) as chat:
-            yield from chat.export_all(agent=asked.agent)
+        chat = stores.chat("ask")
+        yield from chat.export_all(agent=asked.agent)
 
     return Lines(lines())
 
@@ -271,7 +266,7 @@ def export(stores: Stores, asked: ChatExport) -> Lines:
 def import_lines(stores: Stores, asked: ChatImport, body: GivenLines) -> ImportReport:
     """Take in what `export` gave; a session is stored whole or not at all."""
     lines = stores.home.checked_input(body.raw.splitlines(keepends=True))
-    return stores.chat().import_sessions(lines, replace=asked.replace)
+    return stores.chat("begin").import_sessions(lines, replace=asked.replace)
 
 
 # ---------------------------------------------------------------------- care
@@ -279,42 +274,42 @@ def import_lines(stores: Stores, asked: ChatImport, body: GivenLines) -> ImportR
 
 def prune(stores: Stores, _: Empty, body: Prune) -> PruneReport:
     """Let old sessions go; say `dry_run: false` to do it."""
-    return changing_chat(stores).prune(**msgspec.structs.asdict(body))
+    return stores.chat("change").prune(**msgspec.structs.asdict(body))
 
 
 def verify(stores: Stores, _: Empty) -> Verified:
     """Compare every row with its fingerprint."""
-    with reading_chat(stores) as chat:
-        found = chat.verify(adopt=False)
+    chat = stores.chat("ask")
+    found = chat.verify(adopt=False)
     return Verified(found.ok, found.problems, found.checked, found.unhashed)
 
 
 def size(stores: Stores, _: Empty) -> SizeReport:
     """Measure the store."""
-    with reading_chat(stores) as chat:
-        return chat.size()
+    chat = stores.chat("ask")
+    return chat.size()
 
 
 def reindex(stores: Stores, _: Empty, __: Empty) -> ChangeCount:
     """Build the search index anew."""
-    changing_chat(stores).reindex()
+    stores.chat("change").reindex()
     return ChangeCount(1)
 
 
 def vacuum(stores: Stores, _: Empty, __: Empty) -> ChangeCount:
     """Write the file anew without its free pages; give the bytes that it gained."""
-    return ChangeCount(changing_chat(stores).vacuum())
+    return ChangeCount(stores.chat("change").vacuum())
 
 
 def keep_prompt(stores: Stores, _: Empty, body: NewSystemPrompt) -> SystemPrompt:
     """Keep a system prompt once, under its digest."""
-    return SystemPrompt(stores.chat().put_system_prompt(body.body), body.body)
+    return SystemPrompt(stores.chat("begin").put_system_prompt(body.body), body.body)
 
 
 def system_prompt(stores: Stores, asked: Digest) -> SystemPrompt:
     """Give a system prompt by its digest."""
-    with reading_chat(stores) as chat:
-        return SystemPrompt(asked.digest, chat.system_prompt(asked.digest))
+    chat = stores.chat("ask")
+    return SystemPrompt(asked.digest, chat.system_prompt(asked.digest))
 
 
 _ONE = "/chat/sessions/{session}"

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from threadkeep.base import json
 from threadkeep.base.old_words import renamed, today
-from threadkeep.errors import Invalid
+from threadkeep.errors import Invalid, NoStore
 from threadkeep.web import aliases
 from threadkeep.web.answers import JSON_TYPE, problem, tagged
 from threadkeep.web.api.openapi import LINES_TYPE
@@ -46,9 +46,13 @@ class Unfit(Invalid):
 def read_address(kind: type[S], pairs: Iterable[tuple[str, str]], path: Mapping[str, str]) -> S:
     """Read what an address says, the names of its path among it."""
     known = {field.encode_name: field.type for field in _fields(kind)}
+    given = list(pairs)
+    said = {name for name, _ in given}
     found: dict[str, Any] = {}
-    for name, text in pairs:
-        _take(found, known, *renamed(name, text, known))
+    for name, text in given:
+        new, value = renamed(name, text, known)
+        # An old word beside its new one is refused.
+        _take(found, known, *((name, text) if new != name and new in said else (new, value)))
     found |= {name: _value(known[name], text) for name, text in path.items()}
     try:
         return msgspec.convert(found, kind, strict=True)
@@ -59,7 +63,7 @@ def read_address(kind: type[S], pairs: Iterable[tuple[str, str]], path: Mapping[
 def _take(found: dict[str, Any], known: Mapping[str, inspect.Type], name: str, text: str) -> None:
     if name not in known:
         raise Invalid(f"there is no parameter {name[:80]!r} here", hint=_hint(known))
-    if isinstance(known[name], _LISTS):
+    if isinstance(_bare(known[name]), _LISTS):
         found.setdefault(name, []).append(_value(known[name], text))
     elif name in found:
         raise Invalid(f"the parameter {name!r} was given twice", hint="give it once")
@@ -190,7 +194,13 @@ def _done(one: Verb, request: Request, raw: bytes) -> Response:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != taken:
             return problem(415, f"the body must be {taken}")
         given.append(_lines(raw) if one.body is GivenLines else read_body(one.body, raw))
-    return _written(one, request, one.call(request.app.state.stores, *given))
+    try:
+        answer = one.call(request.app.state.stores, *given)
+    except NoStore:
+        answer = one.nothing
+        if answer is None:
+            raise
+    return _written(one, request, answer)
 
 
 def _lines(raw: bytes) -> GivenLines:

@@ -5,8 +5,9 @@ from typing import Literal
 import msgspec
 
 from threadkeep.home.stores import Stores
-from threadkeep.knowledge.command_list import CommandFilter, CommandRow, StoredVisit
+from threadkeep.knowledge.command_list import CommandRow, StoredVisit
 from threadkeep.knowledge.lessons import Lesson
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import Outcome
 from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodeRow, NodeView
 from threadkeep.knowledge.views import (
@@ -21,30 +22,36 @@ from threadkeep.web.api.verb import (
     Limit,
     Moment,
     Name,
+    Names,
     ResultPage,
     RowId,
     Strict,
     Verb,
     Words,
-    has_knowledge,
     page_before,
     page_of,
+    query_of,
     verb,
 )
 
 _ALL = 100_000
-_RAN_BY = {"user": "shell", "tool": "claude-tool"}  # as the column says it
 
 
 class CommandList(Strict, frozen=True):
     """Which commands."""
 
-    q: Words | None = None
-    project: str | None = None
-    role: Literal["user", "tool"] | None = None  # a person at a shell, or a tool of an agent
-    terminal: str | None = None
+    q: Words = ""
+    session: Names = ()  # how its id begins, or the number of its row
+    agent: Names = ()
+    project: Names = ()
+    branch: Names = ()
+    role: tuple[Literal["user", "tool"], ...] = ()  # a person at a shell, or a tool of an agent
+    tool: Names = ()
+    outcome: tuple[Outcome, ...] = ()
+    entity: Name | None = None
     failed: bool = False
     since: Moment | None = None
+    until: Moment | None = None
     limit: Limit = 50
     cursor: Cursor = ""
 
@@ -52,9 +59,10 @@ class CommandList(Strict, frozen=True):
 class VisitList(Strict, frozen=True):
     """Which web pages."""
 
-    q: Words | None = None
+    q: Words = ""
     domain: str | None = None
     since: Moment | None = None
+    until: Moment | None = None
     limit: Limit = 50
     cursor: Cursor = ""
 
@@ -62,7 +70,13 @@ class VisitList(Strict, frozen=True):
 class RunList(Strict, frozen=True):
     """Which runs of CI."""
 
-    project: Name | None = None  # owner/name
+    q: Words = ""
+    project: Names = ()  # a name, or owner/name
+    branch: Names = ()
+    outcome: tuple[Outcome, ...] = ()
+    failed: bool = False
+    since: Moment | None = None
+    until: Moment | None = None
     limit: Limit = 50
     cursor: Cursor = ""
 
@@ -77,8 +91,10 @@ class NodeList(Strict, frozen=True):
     """Which nodes."""
 
     q: Words = ""
-    project: Name | None = None
-    outcome: Outcome | None = None
+    project: Names = ()
+    outcome: tuple[Outcome, ...] = ()
+    since: Moment | None = None
+    until: Moment | None = None
     limit: Limit = 50
     cursor: Cursor = ""
 
@@ -119,37 +135,33 @@ class LessonListRequest(Strict, frozen=True):
 
 def commands(stores: Stores, asked: CommandList) -> ResultPage[CommandRow]:
     """List commands of shells and tools, the latest first."""
-    if not has_knowledge(stores):
-        return ResultPage([])
-    store = stores.browse().store
-    narrowed = msgspec.structs.asdict(asked)
-    del narrowed["limit"], narrowed["cursor"]
-    narrowed |= {"text": narrowed.pop("q"), "kind": _RAN_BY.get(narrowed.pop("role"))}
+    store, query = stores.browse().store, query_of(stores, asked)
 
     def fetch(until: int | None, count: int) -> list[CommandRow]:
-        return stored_commands(store, CommandFilter(**narrowed, until=until), count)
+        return stored_commands(store, _before(query, until), count)
 
     return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
 
 
+def _before(query: Query, until: int | None) -> Query:
+    """Narrow a query to what is older than a page."""
+    ends = [at for at in (query.until, until) if at is not None]
+    return msgspec.structs.replace(query, until=min(ends, default=None))
+
+
 def visits(stores: Stores, asked: VisitList) -> ResultPage[StoredVisit]:
     """List web pages that were read, the latest first."""
-    if not has_knowledge(stores):
-        return ResultPage([])
-    store = stores.browse().store
+    store, query = stores.browse().store, query_of(stores, asked)
 
     def fetch(until: int | None, count: int) -> list[StoredVisit]:
-        narrowed = (asked.since, until, asked.domain, asked.q)
-        return stored_visits(store, *narrowed, count)
+        return stored_visits(store, _before(query, until), asked.domain, count)
 
     return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
 
 
 def runs(stores: Stores, asked: RunList) -> ResultPage[RunRow]:
     """List runs of CI, the newest first."""
-    if not has_knowledge(stores):
-        return ResultPage([])
-    found = ci_runs(stores.browse().store, asked.project, _ALL)
+    found = ci_runs(stores.browse().store, query_of(stores, asked), _ALL)
     return page_of(
         found, lambda one: (one.started_at or one.first_seen_at, one.id), asked, newest_first=True
     )
@@ -165,15 +177,8 @@ def run(stores: Stores, asked: OneRun) -> RunDetails:
 
 def nodes(stores: Stores, asked: NodeList) -> ResultPage[NodeRow]:
     """List what was learned, the newest first."""
-    if not has_knowledge(stores):
-        return ResultPage([])
-    page = stores.browse().nodes(
-        text=asked.q,
-        project=asked.project,
-        outcome=asked.outcome,
-        after=asked.cursor or None,
-        limit=asked.limit,
-    )
+    query = query_of(stores, asked)
+    page = stores.browse().nodes(query, after=asked.cursor or None, limit=asked.limit)
     return ResultPage(page.items, page.next)
 
 
@@ -186,8 +191,6 @@ def node(stores: Stores, asked: OneNode) -> NodeView:
 
 def entities(stores: Stores, asked: EntityListRequest) -> ResultPage[EntityRow]:
     """List what knowledge mentions, the most often mentioned first."""
-    if not has_knowledge(stores):
-        return ResultPage([])
     found = stores.browse().entities(text=asked.q, type=asked.type, limit=_ALL)
     return page_of(found, lambda one: (one.nodes, one.id), asked, newest_first=True)
 
@@ -204,7 +207,7 @@ def graph(stores: Stores, asked: GraphSize) -> Graph:
 
 def lessons(stores: Stores, asked: LessonListRequest) -> ResultPage[Lesson]:
     """List failures that came back, the most frequent first."""
-    found = stores.browse().lessons(_ALL) if has_knowledge(stores) else []
+    found = stores.browse().lessons(_ALL)
     return page_of(found, lambda one: (one.occurrences, one.id), asked, newest_first=True)
 
 

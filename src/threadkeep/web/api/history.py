@@ -1,23 +1,22 @@
 """The captured history: sessions of all agents, transcripts, what they used; forgetting."""
 
 from collections.abc import Iterator
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from threadkeep.base.clock import now_ms
 from threadkeep.capture.coverage import Coverage
 from threadkeep.capture.forget import ForgetReport
-from threadkeep.capture.forget_selection import Forget
+from threadkeep.capture.forget_selection import refuse_mixture
 from threadkeep.errors import Invalid
 from threadkeep.home.stores import Stores
-from threadkeep.knowledge.query import Query, format_query, parse_query
+from threadkeep.knowledge.query import Query, format_query
+from threadkeep.knowledge.records import Kind as EntryKind, Outcome, Role
 from threadkeep.knowledge.results import (
     BillingBlock,
     ProjectRow,
     SessionDetail,
-    SessionSummary,
+    SessionPage,
     Spot,
     Today,
     UsageReport,
@@ -31,28 +30,40 @@ from threadkeep.web.api.verb import (
     Lines,
     Moment,
     Name,
+    Names,
     Number,
     ResultPage,
     Strict,
     Verb,
     Words,
-    has_knowledge,
     page_of,
-    reading_history,
+    query_of,
     verb,
 )
 
 
 class SessionFilterRequest(Strict, frozen=True):
-    """Which sessions, in the language of the filter bar: `agent:codex cost:>1 docker`."""
+    """Which sessions: fields, and `q` in the filter language: `agent:codex cost:>1 docker`."""
 
     q: Words = ""
+    session: Names = ()
+    agent: Names = ()
+    project: Names = ()
+    branch: Names = ()
+    model: Names = ()
+    role: tuple[Role, ...] = ()
+    part: tuple[EntryKind, ...] = ()
+    tool: Names = ()
+    outcome: tuple[Outcome, ...] = ()
+    entity: Name | None = None
+    parent: Name | None = None
+    since: Moment | None = None
+    until: Moment | None = None
 
 
-class SessionListRequest(Strict, frozen=True):
-    """Which sessions, in the language of the filter bar, and which page of them."""
+class SessionListRequest(SessionFilterRequest, frozen=True):
+    """Which sessions, and which page of them."""
 
-    q: Words = ""
     limit: Limit = 50
     cursor: Cursor = ""
 
@@ -82,9 +93,10 @@ class FindIn(Strict, frozen=True):
 
 
 class ForgetWhat(Strict, frozen=True):
-    """What to forget, said in one way: sessions, a project, a span of time, or a pattern."""
+    """What to forget, said in one way: sessions, a project, a time, a pattern, or a filter."""
 
-    sessions: tuple[Name, ...] = ()
+    q: Words = ""
+    session: tuple[Name, ...] = ()
     project: Name | None = None
     since: Moment | None = None
     until: Moment | None = None
@@ -114,30 +126,20 @@ class ListPage(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-def query_of(stores: Stores, text: str) -> Query:
-    """Read what was typed into the filter bar."""
-    return parse_query(text, now_ms(), ZoneInfo(stores.home.zone))
-
-
-def sessions(stores: Stores, asked: SessionListRequest) -> ResultPage[SessionSummary]:
+def sessions(stores: Stores, asked: SessionListRequest) -> SessionPage:
     """List captured sessions of all agents, the latest first."""
-    if not has_knowledge(stores):
-        return ResultPage([])
-    query = query_of(stores, asked.q)
-    page = stores.browse().sessions(query, after=asked.cursor or None, limit=asked.limit)
-    return ResultPage(page.items, page.next)
+    query = query_of(stores, asked)
+    return stores.browse().sessions(query, after=asked.cursor or None, limit=asked.limit)
 
 
 def facets(stores: Stores, asked: SessionFilterRequest) -> dict[str, list[tuple[str, int]]]:
     """Count sessions by agent, project, model and branch."""
-    if not has_knowledge(stores):
-        return {}
-    return stores.browse().facets(query_of(stores, asked.q))
+    return stores.browse().facets(query_of(stores, asked))
 
 
 def parse(stores: Stores, asked: SessionFilterRequest) -> ParsedQuery:
     """Say what a text of the filter bar means."""
-    query = query_of(stores, asked.q)
+    query = query_of(stores, asked)
     return ParsedQuery(query, format_query(query, ZoneInfo(stores.home.zone)))
 
 
@@ -166,26 +168,26 @@ def raw(stores: Stores, asked: OneSession) -> Lines:
     """Give the lines of a session as its program wrote them, secrets masked."""
 
     def lines() -> Iterator[str]:
-        with reading_history(stores) as history:
-            found = history.find(asked.session)
-            yield from (one.decode("utf-8", "replace") for one in history.raw(found))
+        history = stores.history("look")
+        found = history.find(asked.session)
+        yield from (one.decode("utf-8", "replace") for one in history.raw(found))
 
     return Lines(lines())
 
 
 def usage(stores: Stores, asked: SessionFilterRequest) -> UsageReport:
     """Sum up tokens and cost by day, model, project, agent and hour."""
-    return stores.browse().usage(query_of(stores, asked.q))
+    return stores.browse().usage(query_of(stores, asked))
 
 
 def activity(stores: Stores, asked: SessionFilterRequest) -> dict[str, int]:
     """Give the tokens of each day of the last year."""
-    return stores.browse().activity(query_of(stores, asked.q))
+    return stores.browse().activity(query_of(stores, asked))
 
 
 def blocks(stores: Stores, asked: SessionFilterRequest) -> ResultPage[BillingBlock]:
     """Give the five-hour blocks of subscriptions, with the gaps between them."""
-    return ResultPage(stores.browse().blocks_report(query_of(stores, asked.q)))
+    return ResultPage(stores.browse().blocks_report(query_of(stores, asked)))
 
 
 def today(stores: Stores, _: Empty) -> Today:
@@ -195,14 +197,14 @@ def today(stores: Stores, _: Empty) -> Today:
 
 def projects(stores: Stores, asked: ListPage) -> ResultPage[ProjectRow]:
     """List projects, the one used last first."""
-    found = stores.browse().projects() if has_knowledge(stores) else []
+    found = stores.browse().projects()
     return page_of(found, lambda one: (one.last_at or 0, one.name), asked, newest_first=True)
 
 
 def coverage(stores: Stores, _: Empty) -> Coverage:
     """Compare what is on the disk with what is in the store."""
-    with reading_history(stores) as history:
-        return history.coverage()
+    history = stores.history("look")
+    return history.coverage()
 
 
 # ---------------------------------------------------------------------- forgetting
@@ -210,26 +212,29 @@ def coverage(stores: Stores, _: Empty) -> Coverage:
 
 def forget(stores: Stores, _: Empty, body: ForgetWhat) -> WouldGo:
     """Take captured work out for good; say `dry_run: false` to do it."""
-    _refuse_mixture(body)
-    with reading_history(stores) as history:
-        ids = tuple(history.find(name, body.agent).session_id for name in body.sessions)
-        given: dict[str, Any] = {**msgspec.structs.asdict(body), "sessions": ids}
-        del given["dry_run"]
-        given["harness"] = given.pop("agent")
-        if body.dry_run:
-            return WouldGo(body.dry_run, history.forget(Forget(**given), dry_run=True))
+    what = _what(stores, body)
+    would_go = stores.history("look").forget(what, dry_run=True)
+    if body.dry_run:  # else what is wrong with it was told before we write
+        return WouldGo(body.dry_run, would_go)
     _collect_first(stores)
-    return WouldGo(body.dry_run, stores.history().forget(Forget(**given)))
+    return WouldGo(body.dry_run, stores.history("change").forget(what))
 
 
-def _refuse_mixture(body: ForgetWhat) -> None:
-    """Want exactly one way of saying what is meant: with two, "and" and "or" look alike."""
-    if (body.since is None) != (body.until is None):
-        raise Invalid("a span of time has two ends", hint="give since and until")
-    ways = (body.sessions, body.project, body.since is not None, body.pattern)
-    if sum(map(bool, ways)) != 1:
-        hint = "give one of sessions, project, pattern, or since with until"
-        raise Invalid("what to forget must be said in one way", hint=hint)
+def _what(stores: Stores, body: ForgetWhat) -> Query:
+    said = Query(
+        session=body.session,
+        project=() if body.project is None else (body.project,),
+        agent=() if body.agent is None else (body.agent,),
+        since=body.since,
+        until=body.until,
+        pattern=body.pattern,
+    )
+    if not body.q.strip():
+        refuse_mixture(said)
+        return said
+    if said != Query():
+        raise Invalid("that is said in two ways", hint="give q, or other fields")
+    return query_of(stores, body)
 
 
 def _collect_first(stores: Stores) -> None:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from threadkeep.base.clock import iso, now_ms
-from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.errors import ThreadkeepError
 from threadkeep.home.mail import folder_of, host_of, look_into, session_named
 from threadkeep.home.stores import Stores
 from threadkeep.mailbox.container.inbox import tasks as tasks_of
@@ -122,12 +122,7 @@ class MailboxCheck(msgspec.Struct, frozen=True):
 
 def sessions(stores: Stores, asked: BoxList) -> ResultPage[Box]:
     """List sessions with what is open in each, the newest first."""
-    try:
-        index = stores.home.mail_index()
-    except NotFound:
-        return ResultPage([])
-    with index:
-        found = index.sessions(status=asked.status)
+    found = stores.mail_index().sessions(status=asked.status)
     page = page_of(found, lambda one: (one.created_at, one.id), asked, newest_first=True)
     return ResultPage([_box(stores, one) for one in page.items], page.next)
 
@@ -158,20 +153,12 @@ def session(stores: Stores, asked: OneBox) -> Box:
 
 def agents(stores: Stores, _: Empty) -> ResultPage[AgentGroup]:
     """List the agents that have mailboxes."""
-    try:
-        with stores.home.mail_index() as index:
-            return ResultPage(index.agent_groups())
-    except NotFound:
-        return ResultPage([])
+    return ResultPage(stores.mail_index().agent_groups())
 
 
 def chats(stores: Stores, _: Empty) -> ResultPage[MessagingGroup]:
     """List the chats that mail comes from."""
-    try:
-        with stores.home.mail_index() as index:
-            return ResultPage(index.messaging_groups())
-    except NotFound:
-        return ResultPage([])
+    return ResultPage(stores.mail_index().messaging_groups())
 
 
 def destinations(stores: Stores, asked: OneBox) -> ResultPage[Destination]:

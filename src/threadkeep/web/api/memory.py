@@ -31,7 +31,6 @@ from threadkeep.web.api.verb import (
     Verb,
     Words,
     page_before,
-    reading_memory,
     verb,
 )
 
@@ -104,8 +103,8 @@ def query(stores: Stores, _: Empty, body: AgentQuestion) -> AgentAnswer:
     )
     within, nodes = of_source(given, body.source)
     nodes = msgspec.structs.replace(nodes, excluded=body.include_excluded)
-    with reading_memory(stores) as memory:
-        return memory.agent_query(body.query, within, nodes=nodes, mode=body.mode, limit=body.limit)
+    memory = stores.memory()
+    return memory.agent_query(body.query, within, nodes=nodes, mode=body.mode, limit=body.limit)
 
 
 def notes(stores: Stores, _: Empty, body: WantedNotes) -> NoteList:
@@ -122,8 +121,8 @@ def notes(stores: Stores, _: Empty, body: WantedNotes) -> NoteList:
         unpublished=body.include_non_queryable,
         paths=body.include_source_path,
     )
-    with reading_memory(stores) as memory:
-        return NoteList(*memory.memories(asked))
+    memory = stores.memory()
+    return NoteList(*memory.memories(asked))
 
 
 def revisions(stores: Stores, _: Empty, body: WantedHistory) -> RevisionList:
@@ -135,8 +134,8 @@ def revisions(stores: Stores, _: Empty, body: WantedHistory) -> RevisionList:
         limit=body.limit,
         paths=body.include_source_path,
     )
-    with reading_memory(stores) as memory:
-        return RevisionList(*memory.memory_history(asked))
+    memory = stores.memory()
+    return RevisionList(*memory.memory_history(asked))
 
 
 NOTE_VERBS: tuple[Verb, ...] = (
@@ -173,6 +172,8 @@ class Recall(Strict, frozen=True):
     include_excluded: bool = False
     limit: Limit = 10
     explain: bool = False
+    newest: bool = False
+    all_hits: bool = False  # every hit, not only the best of each session
 
 
 class Like(Strict, frozen=True):
@@ -248,9 +249,13 @@ def recall(stores: Stores, asked: Recall) -> RecallResult:
     )
     within, nodes = of_source(query, asked.source)
     nodes = msgspec.structs.replace(nodes, category=asked.category, excluded=asked.include_excluded)
-    options: dict[str, Any] = {"limit": asked.limit, "explain": asked.explain}
-    with reading_memory(stores) as memory:
-        return memory.recall(asked.q, within, nodes=nodes, **options)
+    options: dict[str, Any] = {
+        "limit": asked.limit,
+        "explain": asked.explain,
+        "newest": asked.newest,
+        "fold": "nothing" if asked.all_hits else "session",
+    }
+    return stores.memory().recall(asked.q, within, nodes=nodes, **options)
 
 
 def _one(value: str | None) -> tuple[str, ...]:
@@ -259,58 +264,58 @@ def _one(value: str | None) -> tuple[str, ...]:
 
 def opened(stores: Stores, asked: OneRef) -> HitDetail:
     """Open a hit at its place, whole, with what stands around it."""
-    with reading_memory(stores) as memory:
-        return memory.open(asked.ref, asked.around)
+    memory = stores.memory()
+    return memory.open(asked.ref, asked.around)
 
 
 def ask(stores: Stores, _: Empty, body: Ask) -> Answer:
     """Answer a question with passages that were really said."""
-    with reading_memory(stores) as memory:
-        model = answering(stores.home, memory) if body.model else None
-        nodes = NodeChoice(excluded=body.include_excluded)
-        within = Query(project=_one(body.project))
-        given: dict[str, Any] = {"within": within, "nodes": nodes, "limit": body.limit}
-        zone = ZoneInfo(stores.home.zone)
-        return memory.ask(body.question, **given, answer_with=model, zone=zone)
+    memory = stores.memory()
+    model = answering(stores.home, memory) if body.model else None
+    nodes = NodeChoice(excluded=body.include_excluded)
+    within = Query(project=_one(body.project))
+    given: dict[str, Any] = {"within": within, "nodes": nodes, "limit": body.limit}
+    zone = ZoneInfo(stores.home.zone)
+    return memory.ask(body.question, **given, answer_with=model, zone=zone)
 
 
 def fixed(stores: Stores, _: Empty, body: FixRequest) -> ResultPage[Fix]:
     """Find how an error was ended before; the most telling first."""
-    with reading_memory(stores) as memory:
-        within = Query(project=_one(body.project))
-        return ResultPage(memory.fixed(body.error, within=within, limit=body.limit))
+    memory = stores.memory()
+    within = Query(project=_one(body.project))
+    return ResultPage(memory.fixed(body.error, within=within, limit=body.limit))
 
 
 def similar(stores: Stores, asked: Like) -> RecallResult:
     """Find what is like a hit, or like a text."""
-    with reading_memory(stores) as memory:
-        within = Query(project=_one(asked.project))
-        return memory.similar(asked.q, within=within, limit=asked.limit)
+    memory = stores.memory()
+    within = Query(project=_one(asked.project))
+    return memory.similar(asked.q, within=within, limit=asked.limit)
 
 
 def context(stores: Stores, _: Empty, body: ContextFor) -> ContextBlock:
     """Make a fenced block for a prompt of what is remembered."""
     given: dict[str, Any] = {"limit": body.limit, "max_chars": body.max_chars}
-    with reading_memory(stores) as memory:
-        within = Query(project=_one(body.project))
-        return ContextBlock(memory.context(body.about, within=within, **given))
+    memory = stores.memory()
+    within = Query(project=_one(body.project))
+    return ContextBlock(memory.context(body.about, within=within, **given))
 
 
 def timeline(stores: Stores, asked: TimelineRequest) -> ResultPage[Happened]:
     """Tell what happened: commands, agents' turns, pages, CI and commits, the latest first."""
     zone = ZoneInfo(stores.home.zone)
     since, last = _span(asked, zone)
-    with reading_memory(stores) as memory:
+    memory = stores.memory()
 
-        def fetch(before: int | None, count: int) -> list[Happened]:
-            until = last if before is None else before
-            within = Query(project=_one(asked.project), since=since, until=until)
-            return memory.timeline(within=within, zone=zone, limit=count)[::-1]
+    def fetch(before: int | None, count: int) -> list[Happened]:
+        until = last if before is None else before
+        within = Query(project=_one(asked.project), since=since, until=until)
+        return memory.timeline(within=within, zone=zone, limit=count)[::-1]
 
-        def key(one: Happened) -> tuple[int, str]:
-            return one.at, f"{one.kind} {one.ref}"
+    def key(one: Happened) -> tuple[int, str]:
+        return one.at, f"{one.kind} {one.ref}"
 
-        return page_before(fetch, key, asked, str)
+    return page_before(fetch, key, asked, str)
 
 
 def _span(asked: TimelineRequest, zone: ZoneInfo) -> tuple[int | None, int | None]:

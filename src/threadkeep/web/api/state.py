@@ -23,10 +23,7 @@ from threadkeep.web.api.verb import (
     RowId,
     Strict,
     Verb,
-    changing_state,
-    has_state,
     read_cursor,
-    reading_state,
     verb,
     write_cursor,
 )
@@ -109,13 +106,11 @@ class Relation(Strict, frozen=True):
 
 def sessions(stores: Stores, asked: StateList) -> ResultPage[Json]:
     """List sessions, newest first; a compressed one as the session in which it goes on."""
-    if not has_state(stores):
-        return ResultPage([])
-    with reading_state(stores) as store:
-        begin = _begin(store, asked)
-        found = _listed(store, asked, begin, asked.limit + 1)
-        page, more = found[: asked.limit], len(found) > asked.limit
-        flags = flags_of(store, [one["id"] for one in page])
+    store = stores.state("look")
+    begin = _begin(store, asked)
+    found = _listed(store, asked, begin, asked.limit + 1)
+    page, more = found[: asked.limit], len(found) > asked.limit
+    flags = flags_of(store, [one["id"] for one in page])
     shown = [_shown(one, flags[one["id"]]) for one in page]
     return ResultPage(shown, write_cursor([begin + len(page), page[-1]["id"]]) if more else None)
 
@@ -169,7 +164,7 @@ def finite(value: Any) -> Any:
 
 def create_session(stores: Stores, _: Empty, body: NewState) -> Json:
     """Begin a session, or give the one that has this id; the store is begun with the first."""
-    store = stores.state()
+    store = stores.state("begin")
     store.create_session(**msgspec.structs.asdict(body))
     return _one(store, body.session_id)
 
@@ -182,13 +177,13 @@ def _one(store: SessionDB, session_id: str) -> Json:
 
 def session(stores: Stores, asked: OneState) -> Json:
     """Give a session by its id, a beginning of it, its title, or as `last`."""
-    with reading_state(stores) as store:
-        return _one(store, find_state_session(store, asked.session))
+    store = stores.state("look")
+    return _one(store, find_state_session(store, asked.session))
 
 
 def change_session(stores: Stores, asked: OneState, body: StateChange) -> Json:
     """Change the title or the system prompt; pin or archive it, or take that back."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     if body.title is not UNSET:  # first: only a title can be refused
         store.set_session_title(found, body.title)
@@ -203,7 +198,7 @@ def change_session(stores: Stores, asked: OneState, body: StateChange) -> Json:
 
 def delete_session(stores: Stores, asked: DeleteState) -> DeleteReport:
     """Delete a session with its messages for good; say `dry_run=false` to do it."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     if not asked.dry_run:
         store.delete_sessions([found])
@@ -212,7 +207,7 @@ def delete_session(stores: Stores, asked: DeleteState) -> DeleteReport:
 
 def end(stores: Stores, asked: OneState, body: End) -> Json:
     """End a session; the first end is the one that counts."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     store.end_session(found, body.reason)
     return _one(store, found)
@@ -220,7 +215,7 @@ def end(stores: Stores, asked: OneState, body: End) -> Json:
 
 def reopen(stores: Stores, asked: OneState, _: Empty) -> Json:
     """Make an ended session one that goes on."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     store.reopen_session(found)
     return _one(store, found)
@@ -228,27 +223,27 @@ def reopen(stores: Stores, asked: OneState, _: Empty) -> Json:
 
 def lineage(stores: Stores, asked: OneState) -> ResultPage[Json]:
     """Give the whole family of a session, parents before children."""
-    with reading_state(stores) as store:
-        return ResultPage(finite(store.get_lineage(find_state_session(store, asked.session))))
+    store = stores.state("look")
+    return ResultPage(finite(store.get_lineage(find_state_session(store, asked.session))))
 
 
 def compress(stores: Stores, asked: OneState, body: Continuation) -> Json:
     """End a session and go on in a new one, which begins with what is given."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     return _one(store, store.compress_session(found, body.new_session_id, body.messages))
 
 
 def branch(stores: Stores, asked: OneState, body: Branch) -> Json:
     """Begin a new session with the messages of this one."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     return _one(store, store.branch_session(found, body.new_session_id, up_to_id=body.up_to_id))
 
 
 def relate(stores: Stores, asked: OneState, body: Relation) -> Json:
     """Say what a session is to its parent."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     store.set_relation(found, body.parent_id, body.relation)
     return _one(store, found)

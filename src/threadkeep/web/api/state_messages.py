@@ -30,11 +30,7 @@ from threadkeep.web.api.verb import (
     Strict,
     Verb,
     Words,
-    changing_state,
-    has_state,
-    joining_state,
     read_cursor,
-    reading_state,
     verb,
     write_cursor,
 )
@@ -189,16 +185,16 @@ class Quick(Strict, frozen=True):
 def messages(stores: Stores, asked: StateMessages) -> ResultPage[Json]:
     """Give the messages of a session, in order."""
     after = read_cursor(asked.cursor, int)[0] if asked.cursor else None
-    with reading_state(stores) as store:
-        found = find_state_session(store, asked.session)
-        rows = store.get_messages(found, limit=asked.limit + 1, after_id=after)
+    store = stores.state("look")
+    found = find_state_session(store, asked.session)
+    rows = store.get_messages(found, limit=asked.limit + 1, after_id=after)
     page = finite(rows[: asked.limit])
     return ResultPage(page, write_cursor([page[-1]["id"]]) if len(rows) > asked.limit else None)
 
 
 def append(stores: Stores, asked: OneState, body: NewMessages) -> StoredIds:
     """Store messages in one transaction, all or none."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     given = [_without_null(msgspec.structs.asdict(one)) for one in body.messages]
     return StoredIds(store.append_messages(found, given))
@@ -210,20 +206,20 @@ def _without_null(message: Json) -> Json:
 
 def conversation(stores: Stores, asked: OneState) -> ResultPage[Json]:
     """Give a session as the conversation that a model is given."""
-    with reading_state(stores) as store:
-        found = find_state_session(store, asked.session)
-        return ResultPage(finite(store.get_messages_as_conversation(found)))
+    store = stores.state("look")
+    found = find_state_session(store, asked.session)
+    return ResultPage(finite(store.get_messages_as_conversation(found)))
 
 
 def around(stores: Stores, asked: StateMessageRequest) -> ResultPage[Json]:
     """Give a message with its neighbours."""
-    with reading_state(stores) as store:
-        return ResultPage(finite(messages_near(store, asked.message, asked.before, asked.after)))
+    store = stores.state("look")
+    return ResultPage(finite(messages_near(store, asked.message, asked.before, asked.after)))
 
 
 def rewind(stores: Stores, asked: OneState, body: BackTo) -> ChangeCount:
     """Take back a message and everything after it; give how many."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     done = store.rewind_to_message(found, body.message_id, any_role=True)
     return ChangeCount(done["rewound_count"])
@@ -231,13 +227,13 @@ def rewind(stores: Stores, asked: OneState, body: BackTo) -> ChangeCount:
 
 def unrewind(stores: Stores, asked: OneState, _: Empty) -> ChangeCount:
     """Bring back what the last rewind took; give how many."""
-    store = changing_state(stores)
+    store = stores.state("change")
     return ChangeCount(store.undo_rewind(find_state_session(store, asked.session)))
 
 
 def clear(stores: Stores, asked: OneState, body: Clear) -> Cleared:
     """Delete all messages of a session; say `dry_run: false` to do it."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     count = store.message_count(found)
     if not body.dry_run:
@@ -250,39 +246,35 @@ def clear(stores: Stores, asked: OneState, body: Clear) -> Cleared:
 
 def search(stores: Stores, asked: StateSearch) -> ResultPage[Json]:
     """Find words in what was said, called and answered."""
-    if not has_state(stores):
-        return ResultPage([])
     offset = max(read_cursor(asked.cursor, int)[0], 0) if asked.cursor else 0
-    with joining_state(stores) as store:
-        within = None if asked.session is None else find_state_session(store, asked.session)
-        found = store.search_messages(
-            asked.q,
-            asked.source or None,
-            asked.exclude or None,
-            asked.role or None,
-            asked.limit + 1,
-            offset,
-            since=asked.since,
-            until=asked.until,
-            sort=asked.sort,
-            session_id=within,
-        )
+    store = stores.state("ask")
+    within = None if asked.session is None else find_state_session(store, asked.session)
+    found = store.search_messages(
+        asked.q,
+        asked.source or None,
+        asked.exclude or None,
+        asked.role or None,
+        asked.limit + 1,
+        offset,
+        since=asked.since,
+        until=asked.until,
+        sort=asked.sort,
+        session_id=within,
+    )
     page, more = found[: asked.limit], len(found) > asked.limit
     return ResultPage(finite(page), write_cursor([offset + asked.limit]) if more else None)
 
 
 def usage(stores: Stores, asked: StateUsage) -> ResultPage[Json]:
     """Sum up tokens and costs."""
-    if not has_state(stores):
-        return ResultPage([])
     given = msgspec.structs.asdict(asked)
-    with reading_state(stores) as store:
-        return ResultPage(finite(store.usage(given.pop("by"), **given)))
+    store = stores.state("look")
+    return ResultPage(finite(store.usage(given.pop("by"), **given)))
 
 
 def count_tokens(stores: Stores, asked: OneState, body: Tokens) -> Json:
     """Count tokens and costs of a session."""
-    store = changing_state(stores)
+    store = stores.state("change")
     found = find_state_session(store, asked.session)
     store.update_token_counts(found, **msgspec.structs.asdict(body))
     session: Json = finite(store.get_session(found))
@@ -291,10 +283,8 @@ def count_tokens(stores: Stores, asked: OneState, body: Tokens) -> Json:
 
 def counts(stores: Stores, _: Empty) -> dict[str, int]:
     """Count the sessions of each source."""
-    if not has_state(stores):
-        return {}
-    with reading_state(stores) as store:
-        return store.session_count_by_source()
+    store = stores.state("look")
+    return store.session_count_by_source()
 
 
 # ---------------------------------------------------------------------- out and in
@@ -304,8 +294,8 @@ def export_session(stores: Stores, asked: OneState) -> Lines:
     """Give a session as JSON lines, which `import` takes."""
 
     def lines() -> Iterator[str]:
-        with reading_state(stores) as store:
-            yield from session_as_lines(store, find_state_session(store, asked.session))
+        store = stores.state("look")
+        yield from session_as_lines(store, find_state_session(store, asked.session))
 
     return Lines(lines())
 
@@ -314,8 +304,8 @@ def export(stores: Stores, asked: OfSource) -> Lines:
     """Give all sessions as JSON lines, oldest first."""
 
     def lines() -> Iterator[str]:
-        with reading_state(stores) as store:
-            yield from store.iter_export(asked.source)
+        store = stores.state("look")
+        yield from store.iter_export(asked.source)
 
     return Lines(lines())
 
@@ -323,7 +313,7 @@ def export(stores: Stores, asked: OfSource) -> Lines:
 def import_lines(stores: Stores, asked: StateImport, body: GivenLines) -> Json:
     """Take in what `export` gave, or Hermes's own export."""
     given = session_lines(body.raw.splitlines(keepends=True))
-    return stores.state().import_sessions(given, on_conflict=asked.on_conflict)
+    return stores.state("begin").import_sessions(given, on_conflict=asked.on_conflict)
 
 
 # ---------------------------------------------------------------------- care
@@ -331,7 +321,7 @@ def import_lines(stores: Stores, asked: StateImport, body: GivenLines) -> Json:
 
 def prune(stores: Stores, _: Empty, body: StatePrune) -> Pruned:
     """Let go what was not used for long; say `dry_run: false` to do it."""
-    store = changing_state(stores)
+    store = stores.state("change")
     given = (body.older_than_days, body.source)
     found = store.prune_candidates(*given, include_active=body.include_active)
     gone = 0
@@ -342,26 +332,26 @@ def prune(stores: Stores, _: Empty, body: StatePrune) -> Pruned:
 
 def check(stores: Stores, asked: Quick) -> Verified:
     """Check file, rows and search index."""
-    with joining_state(stores) as store:
-        found = store.check(quick=asked.quick)
-        return Verified(not found, found, store.message_count())
+    store = stores.state("ask")
+    found = store.check(quick=asked.quick)
+    return Verified(not found, found, store.message_count())
 
 
 def size(stores: Stores, _: Empty) -> Json:
     """Measure the store."""
-    with reading_state(stores) as store:
-        found: Json = finite(store.size_report())
-        return found
+    store = stores.state("look")
+    found: Json = finite(store.size_report())
+    return found
 
 
 def compact(stores: Stores, _: Empty, __: Empty) -> Json:
     """Make the file smaller without losing anything."""
-    return changing_state(stores).compact()
+    return stores.state("change").compact()
 
 
 def reindex(stores: Stores, _: Empty, __: Empty) -> ChangeCount:
     """Build the search index anew; give how many messages are in it."""
-    store = changing_state(stores)
+    store = stores.state("change")
     store.reindex()
     return ChangeCount(store.message_count())
 

@@ -21,11 +21,11 @@ from threadkeep.base import json
 from threadkeep.chat.replies import Active, Replies, Reply, active_reply, ask_to_stop, find_run
 from threadkeep.chat.ui_messages import open_chat, save_messages, settled_messages
 from threadkeep.chat.wire.sse import DONE
-from threadkeep.errors import Invalid
+from threadkeep.errors import Invalid, NoStore
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
 from threadkeep.web.api.endpoints import Unfit, read_address, routes_of
-from threadkeep.web.api.verb import Json, Name, Strict, changing_chat, has_chat, reading_chat, verb
+from threadkeep.web.api.verb import Json, Name, Strict, verb
 
 # ------------------------------------------------------------------------------
 # Recording a reply from the body of a request, chunk by chunk while it arrives.
@@ -123,7 +123,7 @@ async def record(request: Request) -> Response:
 
 
 def _begin(stores: Stores, told: RecordRequest) -> Taking:
-    chat, save_on = stores.chat(), cast("Any", stores.home.config.chat.save_on)
+    chat, save_on = stores.chat("begin"), cast("Any", stores.home.config.chat.save_on)
     session, is_new = open_chat(chat, told.chat_id, agent=told.agent, model=told.model or {})
     recorder = chat.record(
         session,
@@ -310,12 +310,13 @@ async def stream(request: Request) -> Response:
     """Give the reply that is recorded right now from its first chunk on; 204 if there is none."""
     asked = read_address(OneClientChat, request.query_params.multi_items(), request.path_params)
     stores: Stores = request.app.state.stores
-    if not await run_in_threadpool(has_chat, stores):
-        return Response(None, 204)
     if request.method == "HEAD":
         found = await run_in_threadpool(_doing, stores, asked.chat_id)
         return Response(None, 204) if found is None else _headed(found.run_id, found.message_id)
-    replies = await run_in_threadpool(stores.replies)
+    try:
+        replies = await run_in_threadpool(stores.replies)
+    except NoStore:
+        return Response(None, 204)
     more = asyncio.Event()
     wake = _waker(more)
     reply = await run_in_threadpool(replies.join, asked.chat_id, wake)
@@ -382,13 +383,14 @@ async def _came(more: asyncio.Event) -> bool:
 
 
 def _doing(stores: Stores, chat_id: str) -> Active | None:
-    with reading_chat(stores) as chat:
-        return active_reply(chat, chat_id)
+    with suppress(NoStore):
+        return active_reply(stores.chat("ask"), chat_id)
+    return None
 
 
 def doing(stores: Stores, asked: OneClientChat) -> Doing:
     """Tell whether a reply is recorded in a chat, and whether it was asked to stop."""
-    found = _doing(stores, asked.chat_id) if has_chat(stores) else None
+    found = _doing(stores, asked.chat_id)
     if found is None:
         return Doing(active=False)
     return _told(found)
@@ -400,7 +402,7 @@ def stop(stores: Stores, asked: OneClientChat, body: Wish) -> Doing:
     if not guard:
         msg = "it is not said which reply is to stop"
         raise Unfit(msg, hint="send its run_id, or its message_id; GET on this address tells them")
-    return _told(ask_to_stop(changing_chat(stores), asked.chat_id, guard, body.reason))
+    return _told(ask_to_stop(stores.chat("change"), asked.chat_id, guard, body.reason))
 
 
 def _told(found: Active) -> Doing:
@@ -418,10 +420,8 @@ def _told(found: Active) -> Doing:
 
 def ui_messages(stores: Stores, asked: OneClientChat) -> list[Json]:
     """Give a chat as `useChat` begins with it: without the reply that is recorded right now."""
-    if not has_chat(stores):
-        return []
-    with reading_chat(stores) as chat:
-        return settled_messages(chat, asked.chat_id)
+    chat = stores.chat("ask")
+    return settled_messages(chat, asked.chat_id)
 
 
 def add_ui_messages(stores: Stores, asked: SavedBy, body: list[Json] | Json) -> Saved:
@@ -435,7 +435,7 @@ def put_ui_messages(stores: Stores, asked: SavedBy, body: list[Json]) -> Saved:
 
 
 def _save(stores: Stores, asked: SavedBy, messages: list[Any], *, whole: bool) -> Saved:
-    chat = stores.chat()
+    chat = stores.chat("begin")
     session, is_new = open_chat(chat, asked.chat_id, agent=asked.agent, model={})
     try:
         return Saved(changed=save_messages(chat, session, messages, whole=whole))

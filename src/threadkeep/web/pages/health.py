@@ -131,7 +131,7 @@ async def acknowledge(request: Request) -> Response:
 
 
 def _ack(stores: Stores, number: int, note: str) -> AlarmView:
-    return ack(stores.history().store, number, note)
+    return ack(stores.history("change").store, number, note)
 
 
 def _note_in(body: bytes) -> str:

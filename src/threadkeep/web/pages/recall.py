@@ -13,7 +13,7 @@ import msgspec
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.lessons import Lesson
-from threadkeep.knowledge.query import Kind, Query, parse_query
+from threadkeep.knowledge.query import Kind, Query, fill_query, parse_query
 from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodePage, NodeView
 from threadkeep.memory.ask import Answer
 from threadkeep.memory.fixed import Fix
@@ -38,6 +38,7 @@ class HitLink(msgspec.Struct, frozen=True):
 
     hit: Hit
     href: str
+    others: str = ""  # the address of all hits of its session
 
 
 class RecallChoice(msgspec.Struct, frozen=True):
@@ -67,6 +68,7 @@ class RecallPage(msgspec.Struct, frozen=True):
     candidates: int
     by_meaning: bool
     notes: tuple[str, ...]
+    missing: tuple[str, ...]  # words that none of the hits has
     took_ms: int
     more: str | None  # address of the same with more hits
 
@@ -107,7 +109,7 @@ def recall(visit: SiteRequest) -> RecallPage:
     limit = max(1, visit.number("limit", _SHOWN, _MOST))
     compared = max(limit, _COMPARED)
     found = _found(visit.stores.memory(), query.text, within, compared)
-    rows = tuple(row_of(hit) for hit in found.hits[:limit])
+    rows = tuple(_folded_row(hit, q, asked) for hit in found.hits[:limit])
     more = with_query("/recall", q=q, **asked, limit=limit * 2)
     return RecallPage(
         q=q,
@@ -118,6 +120,7 @@ def recall(visit: SiteRequest) -> RecallPage:
         candidates=found.candidates,
         by_meaning=found.by_meaning,
         notes=found.notes,
+        missing=found.missing,
         took_ms=round((time.perf_counter() - began) * _SECONDS),
         more=more if len(found.hits) > limit else None,
     )
@@ -125,10 +128,10 @@ def recall(visit: SiteRequest) -> RecallPage:
 
 def _found(memory: Memory, words: str, within: Query, limit: int) -> RecallResult:
     """Recall words; where nothing has them, the last one may not be typed to its end."""
-    found = memory.recall(words, within, limit=limit, explain=True)
+    found = memory.recall(words, within, limit=limit, explain=True, fold="session")
     if found.hits or not words[-1:].isalnum():
         return found
-    return memory.recall(f"{words}*", within, limit=limit, explain=True)
+    return memory.recall(f"{words}*", within, limit=limit, explain=True, fold="session")
 
 
 def ask(visit: SiteRequest) -> AskPage:
@@ -153,8 +156,8 @@ def open_ref(visit: SiteRequest) -> OpenedPage:
     """Open a reference; messages and nodes have pages of their own."""
     opened = visit.stores.memory().open(visit.path["ref"], around=_AROUND)
     hit = opened.hit
-    if hit.kind == "message" and hit.harness and hit.session_id:
-        raise Elsewhere(session_address(hit.harness, hit.session_id, hit.key))
+    if hit.kind == "message" and hit.agent and hit.session_id:
+        raise Elsewhere(session_address(hit.agent, hit.session_id, hit.key))
     if hit.kind == "node" and hit.uuid:
         raise Elsewhere(f"/nodes/{hit.uuid}")
     before, after = (tuple(map(row_of, beside)) for beside in (opened.before, opened.after))
@@ -175,6 +178,7 @@ def similar(visit: SiteRequest) -> RecallPage:
         candidates=found.candidates,
         by_meaning=found.by_meaning,
         notes=found.notes,
+        missing=found.missing,
         took_ms=round((time.perf_counter() - began) * _SECONDS),
         more=None,
     )
@@ -185,11 +189,19 @@ def similar(visit: SiteRequest) -> RecallPage:
 
 def row_of(hit: Hit) -> HitLink:
     """Give a hit with the address at which it opens."""
-    if hit.kind == "message" and hit.harness and hit.session_id:
-        return HitLink(hit, session_address(hit.harness, hit.session_id, hit.key))
+    if hit.kind == "message" and hit.agent and hit.session_id:
+        return HitLink(hit, session_address(hit.agent, hit.session_id, hit.key))
     if hit.kind == "node" and hit.uuid:
         return HitLink(hit, f"/nodes/{hit.uuid}")
     return HitLink(hit, opening_address(hit.ref))
+
+
+def _folded_row(hit: Hit, q: str, asked: dict[str, str]) -> HitLink:
+    row = row_of(hit)
+    if not hit.more:
+        return row
+    whole = f"{q} session:{hit.agent}:{hit.session_id}"
+    return msgspec.structs.replace(row, others=with_query("/recall", q=whole, **asked))
 
 
 def within_of(query: Query, asked: dict[str, str], visit: SiteRequest) -> Query:
@@ -230,7 +242,7 @@ def _choice(name: str, counted: tuple[str, int], q: str, asked: dict[str, str]) 
 
 _FACETS: Final[dict[str, Callable[[Hit], str | None]]] = {
     "kind": lambda hit: hit.kind,
-    "agent": lambda hit: hit.harness,
+    "agent": lambda hit: hit.agent,
     "project": lambda hit: hit.project,
 }
 _ASKED: Final = (*_FACETS, "since")
@@ -312,10 +324,10 @@ def list_nodes(visit: SiteRequest) -> NodesPage:
     q, project, outcome = (
         visit.query.get(name, "").strip() for name in ("q", "project", "outcome")
     )
+    chosen = outcome if outcome in OUTCOMES else ""
+    given = {"q": q, "project": project, "outcome": chosen}
     found = browse.nodes(
-        text=q,
-        project=project or None,
-        outcome=outcome if outcome in OUTCOMES else None,
+        fill_query(given, visit.now, visit.zone),
         after=visit.query.get("after") or None,
         limit=max(1, visit.number("limit", _NODES, 200)),
     )

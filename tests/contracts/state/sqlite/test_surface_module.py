@@ -144,3 +144,9 @@ def test_hand_made_file_of_version_2_becomes_one_of_version_6(tmp_path: Path) ->
         assert [hit["session_id"] for hit in db.search_messages("ancient")] == ["old"]
         assert db.set_session_title("old", "Found again") is True
         assert db.append_message("old", "assistant", "new", reasoning="because") == 2
+
+
+def test_close_lets_go_of_the_connection(db: SessionDB) -> None:
+    db.close()
+    db.close()
+    assert db._conn is None
