@@ -82,10 +82,10 @@ FENCES: dict[str, str | tuple[str, ...]] = {
 # Opening a live database file and closing it again drops this process's locks on it. So nothing
 # below the surfaces opens, reads or copies files, except these modules, for these reasons.
 MAY_OPEN_FILES = {
-    "base/backup.py": "creates and syncs a copy that no connection has open",
+    "base/sqlite/backup.py": "creates and syncs a copy that no connection has open",
     "base/config.py": "reads the configuration file, and writes its default once",
     "base/files.py": "creates private files, syncs folders, appends lines for a user",
-    "base/lock.py": "opens the lock file beside a database, never the database",
+    "base/sqlite/lock.py": "opens the lock file beside a database, never the database",
     "base/nofollow.py": "reads and writes attachments, with a look at each before it is opened",
     "base/local_socket.py": "reads the kernel's table of connections",
     "base/presence.py": "touches the heartbeat and opens lock files, never a database",

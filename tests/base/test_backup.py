@@ -13,7 +13,8 @@ from hypothesis import given, strategies as st
 
 from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
-from threadkeep.base.backup import (
+from threadkeep.base.database import Database
+from threadkeep.base.sqlite.backup import (
     BackupRetention,
     backup_folder,
     check_file,
@@ -23,9 +24,8 @@ from threadkeep.base.backup import (
     restore_backup,
     stamp,
 )
-from threadkeep.base.database import Database
-from threadkeep.base.lock import all_locks
 from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.lock import all_locks
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ReadOnly, StorageFull
 
 DAY = 86_400_000
@@ -96,7 +96,7 @@ def test_a_read_only_database_can_be_copied(database: Database) -> None:
 def test_progress_is_reported_and_writers_go_on(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threadkeep.base.backup._PAGES_PER_STEP", 10)
+    monkeypatch.setattr("threadkeep.base.sqlite.backup._PAGES_PER_STEP", 10)
     for _ in range(20):
         add(database, b"x" * 20_000, durable=False)
     reports: list[tuple[int, int]] = []
@@ -197,7 +197,7 @@ def test_a_locked_file_is_not_called_damaged(tmp_path: Path) -> None:
 def test_a_killed_backup_leaves_nothing_that_counts_and_is_swept_up(database: Database) -> None:
     script = """
 import signal
-from threadkeep.base.backup import make_backup
+from threadkeep.base.sqlite.backup import make_backup
 with Database(sys.argv[1], {}, read_only=True) as database:
     make_backup(database, progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
 """

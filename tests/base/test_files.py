@@ -16,8 +16,8 @@ from tests.conftest import REPO
 from tests.support.children import add, bodies, table
 from tests.support.disks import read_only
 from threadkeep.base import files
-from threadkeep.base.backup import make_backup
 from threadkeep.base.database import Database
+from threadkeep.base.sqlite.backup import make_backup
 from threadkeep.errors import ReadOnly, StorageFull
 
 MOUNTINFO = r"""
@@ -282,14 +282,14 @@ def test_a_database_is_set_aside_with_all_that_is_beside_it(tmp_path: Path) -> N
 OPENING = {"open", "fdopen", "read_bytes", "read_text", "write_bytes", "write_text", "copy"}
 # Function -> what it opens: never a database that anybody may have open.
 ALLOWED = {
-    "base/backup.py _new_partial": "a copy that has no connection yet",
-    "base/backup.py _sync": "a copy that has no connection any more",
+    "base/sqlite/backup.py _new_partial": "a copy that has no connection yet",
+    "base/sqlite/backup.py _sync": "a copy that has no connection any more",
     "base/files.py create_private_file": "a file that has no name yet",
     "base/files.py is_zero_filled": "a file that SQLite has refused",
     "base/files.py sync_dir": "a folder",
     "base/files.py wal_allowed": "the mount table",
     "base/files.py _append": "a file of lines",
-    "base/lock.py _open": "the lock file",
+    "base/sqlite/lock.py _open": "the lock file",
     "base/nofollow.py _opened": "an attachment, after a look at what it is",
     "base/nofollow.py open_plain": "another program's log, no database",
     "base/local_socket.py peer_user": "/proc",

@@ -10,10 +10,10 @@ import pytest
 
 from tests.conftest import cannot_run
 from tests.support.children import Child, exit_code, fork, time_with_sleep, wait_until
-from threadkeep.base import lock as lock_module
 from threadkeep.base.database import Database
-from threadkeep.base.lock import LockClaim, LockHeld, WriterLock, all_locks, let_go, lock_for
 from threadkeep.base.processes import lock_holders
+from threadkeep.base.sqlite import lock as lock_module
+from threadkeep.base.sqlite.lock import LockClaim, LockHeld, WriterLock, all_locks, let_go, lock_for
 from threadkeep.errors import Busy, Closed, ReadOnly
 
 PATIENT = 60.0
@@ -21,7 +21,7 @@ PATIENT = 60.0
 # Takes the lock when told, says when it stands in the queue, writes its name to a pipe when it
 # has the lock, and lets go at once.
 WAITER = """
-from threadkeep.base.lock import LockHeld, WriterLock, lock_for
+from threadkeep.base.sqlite.lock import LockHeld, WriterLock, lock_for
 
 def told(lock):
     place = enqueue(lock)
@@ -39,7 +39,7 @@ say("done")
 """
 
 HOLDER = """
-from threadkeep.base.lock import LockClaim as Turn, lock_for
+from threadkeep.base.sqlite.lock import LockClaim as Turn, lock_for
 lock, turn = lock_for(Path(sys.argv[1])), Turn()
 lock.acquire(turn, 60.0)
 say("held")
@@ -50,7 +50,7 @@ hear()
 """
 
 FOLLOWER = """
-from threadkeep.base.lock import lock_for
+from threadkeep.base.sqlite.lock import lock_for
 lock = lock_for(Path(sys.argv[1]))
 while (word := hear()):
     getattr(lock, word)()
@@ -257,7 +257,7 @@ def test_an_interrupt_while_waiting_for_a_thread_leaves_the_queue(
     thread.start()
     holding.wait()
     with monkeypatch.context() as patched:
-        patched.setattr("threadkeep.base.lock.threading.Lock", Gate)
+        patched.setattr("threadkeep.base.sqlite.lock.threading.Lock", Gate)
         with pytest.raises(KeyboardInterrupt):
             lock.acquire(LockClaim(), PATIENT)
     assert not lock._threads._waiting
@@ -304,7 +304,7 @@ def test_a_handover_to_a_thread_that_gives_up_is_kept(
             pass
 
     with monkeypatch.context() as patched:
-        patched.setattr("threadkeep.base.lock.threading.Lock", Gate)
+        patched.setattr("threadkeep.base.sqlite.lock.threading.Lock", Gate)
         assert lock._threads.acquire(second, 0)
     assert lock._threads.owner is second
     lock._threads.release(second)

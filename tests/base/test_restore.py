@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from tests.support.children import Child, add, bodies, exit_code, fork
-from threadkeep.base import backup as backup_module
-from threadkeep.base.backup import (
+from threadkeep.base.database import Database
+from threadkeep.base.files import sync_dir
+from threadkeep.base.sqlite import backup as backup_module
+from threadkeep.base.sqlite.backup import (
     BackupRetention,
     list_backups,
     make_backup,
     prune_backups,
     restore_backup,
 )
-from threadkeep.base.database import Database
-from threadkeep.base.files import sync_dir
 from threadkeep.errors import Busy, Conflict
 
 MODES = ["wal", "delete"]

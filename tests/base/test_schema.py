@@ -7,9 +7,9 @@ import pytest
 
 from tests.support.children import Child
 from tests.support.toy_schema import OLD, SCHEMA, build_old, contents, read_version
-from threadkeep.base.backup import list_backups, make_backup
 from threadkeep.base.database import Database
-from threadkeep.base.schema import (
+from threadkeep.base.sqlite.backup import list_backups, make_backup
+from threadkeep.base.sqlite.schema import (
     Schema,
     SchemaStep,
     add_missing_columns,
@@ -112,7 +112,7 @@ def test_a_killed_step_leaves_the_version_before(tmp_path: Path, number: int) ->
     script = """
 import signal
 from tests.support.toy_schema import SCHEMA
-from threadkeep.base.schema import prepare
+from threadkeep.base.sqlite.schema import prepare
 
 def die(tx):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -202,8 +202,8 @@ def test_a_file_that_somebody_filled_while_we_waited_is_not_overwritten(tmp_path
 
 FIRST_OPENER = """
 from tests.support.toy_schema import SCHEMA
-from threadkeep.base.backup import make_backup
-from threadkeep.base.schema import prepare
+from threadkeep.base.sqlite.backup import make_backup
+from threadkeep.base.sqlite.schema import prepare
 say("ready")
 hear()
 with Database(sys.argv[1], {}) as database:

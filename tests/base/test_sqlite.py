@@ -542,7 +542,7 @@ def test_a_write_that_waited_while_the_database_was_closed_is_refused(database: 
 
 def test_closing_does_not_wait_longer_than_its_budget_for_another_process(tmp_path: Path) -> None:
     holder = """
-from threadkeep.base.lock import LockHeld, lock_for
+from threadkeep.base.sqlite.lock import LockHeld, lock_for
 with LockHeld(lock_for(Path(sys.argv[1])), 60):
     say("held")
     hear()

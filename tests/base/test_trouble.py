@@ -14,7 +14,8 @@ import pytest
 from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
 from threadkeep.base.database import Database
-from threadkeep.base.sqlite_errors import BrokenRule, is_busy, is_damage, translate, translate_os
+from threadkeep.base.files import translate_os
+from threadkeep.base.sqlite.errors import BrokenRule, is_busy, is_damage, translate
 from threadkeep.errors import (
     Busy,
     Closed,

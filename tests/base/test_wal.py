@@ -309,7 +309,7 @@ connection.close()
 # Everything we do with a live database, while a user looks into it with another program.
 WORKLOAD = """
 import os, subprocess
-from threadkeep.base.backup import make_backup, restore_backup
+from threadkeep.base.sqlite.backup import make_backup, restore_backup
 from threadkeep.base.sqlite.checks import sqlite_problems
 
 path, outsider = Path(sys.argv[1]), sys.argv[2]

@@ -21,8 +21,8 @@ sys.path[:0] = [str(REPO / "src"), str(REPO)]
 from tests.faults.knowledge_adapter import fresh, migrate  # noqa: E402
 from tests.faults.old_knowledge_files import make_old_knowledge  # noqa: E402
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
+from threadkeep.base.files import translate_os  # noqa: E402
 from threadkeep.base.sqlite.checks import sqlite_problems  # noqa: E402
-from threadkeep.base.sqlite_errors import translate_os  # noqa: E402
 from threadkeep.base.tx import Tx  # noqa: E402
 from threadkeep.capture.capture import History  # noqa: E402
 from threadkeep.capture.engine import CaptureFilter  # noqa: E402

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.database import Database
-from threadkeep.base.schema import prepare
 from threadkeep.base.sql import split_statements
+from threadkeep.base.sqlite.schema import prepare
 from threadkeep.knowledge.migrations import knowledge_schema
 from threadkeep.knowledge.schema import HEAD, TUNING, created
 

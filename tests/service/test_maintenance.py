@@ -16,10 +16,10 @@ from tests.support.children import wait_until
 from tests.support.knowledge import ask, assert_sound
 from tests.support.user_homes import made_up_home
 from threadkeep import Home
-from threadkeep.base.backup import stamp, stamp_time
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.processes import is_running
+from threadkeep.base.sqlite.backup import stamp, stamp_time
 from threadkeep.knowledge.checks import tidy
 from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from threadkeep.base.database import Database
-from threadkeep.base.schema import Schema, SchemaStep, prepare
+from threadkeep.base.sqlite.schema import Schema, SchemaStep, prepare
 from threadkeep.base.tx import Tx
 
 OLD = 15  # notes in an old file, five in each of three folders

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from threadkeep.base.files import PRIVATE_FILE, make_private_dir
+from threadkeep.base.files import PRIVATE_FILE, make_private_dir, translate_os
 from threadkeep.base.paths import expand
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 # ------------------------------------------------------------------------------

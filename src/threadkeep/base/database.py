@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, Self
 
 from threadkeep.base.files import create_private_file, identity_of, make_private_dir, set_aside
-from threadkeep.base.lock import LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.sqlite import connect, pragmas
 from threadkeep.base.sqlite.connect import (
     PLAIN,
@@ -23,9 +22,10 @@ from threadkeep.base.sqlite.connect import (
     wait_to_read,
 )
 from threadkeep.base.sqlite.connections import Readers, Writer, look_first
+from threadkeep.base.sqlite.errors import FileClosed, LockTimeout, is_busy, translate
+from threadkeep.base.sqlite.lock import LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.sqlite.raw_connection import LiveConnection, LiveConnections
 from threadkeep.base.sqlite.wal import WalKeeper, replaced, truncate
-from threadkeep.base.sqlite_errors import FileClosed, LockTimeout, is_busy, translate
 from threadkeep.base.tx import ReadTransaction, Tx, WriteTransaction, roll_back
 from threadkeep.errors import Busy, Invalid, NotFound, ReadOnly, StorageFull, ThreadkeepError
 

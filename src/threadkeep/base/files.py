@@ -6,6 +6,7 @@ descriptor), and acknowledged writes would be lost without a word.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -14,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from threadkeep.base.sqlite_errors import translate_os
-from threadkeep.errors import Conflict
+from threadkeep.errors import Conflict, ReadOnly, StorageFull, ThreadkeepError
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 PRIVATE_FILE = 0o600
@@ -33,6 +33,14 @@ _NETWORK_FILESYSTEMS = frozenset(
     )
 )
 _OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+def translate_os(error: OSError, path: Path, attempt: str = "") -> ThreadkeepError:
+    """Turn an error of the operating system about a file into one of ours."""
+    said = f"{attempt} {path}: {error.strerror}".strip()
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return StorageFull(said, hint="free some space")
+    return ReadOnly(said, hint="check its permissions, or choose another place (--db)")
 
 
 def supports_wal(filesystem: str) -> bool:

@@ -18,9 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
+from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir, translate_os
 from threadkeep.base.presence import ExclusiveLock
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import Busy, Conflict, Invalid, NotFound, ThreadkeepError
 
 LONGEST_PATH: Final = 100  # bytes; the kernel takes 103 on macOS, 107 on Linux

@@ -18,8 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE
-from threadkeep.base.sqlite_errors import translate_os
+from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, translate_os
 from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError, TooLarge
 
 MOST_ENTRIES: Final = 100_000  # of one folder: what may be listed, or removed at once

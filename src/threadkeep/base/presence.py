@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from threadkeep.base.files import PRIVATE_FILE
-from threadkeep.base.sqlite_errors import translate_os
+from threadkeep.base.files import PRIVATE_FILE, translate_os
 from threadkeep.errors import Conflict, Damaged
 
 # Whoever looks whether a lock is held has it for some microseconds.

@@ -16,9 +16,8 @@ from uuid import uuid4
 
 import msgspec
 
-from threadkeep.base.files import PRIVATE_FILE, make_private_dir, sync_dir
+from threadkeep.base.files import PRIVATE_FILE, make_private_dir, sync_dir, translate_os
 from threadkeep.base.processes import is_running
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import ThreadkeepError
 
 APPENDED: Final = ".tk"  # a shell appends to it

@@ -17,8 +17,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.clock import is_due
-from threadkeep.base.files import PRIVATE_FILE, create_private_file, make_private_dir
-from threadkeep.base.sqlite_errors import translate_os
+from threadkeep.base.files import PRIVATE_FILE, create_private_file, make_private_dir, translate_os
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 
 _LENGTH: Final = 43  # 32 random bytes in base64

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from threadkeep.base.lock import LockClaim, WriterLock
-from threadkeep.base.sqlite_errors import FileClosed, is_of_file
+from threadkeep.base.sqlite.errors import FileClosed, is_of_file
+from threadkeep.base.sqlite.lock import LockClaim, WriterLock
 from threadkeep.base.text import to_sql
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError, TooLarge
 

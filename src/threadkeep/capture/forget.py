@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.backup import list_backups
 from threadkeep.base.json import decode_line
+from threadkeep.base.sqlite.backup import list_backups
 from threadkeep.base.tx import Tx
 from threadkeep.capture.forget_selection import (
     Matches,

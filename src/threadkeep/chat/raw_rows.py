@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from threadkeep.base import json
-from threadkeep.base.schema import columns_of, never_null
+from threadkeep.base.sqlite.schema import columns_of, never_null
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat import journal

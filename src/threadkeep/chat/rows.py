@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from threadkeep.base import json
 from threadkeep.base.hashes import content_hash
-from threadkeep.base.schema import columns_of
+from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.chat.records import UNTITLED, Json, Message, Session, message_of, session_of

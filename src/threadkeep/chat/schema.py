@@ -7,10 +7,10 @@ import msgspec
 from threadkeep.base.database import Database
 from threadkeep.base.hashes import content_hash
 from threadkeep.base.processes import is_alive
-from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite.checks import journal_mode, sqlite_problems
 from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat.context import ChatContext

@@ -7,11 +7,11 @@ writes is one transaction, durable when it returns; the recorder says for itself
 from pathlib import Path
 from typing import Self
 
-from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.ids import IdSource
-from threadkeep.base.schema import prepare, refuse_newer
+from threadkeep.base.sqlite.backup import BackupRetention, Progress, make_backup
+from threadkeep.base.sqlite.schema import prepare, refuse_newer
 from threadkeep.base.text import Redact
 from threadkeep.base.verbs import calls, reads, writes
 from threadkeep.chat import (

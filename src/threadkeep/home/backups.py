@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.backup import (
+from threadkeep.base.clock import now_ms
+from threadkeep.base.database import Database
+from threadkeep.base.paths import free_name, need_file, same_file
+from threadkeep.base.sqlite.backup import (
     BackupRetention,
     Check,
     Progress,
@@ -22,9 +25,6 @@ from threadkeep.base.backup import (
     restore_backup,
     stamp_time,
 )
-from threadkeep.base.clock import now_ms
-from threadkeep.base.database import Database
-from threadkeep.base.paths import free_name, need_file, same_file
 from threadkeep.base.sqlite.checks import is_blank, sqlite_problems
 from threadkeep.base.tx import Tx
 from threadkeep.chat import schema as chat_layout, schema as chat_verify

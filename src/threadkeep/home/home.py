@@ -33,7 +33,7 @@ from threadkeep.base.paths import (
 from threadkeep.errors import Invalid, SchemaMismatch
 
 if TYPE_CHECKING:
-    from threadkeep.base.backup import Progress
+    from threadkeep.base.sqlite.backup import Progress
     from threadkeep.base.text import Redact
     from threadkeep.capture.capture import History
     from threadkeep.capture.github.ci import Ci

@@ -20,7 +20,7 @@ import msgspec
 from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
 from threadkeep.base.fts import index_text
 from threadkeep.base.json import encode
-from threadkeep.base.schema import columns_of
+from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged

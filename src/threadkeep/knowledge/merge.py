@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.database import Database
-from threadkeep.base.schema import columns_of, never_null
 from threadkeep.base.sql import load_queries, load_text
+from threadkeep.base.sqlite.schema import columns_of, never_null
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.forget import Kind, erase, erase_nodes

@@ -1,7 +1,7 @@
 """The way from every older version to 18 and on to 23, step by step.
 
-A step is one transaction with its version in it (see base/schema.py). Each also ends well on a file
-in which Hippo stopped half-way: it changes columns first and the version later.
+A step is one transaction with its version in it (see base/sqlite/schema.py). Each also ends well
+on a file in which Hippo stopped half-way: it changes columns first and the version later.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,8 +9,8 @@ from functools import partial
 from typing import Final
 
 from threadkeep.base.clock import Clock
-from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.sql import load_text, parse_queries, split_statements
+from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.repair import HIPPOS, rebuild, set_aside_orphans

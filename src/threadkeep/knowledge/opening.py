@@ -9,8 +9,8 @@ import msgspec
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
-from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.schema import prepare
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound, ReadOnly, SchemaMismatch
 from threadkeep.knowledge.records import OrphanRow
@@ -130,7 +130,7 @@ def bring_up(
 
     def save(reason: str) -> object:
         if backup is None:
-            from threadkeep.base.backup import make_backup  # noqa: PLC0415  (seldom made)
+            from threadkeep.base.sqlite.backup import make_backup  # noqa: PLC0415  (seldom made)
 
             return make_backup(database, reason=reason, clock=clock)
         return backup(database, reason)

@@ -11,8 +11,8 @@ from threadkeep.base.clock import Clock
 from threadkeep.base.database import Database
 from threadkeep.base.json import encode
 from threadkeep.base.paths import project_name
-from threadkeep.base.schema import add_missing_columns, columns_of
 from threadkeep.base.sql import load_text
+from threadkeep.base.sqlite.schema import add_missing_columns, columns_of
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.knowledge.records import OrphanRow

@@ -9,9 +9,9 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from threadkeep.base.database import Database
-from threadkeep.base.schema import columns_of
 from threadkeep.base.sql import load_text, split_statements
 from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, SchemaMismatch
 

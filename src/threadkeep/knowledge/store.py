@@ -15,7 +15,7 @@ from threadkeep.knowledge.opening import Access, KnowledgeContext, open_knowledg
 from threadkeep.knowledge.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from threadkeep.base.backup import BackupRetention, Progress
+    from threadkeep.base.sqlite.backup import BackupRetention, Progress
     from threadkeep.knowledge import (
         command_list as events_,
         health as health_,
@@ -194,7 +194,7 @@ class KnowledgeStore:
         keep: "BackupRetention | None" = None,
     ) -> Path:
         """Copy the store to a new file while others go on working, and check the copy."""
-        from threadkeep.base.backup import make_backup  # noqa: PLC0415  (loaded when it is used)
+        from threadkeep.base.sqlite.backup import make_backup  # noqa: PLC0415  (loaded when it is used)
 
         return make_backup(self.context.db, target, reason=reason, progress=progress, keep=keep)
 

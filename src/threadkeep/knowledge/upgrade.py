@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.paths import need_file
+from threadkeep.base.sqlite.backup import make_backup
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.foreign import copy_untouched

@@ -16,11 +16,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.files import PRIVATE_DIR, create_private_file, make_private_dir, sync_dir
+from threadkeep.base.files import (
+    PRIVATE_DIR,
+    create_private_file,
+    make_private_dir,
+    sync_dir,
+    translate_os,
+)
 from threadkeep.base.presence import forget, is_held, touch, touched_ms
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite.shared_file import DEFAULT_BUDGET, SharedFile
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.mailbox.attachments import is_safe_name

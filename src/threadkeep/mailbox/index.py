@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Self, get_args
 
 from threadkeep.base import json
-from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import Clock, iso, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
-from threadkeep.base.schema import prepare, refuse_newer
+from threadkeep.base.sqlite.backup import make_backup
+from threadkeep.base.sqlite.schema import prepare, refuse_newer
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import reads, writes
 from threadkeep.errors import Conflict, Invalid, NotFound

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from threadkeep.base.schema import Schema, SchemaStep
 from threadkeep.base.sql import load_queries, load_text
+from threadkeep.base.sqlite.schema import Schema, SchemaStep
 from threadkeep.base.tx import Tx
 
 SessionMode = Literal["shared", "per-thread", "agent-shared"]

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from threadkeep.base.backup import stamp_time
 from threadkeep.base.clock import believed, now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.files import make_private_dir
 from threadkeep.base.presence import touch, touched_ms
 from threadkeep.base.processes import when_parent_ends
+from threadkeep.base.sqlite.backup import stamp_time
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS, is_own

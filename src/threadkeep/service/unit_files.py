@@ -17,9 +17,8 @@ from typing import Final, Literal
 import msgspec
 
 from threadkeep.base import nofollow
-from threadkeep.base.files import make_private_dir
+from threadkeep.base.files import make_private_dir, translate_os
 from threadkeep.base.paths import expand
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import NotFound
 
 System = Literal["systemd", "launchd"]

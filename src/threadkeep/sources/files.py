@@ -10,9 +10,9 @@ from zlib import crc32
 import msgspec
 
 from threadkeep.base.compression import decompressed
+from threadkeep.base.files import translate_os
 from threadkeep.base.json import decode_line
 from threadkeep.base.nofollow import open_plain
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import Invalid, NotFound, TooLarge
 from threadkeep.knowledge.archive import TAIL_BYTES
 from threadkeep.sources.folders import stamp_of

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from threadkeep.base.backup import make_backup
 from threadkeep.base.hashes import fingerprint
+from threadkeep.base.sqlite.backup import make_backup
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.state.check import problems_of

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from threadkeep.base.database import Database
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.state.context import (

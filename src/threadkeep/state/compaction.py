@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from threadkeep.base.backup import make_backup
-from threadkeep.base.schema import add_missing_columns
+from threadkeep.base.sqlite.backup import make_backup
+from threadkeep.base.sqlite.schema import add_missing_columns
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 from threadkeep.state.context import Json, StateContext, clean, reading

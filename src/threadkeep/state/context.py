@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from threadkeep.base.database import Database
-from threadkeep.base.schema import DeclaredColumn, add_missing_columns, declared_columns
 from threadkeep.base.sql import load_text, split_statements
-from threadkeep.base.sqlite_errors import NoText
+from threadkeep.base.sqlite.errors import NoText
+from threadkeep.base.sqlite.schema import DeclaredColumn, add_missing_columns, declared_columns
 from threadkeep.base.text import Redact, redact_texts
 from threadkeep.base.tx import Tx
 from threadkeep.errors import SchemaMismatch

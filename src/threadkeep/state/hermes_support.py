@@ -6,9 +6,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base.backup import make_backup
 from threadkeep.base.files import holders_of
 from threadkeep.base.sqlite import checks
+from threadkeep.base.sqlite.backup import make_backup
 from threadkeep.errors import Busy, Damaged, ReadOnly, StorageFull, ThreadkeepError
 from threadkeep.state.context import Json, newest_columns
 from threadkeep.state.leases import (

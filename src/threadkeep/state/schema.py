@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.database import Database
 from threadkeep.base.fts import FullTextError
-from threadkeep.base.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
 from threadkeep.state.context import (

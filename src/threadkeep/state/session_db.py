@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from threadkeep.base.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.files import foreign_holders, is_zero_filled, set_aside
-from threadkeep.base.schema import prepare
+from threadkeep.base.sqlite.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.sqlite.checks import journal_mode
 from threadkeep.base.sqlite.raw_connection import LiveConnection
+from threadkeep.base.sqlite.schema import prepare
 from threadkeep.base.text import Redact
 from threadkeep.base.verbs import calls
 from threadkeep.errors import Closed, Damaged, Invalid, SchemaMismatch, ThreadkeepError

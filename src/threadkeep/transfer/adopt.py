@@ -15,8 +15,8 @@ import msgspec
 
 from threadkeep.base.database import Database
 from threadkeep.base.paths import environment, same_file
-from threadkeep.base.schema import prepare
 from threadkeep.base.sqlite.foreign import open_foreign
+from threadkeep.base.sqlite.schema import prepare
 from threadkeep.chat import schema as chat_layout
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.transfer import has_news

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.schema import columns_of
 from threadkeep.base.sqlite.foreign import open_foreign
+from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Tx
 from threadkeep.capture.redact.engine import Redactor
 from threadkeep.knowledge.forget import (

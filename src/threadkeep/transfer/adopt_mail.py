@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 
 from threadkeep.base import nofollow
-from threadkeep.base.backup import make_backup
 from threadkeep.base.clock import iso
 from threadkeep.base.database import Database
-from threadkeep.base.files import make_private_dir, sync_dir
+from threadkeep.base.files import make_private_dir, sync_dir, translate_os
+from threadkeep.base.sqlite.backup import make_backup
 from threadkeep.base.sqlite.foreign import open_foreign
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.mailbox.attachments import folder_for
 from threadkeep.mailbox.folder import Folder, session_dir

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from threadkeep.base.backup import restore_backup
 from threadkeep.base.config import Config
 from threadkeep.base.database import Database
-from threadkeep.base.files import SIDECARS, make_private_dir, sync_dir
+from threadkeep.base.files import SIDECARS, make_private_dir, sync_dir, translate_os
 from threadkeep.base.paths import Paths, expand, hermes_file
 from threadkeep.base.processes import is_running
+from threadkeep.base.sqlite.backup import restore_backup
 from threadkeep.base.sqlite.foreign import ForeignDatabase, copy_untouched, open_foreign
 from threadkeep.base.sqlite.guard import refuse_endless
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, ThreadkeepError
 from threadkeep.knowledge.merge import MergeCounts

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.sqlite.connect import connect_uri
+from threadkeep.base.sqlite.errors import is_damage
 from threadkeep.base.sqlite.pragmas import wal_reset_race
-from threadkeep.base.sqlite_errors import is_damage
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged
 

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 from threadkeep.base.files import wal_allowed
-from threadkeep.base.lock import all_locks, forget_locks
 from threadkeep.base.processes import describe_process, lock_holders, may_write
 from threadkeep.base.sqlite import pragmas
-from threadkeep.base.sqlite_errors import is_busy
+from threadkeep.base.sqlite.errors import is_busy
+from threadkeep.base.sqlite.lock import all_locks, forget_locks
 from threadkeep.base.tx import KeepingConnection
 from threadkeep.errors import Conflict
 

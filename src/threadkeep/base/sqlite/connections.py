@@ -19,9 +19,9 @@ from threadkeep.base.sqlite.connect import (
     run_patiently,
     wait_to_read,
 )
+from threadkeep.base.sqlite.errors import FileClosed
 from threadkeep.base.sqlite.guard import refuse_views
 from threadkeep.base.sqlite.wal import WalKeeper, truncate
-from threadkeep.base.sqlite_errors import FileClosed
 from threadkeep.base.tx import Tx, roll_back
 from threadkeep.errors import Conflict, ThreadkeepError
 

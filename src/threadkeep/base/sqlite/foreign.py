@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from threadkeep.base.files import SIDECARS
 from threadkeep.base.nofollow import refuse_links
 from threadkeep.base.sqlite.connect import LOOKING, connect_uri, open_reader, refuse_shared
+from threadkeep.base.sqlite.errors import translate
 from threadkeep.base.sqlite.guard import Budget, BudgetUsedUp, Guard
-from threadkeep.base.sqlite_errors import translate
 from threadkeep.errors import (
     Busy,
     Conflict,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from threadkeep.base.sqlite_errors import translate
+from threadkeep.base.sqlite.errors import translate
 from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
 
 # What is made of a value (its text, the line of the archive, the line masked, its words) takes

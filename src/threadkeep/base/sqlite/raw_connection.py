@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
 
-from threadkeep.base.lock import LockClaim, WriterLock
 from threadkeep.base.sqlite import pragmas
 from threadkeep.base.sqlite.connect import LOOKING, Tuning, connect_uri, looking_mode, refuse_shared
+from threadkeep.base.sqlite.errors import FileClosed
+from threadkeep.base.sqlite.lock import LockClaim, WriterLock
 from threadkeep.base.sqlite.wal import replaced
-from threadkeep.base.sqlite_errors import FileClosed
 
 R = TypeVar("R")
 

@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from threadkeep.base.lock import LockHeld, let_go, lock_for
+from threadkeep.base.files import translate_os
 from threadkeep.base.sqlite import connect, pragmas
 from threadkeep.base.sqlite.connect import connect_uri, journal_mode, run_patiently
+from threadkeep.base.sqlite.errors import is_busy, translate
 from threadkeep.base.sqlite.guard import Budget, Guard
-from threadkeep.base.sqlite_errors import is_busy, translate, translate_os
+from threadkeep.base.sqlite.lock import LockHeld, let_go, lock_for
 from threadkeep.base.tx import Tx, refuse_inherited, roll_back
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ThreadkeepError
 

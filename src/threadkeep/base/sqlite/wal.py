@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from threadkeep.base.processes import describe_process, lock_holders
-from threadkeep.base.sqlite_errors import FileDamaged
+from threadkeep.base.sqlite.errors import FileDamaged
 from threadkeep.errors import Closed, Damaged, ThreadkeepError
 
 if TYPE_CHECKING:
     from threadkeep.base.database import Database
-    from threadkeep.base.lock import WriterLock
+    from threadkeep.base.sqlite.lock import WriterLock
 
 
 log = logging.getLogger(__name__)

@@ -19,10 +19,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.base.files import PRIVATE_FILE, make_private_dir
+from threadkeep.base.files import PRIVATE_FILE, make_private_dir, translate_os
 from threadkeep.base.json import decode, encode
 from threadkeep.base.paths import expand
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.errors import Conflict, Invalid
 
 HOST_NAME: Final = "threadkeep"

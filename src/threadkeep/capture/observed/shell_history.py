@@ -18,8 +18,8 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from threadkeep.base.files import translate_os
 from threadkeep.base.sqlite.foreign import open_foreign
-from threadkeep.base.sqlite_errors import translate_os
 from threadkeep.capture.observed.intake import Batch, BatchReport, ObservedContext
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.commands import HISTORY, is_known

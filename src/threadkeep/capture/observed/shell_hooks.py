@@ -16,8 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from threadkeep.base.files import PRIVATE_FILE, make_private_dir, sync_dir
-from threadkeep.base.sqlite_errors import translate_os
+from threadkeep.base.files import PRIVATE_FILE, make_private_dir, sync_dir, translate_os
 from threadkeep.errors import Conflict, Invalid
 
 SHELLS: Final = ("zsh", "bash", "fish")

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite_errors import is_of_file
+from threadkeep.base.sqlite.errors import is_of_file
 from threadkeep.base.tx import Tx
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.evidence import (

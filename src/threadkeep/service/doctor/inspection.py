@@ -10,15 +10,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from threadkeep.base.backup import list_backups
 from threadkeep.base.config import Config, read_settings
 from threadkeep.base.database import Database
 from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, SIDECARS
 from threadkeep.base.json import decode
-from threadkeep.base.lock import let_go, lock_for
 from threadkeep.base.processes import describe_process, lock_holders
 from threadkeep.base.spool import Spool
+from threadkeep.base.sqlite.backup import list_backups
 from threadkeep.base.sqlite.checks import is_blank, journal_mode, sqlite_problems, table_problems
+from threadkeep.base.sqlite.lock import let_go, lock_for
 from threadkeep.base.tx import Tx
 from threadkeep.errors import (
     Busy,

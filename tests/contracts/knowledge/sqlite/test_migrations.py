@@ -30,7 +30,7 @@ from tests.support.knowledge import (
     rows,
     shape,
 )
-from threadkeep.base.backup import list_backups
+from threadkeep.base.sqlite.backup import list_backups
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.repair import merge_health

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lengths import at_length
 from tests.support.mail import MailFactory, Pair, look, open_pair
-from threadkeep.base.lock import LockHeld, let_go, lock_for
+from threadkeep.base.sqlite.lock import LockHeld, let_go, lock_for
 from threadkeep.errors import Busy, Conflict
 from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.folder import Folder

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.states import Clock, open_state, talk
-from threadkeep.base.backup import check_file, make_backup
+from threadkeep.base.sqlite.backup import check_file, make_backup
 from threadkeep.errors import Damaged
 from threadkeep.state import check as check_, retention
 from threadkeep.state.blob_migration import offload_blobs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from threadkeep.base.backup import restore_backup
+from threadkeep.base.sqlite.backup import restore_backup
 from threadkeep.errors import Conflict, ReadOnly
 from threadkeep.state.hermes_state import SessionDB
 

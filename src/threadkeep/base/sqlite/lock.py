@@ -28,9 +28,9 @@ import time
 from collections import deque
 from pathlib import Path
 
-from threadkeep.base.files import PRIVATE_FILE, identity_of
+from threadkeep.base.files import PRIVATE_FILE, identity_of, translate_os
 from threadkeep.base.processes import describe_process
-from threadkeep.base.sqlite_errors import FileClosed, LockTimeout, translate_os
+from threadkeep.base.sqlite.errors import FileClosed, LockTimeout
 
 _HELD = 0
 _QUEUE = 1

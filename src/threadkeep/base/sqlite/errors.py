@@ -1,6 +1,5 @@
 """SQLite's errors in our words: what happened to which file, and what to do next."""
 
-import errno
 import sqlite3
 from pathlib import Path
 from typing import NamedTuple
@@ -156,11 +155,3 @@ def _translate_misuse(error: sqlite3.Error, path: Path) -> ThreadkeepError:
     if "binding" in str(error):
         return Invalid(f"{path}: {error}", hint="pass text, bytes, numbers or None")
     return ThreadkeepError(f"{path}: {error}", hint="please report this with what you did")
-
-
-def translate_os(error: OSError, path: Path, attempt: str = "") -> ThreadkeepError:
-    """Turn an error of the operating system about a file into one of ours."""
-    said = f"{attempt} {path}: {error.strerror}".strip()
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StorageFull(said, hint="free some space")
-    return ReadOnly(said, hint="check its permissions, or choose another place (--db)")

@@ -26,13 +26,14 @@ from threadkeep.base.files import (
     make_private_dir,
     put_in_place,
     sync_dir,
+    translate_os,
     wal_allowed,
 )
-from threadkeep.base.lock import LockHeld, let_go, lock_for
 from threadkeep.base.processes import is_running
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.connect import outside_users
-from threadkeep.base.sqlite_errors import translate, translate_os
+from threadkeep.base.sqlite.errors import translate
+from threadkeep.base.sqlite.lock import LockHeld, let_go, lock_for
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound
 
