@@ -12,6 +12,7 @@ from functools import cache
 from tests.test_layers import SRC, STORES, modules, room_of
 from threadkeep.base.sql import parse_queries
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.store import QUERIES
 
 # What a transaction has for those who name queries, and for those who write SQL themselves.
 _NO_QUERY = {"execute", "copy_to", "end", "step"}
@@ -28,7 +29,7 @@ def query_names() -> frozenset[str]:
     """Give the names of all queries of all stores."""
     folders = (SRC / store / "sql" for store in STORES)
     texts = [file.read_text() for folder in folders for file in folder.glob("*.sql")]
-    return frozenset(name for text in texts for name in parse_queries(text))
+    return frozenset({*QUERIES, *(name for text in texts for name in parse_queries(text))})
 
 
 def broken(module: str, tree: ast.Module) -> Iterator[str]:

@@ -5,7 +5,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.queues import QUEUES, Queue
+from threadkeep.knowledge.kinds import Queue
+from threadkeep.knowledge.queues import QUEUES
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.testing import StoreFactory
 

@@ -54,7 +54,6 @@ from threadkeep.knowledge.archive import (
 )
 from threadkeep.knowledge.commands import envelope_of, event_number
 from threadkeep.knowledge.forget import (
-    Kind,
     blank_texts,
     doomed_nodes,
     drop_names,
@@ -79,6 +78,7 @@ from threadkeep.knowledge.forget_scope import (
     revisions_of_chunks,
     segments_of,
 )
+from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.reindex import logs_to_index

@@ -14,7 +14,7 @@ from threadkeep.base.json import decode_line
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.archive import LogRow, sessions_of_log, told_by_line
-from threadkeep.knowledge.forget import TEXTS, Kind, Texts, is_there, text_rows
+from threadkeep.knowledge.forget import TEXTS, Texts, is_there, text_rows
 from threadkeep.knowledge.forget_scope import (
     commands_of_project,
     logs_in_scope,
@@ -25,6 +25,7 @@ from threadkeep.knowledge.forget_scope import (
     was_forgotten,
     work_between,
 )
+from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.sessions import children_of, find_session

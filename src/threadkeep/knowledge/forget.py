@@ -11,65 +11,23 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.entities import recount, ties_among
+from threadkeep.knowledge.kinds import KIND, KINDS, Evidence, Kind
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, document_uuid
-from threadkeep.knowledge.queues import Queue, learn_again, take_back
+from threadkeep.knowledge.queues import learn_again, take_back
 from threadkeep.knowledge.schema import names
-
-Evidence = Literal[
-    "event",
-    "segment",
-    "legacy",
-    "visit",
-    "run",
-    "lesson",
-    "document",  # this and the two that follow: files of memory
-    "revision",
-    "chunk",
-]
-Kind = (
-    Evidence
-    | Literal[
-        "node",
-        "entity",
-        "snapshot",
-        "job",
-        "annotation",
-        "excerpt",
-        "alarm",
-        "orphan",
-        "watch",
-        "waiting_lesson",
-        "category",
-        "memory_link",
-    ]
-)
 
 # A document's record that was forgotten has this for a digest, which no text has.
 FORGOTTEN_RECORD: Final = b""
 
-# Kind -> the queries that take one row out, what refers to it first. Cascades do the rest.
-_STEPS: Final[dict[Kind, tuple[str, ...]]] = {
-    "event": (
-        *("remember_forgotten_events", "drop_event_ticket", "drop_event_entities"),
-        "drop_event",
-    ),
-    "segment": ("drop_segment_ticket", "drop_segment"),
-    "legacy": ("drop_legacy_ticket", "drop_legacy"),
-    "visit": ("remember_forgotten_visits", "drop_visit_ticket", "drop_visit"),
-    "run": ("remember_forgotten_run", "drop_run"),
-    "lesson": ("drop_lesson",),
-    "snapshot": ("leave_snapshot", "drop_snapshot"),
-    "job": ("drop_job",),
-    "annotation": ("drop_annotation",),
-    "excerpt": ("drop_excerpt",),
-    "alarm": ("drop_alarm",),
-    "orphan": ("drop_orphan",),
-    "watch": ("drop_watch",),
-    "waiting_lesson": ("drop_waiting_lesson",),
-    "document": ("drop_document",),
-    "revision": ("drop_revision",),
-    "category": ("drop_category",),
-    "memory_link": ("drop_memory_link",),
+# Kind -> what is done before a row goes. Its ticket goes with it, and cascades do the rest: all
+# that a document has goes with it, but for the node, which was taken out before.
+_FIRST: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "event": ("remember_forgotten_event", "drop_event_entities"),
+    "visit": ("remember_forgotten_visit",),
+    "run": ("remember_forgotten_run",),
+    "snapshot": ("leave_snapshot",),
+    "entity": ("unlink_entity_from_nodes", "unlink_entity_from_events", "drop_relationships"),
+    "node": tuple(f"unlink_every_{kind.name}" for kind in KINDS if kind.links),
 }
 # Names that stand in no row of their own -> what lists them, and what takes one out.
 BareName = Literal["unknown record", "answer of CI"]
@@ -77,23 +35,13 @@ _BARE: Final = {
     "unknown record": ("unknown_kinds", "delete_unknown_kind"),
     "answer of CI": ("ci_answer_urls", "forget_ci_answer"),
 }
-_QUEUES: Final[dict[Evidence, Queue]] = {
-    "event": "shell",
-    "segment": "agentic",
-    "visit": "browser",
-    "run": "workflow",
+# What is learned anew when a node that told of it goes.
+_RELEARNED: Final = {
+    kind.name: kind.tickets.queue
+    for kind in KINDS
+    if kind.links and kind.tickets and kind.tickets.queue
 }
 _EVIDENCE: Final[tuple[Evidence, ...]] = get_args(Evidence)
-_NODE_STEPS: Final = (
-    *(f"unlink_node_from_{what}" for what in ("events", "segments", "legacy", "visits")),
-    *("unlink_node_from_runs", "unlink_node_from_lessons", "unlink_node_from_chunks"),
-    "unlink_node_from_entities",
-    "drop_node",
-)
-_ENTITY_STEPS: Final = (
-    *("unlink_entity_from_nodes", "unlink_entity_from_events"),
-    *("drop_relationships", "drop_entity"),
-)
 
 
 def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
@@ -101,9 +49,6 @@ def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
     numbers = list(ids)
     if kind == "node":
         return erase_nodes(tx, numbers)
-    if kind == "entity":
-        _erase_entities(tx, numbers)
-        return 0
     if kind == "chunk":  # the revision has the same text
         revisions = {revision for n in numbers for revision in _column(tx, "revision_of_chunk", n)}
         return erase(tx, "revision", revisions)
@@ -112,9 +57,7 @@ def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
     if kind == "event":
         _remember_commands(tx, numbers)
     documents = _remember_memory(tx, kind, numbers) if kind in ("document", "revision") else set()
-    for number in numbers:
-        for step in _STEPS[kind]:
-            tx.run(step, {"id": number})
+    _drop(tx, kind, numbers)
     for snapshot in beside[0]:
         tx.run("drop_unused_snapshot", {"id": snapshot})
     _erase_bare_entities(tx, beside[1])
@@ -129,11 +72,11 @@ def forsake(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
     numbers = set(ids)
     nodes = {node for number in numbers for node in _tellers(tx, kind, number)}
     rest = {
-        what: {n for node in nodes for n in _column(tx, f"{what}s_of_node", node)}
-        for what in _QUEUES
+        what: {n for node in nodes for n in _column(tx, f"{what}_of_node", node)}
+        for what in _RELEARNED
     }
     gone = erase_nodes(tx, nodes)
-    for what, queue in _QUEUES.items():
+    for what, queue in _RELEARNED.items():
         left = rest[what] - numbers if what == kind else rest[what]
         learn_again(tx, queue, [n for n in left if not _column(tx, f"nodes_of_{what}", n)])
     return gone
@@ -155,10 +98,7 @@ def want_cleaning(tx: Tx) -> None:
 def erase_before(tx: Tx, kind: Kind, before: int) -> int:
     """Take out the commands, visits or runs of CI from before a time; give how many."""
     span = {"since": None, "until": before}
-    query = {"event": "shell_events_between", "visit": "visits_between", "run": "runs_between"}[
-        kind
-    ]
-    found = {row[0] for row in tx.all(query, span)}
+    found = {row[0] for row in tx.all(f"{kind}_between", span)}
     if found:
         erase(tx, kind, found)
         tx.run("drop_quiet_shell_sessions", span)
@@ -169,12 +109,12 @@ def erase_before(tx: Tx, kind: Kind, before: int) -> int:
 def erase_nodes(tx: Tx, ids: Iterable[int]) -> int:
     """Take nodes out, with links, vectors and the entities that only they mention."""
     numbers = list(ids)
-    entities = {entity for n in numbers for entity in _column(tx, "entities_of_node", n)}
+    entities = {entity for n in numbers for entity in _column(tx, "entity_of_node", n)}
     ties = {tie for n in numbers for tie in ties_among(tx, n)}
-    steps = ("drop_vector", *_NODE_STEPS) if vectors_are(tx, "writable") else _NODE_STEPS
-    for number in numbers:
-        for step in steps:
-            tx.run(step, {"id": number})
+    if vectors_are(tx, "writable"):
+        for number in numbers:
+            tx.run("drop_vector", {"id": number})
+    _drop(tx, "node", numbers)
     _erase_bare_entities(tx, entities)
     recount(tx, sorted(ties))
     return len(numbers)
@@ -292,12 +232,13 @@ def _beside_events(tx: Tx, ids: Iterable[int]) -> tuple[set[int], set[int]]:
 
 
 def _erase_bare_entities(tx: Tx, ids: Iterable[int]) -> None:
-    _erase_entities(tx, [n for n in ids if tx.value("entity_is_linked", {"id": n}) is None])
+    _drop(tx, "entity", [n for n in ids if tx.value("entity_is_linked", {"id": n}) is None])
 
 
-def _erase_entities(tx: Tx, ids: Iterable[int]) -> None:
+def _drop(tx: Tx, kind: Kind, ids: Iterable[int]) -> None:
+    ticket = (f"drop_{kind}_ticket",) if KIND[kind].tickets else ()
     for number in ids:
-        for step in _ENTITY_STEPS:
+        for step in (*_FIRST.get(kind, ()), *ticket, f"drop_{kind}"):
             tx.run(step, {"id": number})
 
 
@@ -340,78 +281,15 @@ class Texts(NamedTuple):
 _BLANK: Final = {"tk_sessions": ""}
 
 TEXTS: Final = (
-    Texts(
-        "events",
-        ("command", "stdout", "stderr", "cwd", "git_repo", "git_branch", "tool_name"),
-        "event",
-    ),
-    Texts("env_snapshots", ("env_json",), "snapshot"),
-    Texts("sessions", ("summary",)),
-    Texts(
-        "browser_events",
-        ("url", "title", "domain", "extracted_text", "search_query", "referrer"),
-        "visit",
-    ),
-    Texts(
-        "agentic_sessions",
-        (
-            *("project_dir", "cwd", "git_branch", "slug", "title", "agent", "summary_text"),
-            *("tool_calls_json", "user_prompts_json", "snapshot_diffs_json"),
-            "commit_messages_json",
-        ),
-        "segment",
-    ),
-    Texts(
-        "claude_sessions",
-        (
-            *("project_dir", "cwd", "git_branch", "summary_text", "tool_calls_json"),
-            "user_prompts_json",
-        ),
-        "legacy",
-    ),
-    Texts("knowledge_nodes", ("content", "embed_text", "tags"), "node"),
-    Texts(
-        *("entities", ("name", "canonical", "metadata"), "entity"),
-        names=("name", "canonical", "metadata"),
-    ),
-    Texts("workflow_runs", ("repo", "head_branch", "html_url", "actor", "raw_json"), "run"),
-    Texts("workflow_jobs", ("name", "runner_name", "raw_json"), "job"),
-    Texts("workflow_annotations", ("path", "message"), "annotation"),
-    Texts("workflow_log_excerpts", ("step_name", "excerpt"), "excerpt"),
-    Texts(
-        *("lessons", ("repo", "path_prefix", "summary", "fix_hint"), "lesson"),
-        names=("repo", "path_prefix"),
-    ),
-    Texts(
-        *("lesson_pending", ("repo", "tool", "rule_id", "path_prefix"), "waiting_lesson"),
-        names=("repo", "tool", "rule_id", "path_prefix"),
-    ),
-    Texts("sha_watchlist", ("repo",), "watch", names=("repo",)),
-    Texts("capture_alarms", ("details_json", "ack_note"), "alarm"),
-    Texts("source_health", ("last_error_msg",)),
-    Texts("enrichment_queue", ("error_message",)),
-    Texts("agentic_enrichment_queue", ("error_message",)),
-    Texts("claude_enrichment_queue", ("error_message",)),
-    Texts("browser_enrichment_queue", ("error_message",)),
-    Texts("workflow_enrichment_queue", ("error_message",)),
-    Texts(
-        *("memory_documents", ("repository", "logical_path", "source_path"), "document"),
-        names=("repository", "logical_path", "source_path"),
-    ),
+    *(Texts(kind.table, kind.texts, kind.name, kind.named_by) for kind in KINDS),
+    *(Texts(kind.tickets.name, ("error_message",)) for kind in KINDS if kind.tickets),
     Texts("memory_documents", ("last_error",)),
-    Texts("memory_revisions", ("redacted_content", "summary", "diff_text"), "revision"),
-    Texts("memory_chunks", ("heading_path", "content"), "chunk"),
-    Texts("memory_enrichment_queue", ("error_message",)),
-    Texts("memory_document_categories", ("category",), "category", names=("category",)),
-    Texts(
-        *("memory_document_links", ("target_logical_path", "anchor_text"), "memory_link"),
-        names=("target_logical_path",),
-    ),
+    Texts("sessions", ("summary",)),
+    Texts("source_health", ("last_error_msg",)),
     Texts("tk_logs", ("error",)),
     Texts(
         "tk_sessions", ("title", "slug", "agent", "first_prompt", "cwd", "project", "git_branch")
     ),
-    Texts("tk_orphans", ("row_json",), "orphan"),
 )
 
 

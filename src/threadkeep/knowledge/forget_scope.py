@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from threadkeep.base.json import encode
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import LogRow, load_log_by_id
-from threadkeep.knowledge.forget import Kind
+from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, to_session
 from threadkeep.knowledge.schema import names
@@ -16,15 +16,6 @@ from threadkeep.knowledge.search_scope import of_project
 from threadkeep.knowledge.session_list import exact_sessions
 from threadkeep.knowledge.session_sql import is_below, like, refuse_parts, split_projects
 
-_BETWEEN: Final[dict[Kind, str]] = {
-    "event": "shell_events_between",
-    "visit": "visits_between",
-    "run": "runs_between",
-    "watch": "watches_between",
-    "lesson": "lessons_between",
-    "waiting_lesson": "waiting_lessons_between",
-    "revision": "revisions_between",
-}
 _OF_RUNS: Final[dict[Kind, str]] = {
     "job": "jobs_of_runs",
     "annotation": "annotations_of_runs",
@@ -136,7 +127,7 @@ def own_lines(tx: Tx, log_id: int) -> set[int]:
 
 def work_between(tx: Tx, kind: Kind, span: Mapping[str, Any]) -> set[int]:
     """Give what shells, browsers and CI did in a span of time, by kind."""
-    return _ids(tx, _BETWEEN[kind], span)
+    return _ids(tx, f"{kind}_between", span)
 
 
 def commands_of_project(tx: Tx, query: Query) -> set[int]:

@@ -16,7 +16,8 @@ from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite.schema import columns_of, never_null
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import digest
-from threadkeep.knowledge.forget import Kind, erase, erase_nodes
+from threadkeep.knowledge.forget import erase, erase_nodes
+from threadkeep.knowledge.kinds import KINDS, Kind
 from threadkeep.knowledge.memory_documents import node_uuid
 from threadkeep.knowledge.repair import TABLE as ORPHANS, harness_is_allowed, widen_harness
 from threadkeep.knowledge.schema import MEMORY, PACKAGE, names, run_script
@@ -186,14 +187,6 @@ class _Way(NamedTuple):
     counted: str = ""  # a number within a parent: where another row has it, the next one is given
 
 
-def _link(table: str, column: str) -> _Way:
-    return _Way(f"knowledge_node_{table}", (("knowledge_node_id", column),))
-
-
-def _queue(table: str, column: str) -> _Way:
-    return _Way(table, ((column,),), ticket=True)
-
-
 _RULE: Final = ("repo", "tool", "rule_id", "path_prefix")
 # What is referred to comes first. Not here: how far Hippo has read its logs (ours are read by us),
 # and vectors (their tables need an extension, and can be made again).
@@ -231,20 +224,16 @@ WAYS: Final = (
         (("source_document_id", "source_revision_id", "target_logical_path"),),
     ),
     _Way("knowledge_nodes", (("uuid",),)),
-    _link("entities", "entity_id"),
-    _link("events", "event_id"),
-    _link("browser_events", "browser_event_id"),
-    _link("agentic_sessions", "agentic_session_id"),
-    _link("claude_sessions", "claude_session_id"),
-    _link("workflow_runs", "run_id"),
-    _link("lessons", "lesson_id"),
-    _link("memory_chunks", "memory_chunk_id"),
-    _queue("enrichment_queue", "event_id"),
-    _queue("browser_enrichment_queue", "browser_event_id"),
-    _queue("agentic_enrichment_queue", "session_id"),
-    _queue("claude_enrichment_queue", "claude_session_id"),
-    _queue("workflow_enrichment_queue", "run_id"),
-    _queue("memory_enrichment_queue", "revision_id"),
+    *(
+        _Way(kind.links, (("knowledge_node_id", kind.link),))
+        for kind in KINDS
+        if kind.links and kind.link
+    ),
+    *(
+        _Way(kind.tickets.name, ((kind.tickets.target,),), ticket=True)
+        for kind in KINDS
+        if kind.tickets
+    ),
     _Way("capture_alarms", (("invariant_id", "raised_at"),)),
     _Way("source_health", (("source",),)),
     _Way(ORPHANS, (("table_name", "row_json", "reason"),)),

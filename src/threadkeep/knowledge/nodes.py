@@ -36,8 +36,9 @@ from threadkeep.knowledge.entities import (
     ties_of,
 )
 from threadkeep.knowledge.forget import erase, erase_nodes, vectors_are
+from threadkeep.knowledge.kinds import KINDS, Queue
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, known_categories, node_uuid
-from threadkeep.knowledge.queues import Queue, finish_targets, present
+from threadkeep.knowledge.queues import finish_targets, present
 from threadkeep.knowledge.records import (
     BY_RULES,
     ENRICHMENT_VERSION,
@@ -48,15 +49,12 @@ from threadkeep.knowledge.records import (
 )
 from threadkeep.knowledge.schema import names
 
-# Queue -> what its rows are called in evidence and in named queries; in the order in which a node
-# with evidence of several kinds belongs to one of them.
-_ABOUT: Final[Mapping[Queue, str]] = {
-    "workflow": "run",
-    "agentic": "segment",
-    "browser": "visit",
-    "shell": "event",
-    "memory": "revision",
+# Queue -> the kind of its rows; and the order in which a node with evidence of several kinds
+# belongs to one of them.
+_ABOUT: Final = {
+    kind.tickets.queue: kind.name for kind in KINDS if kind.tickets and kind.tickets.queue
 }
+_HOMES: Final[tuple[Queue, ...]] = ("workflow", "agentic", "browser", "shell", "memory")
 _LINKED: Final = (*_ABOUT.values(), "lesson")
 _REQUIRED: Final = ("summary", "intent", "embed_text")
 # So much of a summary finds the nodes that may say the same.
@@ -208,7 +206,7 @@ def _same_words(tx: Tx, row: Mapping[str, Any]) -> list[int]:
 
 def _link(tx: Tx, node: int, evidence: Evidence) -> None:
     for kind in _LINKED:
-        tx.run_bulk(f"link_to_{kind}", [(node, number) for number in _of_kind(evidence, kind)])
+        tx.run_bulk(f"link_{kind}", [(node, number) for number in _of_kind(evidence, kind)])
 
 
 def _own_events(tx: Tx, queue: Queue, evidence: Evidence) -> tuple[int, ...]:
@@ -224,7 +222,7 @@ def _mention(
 ) -> None:
     """Store what a node mentions, which events name it, and how it belongs together."""
     entities = put_entities(tx, mentions_of(draft), now=now, roots=roots)
-    is_new = not _column(tx, "entities_of_node", node)
+    is_new = not _column(tx, "entity_of_node", node)
     link_entities(tx, node, entities.values())
     note_in_events(tx, events, entities, now)
     put_ties(tx, node, ties_of(entities), now, is_new=is_new)
@@ -249,7 +247,7 @@ def _told_before(tx: Tx, queue: Queue, targets: Iterable[int], node_type: str) -
         return set()
     found = {row[0] for row in tx.all(f"told_of_{_ABOUT[queue]}", values)}
     if queue == "agentic":
-        return {n for n in found if _column(tx, "segments_of_node", n) <= set(targets)}
+        return {n for n in found if _column(tx, "segment_of_node", n) <= set(targets)}
     return found
 
 
@@ -259,8 +257,8 @@ def _replace(tx: Tx, queue: Queue, nodes: Iterable[int], targets: Sequence[int])
     doomed: list[int] = []
     for node in sorted(nodes):
         if queue != "agentic":
-            tx.run_bulk(f"take_{about}", [(node, target) for target in targets])
-        if queue == "agentic" or not _column(tx, f"{about}s_of_node", node):
+            tx.run_bulk(f"unlink_{about}", [(node, target) for target in targets])
+        if queue == "agentic" or not _column(tx, f"{about}_of_node", node):
             doomed.append(node)
     ties: set[Tie] = {tie for node in doomed for tie in ties_among(tx, node)}
     erase_nodes(tx, doomed)
@@ -311,8 +309,8 @@ def forget_tries(tx: Tx, before: int, now: int) -> None:
 
 def _home(tx: Tx, node: int) -> tuple[Queue | None, tuple[int, ...]]:
     """Give the queue that a node came from, and the rows that it is about."""
-    for queue, about in _ABOUT.items():
-        targets = _column(tx, f"{about}s_of_node", node)
+    for queue in _HOMES:
+        targets = _column(tx, f"{_ABOUT[queue]}_of_node", node)
         if targets:
             return queue, tuple(sorted(targets))
     return None, ()
@@ -475,9 +473,8 @@ def drop_twins(tx: Tx) -> int:
         for node in sorted(decode(nodes))[1:]:
             later[node].add(segment)
     for node, segments in later.items():
-        for segment in segments:
-            tx.run("unlink_twin", {"node": node, "segment": segment})
-    left = [node for node in later if not tx.one("segments_of_twin", {"node": node})]
+        tx.run_bulk("unlink_segment", [(node, segment) for segment in segments])
+    left = [node for node in later if not _column(tx, "segment_of_node", node)]
     erase_nodes(tx, left)
     return len(later)
 

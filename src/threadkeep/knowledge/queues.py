@@ -8,16 +8,14 @@ never tries one for ever.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from threadkeep.base.json import decode, encode
 from threadkeep.base.processes import has_ended, my_place
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.memory_documents import PROBE_REPOSITORY
+from threadkeep.knowledge.kinds import KINDS, Queue, TicketTable
 from threadkeep.knowledge.schema import names
-
-Queue = Literal["shell", "agentic", "browser", "workflow", "memory"]
 
 LOCK_TIMEOUT_MS: Final = 600_000
 # How long a row must be older than now: a session that still grows is not cut into pieces.
@@ -46,42 +44,8 @@ class Ticket(NamedTuple):
     locked_at: int | None = None  # which claim this is; None stands for any
 
 
-class _Table(NamedTuple):
-    """Where the tickets of a queue are, and the rows that they stand for."""
-
-    name: str
-    id: str
-    target: str
-    rows: str
-    since: str  # when the ticket was made
-    is_real: str = "probe_tag IS NULL"  # what tells the rows from synthetic ones
-    enriched: str = "enriched = 1"  # what marks a row as learned from
-
-
-_PROBES: Final = f"SELECT id FROM memory_documents WHERE repository = '{PROBE_REPOSITORY}'"  # noqa: S608  (names of our own)
-QUEUES: Final[Mapping[Queue, _Table]] = {
-    "shell": _Table("enrichment_queue", "id", "event_id", "events", "created_at"),
-    "agentic": _Table(
-        "agentic_enrichment_queue", "id", "session_id", "agentic_sessions", "enqueued_at"
-    ),
-    "browser": _Table(
-        "browser_enrichment_queue", "id", "browser_event_id", "browser_events", "created_at"
-    ),
-    "workflow": _Table(
-        *("workflow_enrichment_queue", "run_id", "run_id", "workflow_runs", "enqueued_at"),
-        is_real="true",
-    ),
-    "memory": _Table(
-        *("memory_enrichment_queue", "id", "revision_id", "memory_revisions", "enqueued_at"),
-        is_real=f"document_id NOT IN ({_PROBES})",
-        enriched="enriched_at = coalesce(enriched_at, :now)",
-    ),
-}
-# The family that version 18 froze: nothing is taken from it, but no lock in it stays for ever.
-_FROZEN: Final = _Table(
-    *("claude_enrichment_queue", "id", "claude_session_id", "claude_sessions", "created_at")
-)
-_ALL: Final[tuple[tuple[str, _Table], ...]] = (*QUEUES.items(), ("claude", _FROZEN))
+_ALL: Final = tuple(kind.tickets._replace(rows=kind.table) for kind in KINDS if kind.tickets)
+QUEUES: Final[Mapping[Queue, TicketTable]] = {one.queue: one for one in _ALL if one.queue}
 
 # What is the same in every queue: {0} is the table, {1} says which of its tickets.
 _THIS_CLAIM: Final = "{0.id} = :id AND (:locked_at IS NULL OR locked_at = :locked_at)"
@@ -386,10 +350,10 @@ def _end(tx: Tx, queue: Queue, which: str, ids: Iterable[int], now: int) -> None
     tx.execute(_END.format(QUEUES[queue], _on(queue, which)), values)
 
 
-def _present(tx: Tx) -> list[tuple[str, _Table]]:
-    """Give the queues that the file has."""
+def _present(tx: Tx) -> list[tuple[str, TicketTable]]:
+    """Give the queues that the file has; `claude` is only freed of its locks."""
     there = names(tx, "table")
-    return [(queue, table) for queue, table in _ALL if table.name in there]
+    return [(table.queue or "claude", table) for table in _ALL if table.name in there]
 
 
 def _place_of(worker: str) -> str:

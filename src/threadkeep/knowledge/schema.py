@@ -14,6 +14,7 @@ from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Damaged, SchemaMismatch
+from threadkeep.knowledge.kinds import triggers
 
 # ------------------------------------------------------------------------------
 # What a file's schema version means, what each one changed since 18, and what to do about it.
@@ -201,7 +202,8 @@ def side_of(version: int) -> str:
     """Give what is ours in a file of a version."""
     ours = (f"tk{part}.sql" for part in _SIDE)
     beside = (change.beside for change in changes_until(version) if change.beside)
-    return "\n".join(load_text(PACKAGE, script) for script in (*ours, *beside))
+    scripts = (load_text(PACKAGE, script) for script in (*ours, *beside))
+    return "\n".join((*scripts, triggers()))
 
 
 HEAD: Final = head_of(SCHEMA_VERSION)

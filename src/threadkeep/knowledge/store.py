@@ -11,6 +11,7 @@ from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.sql import load_queries
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import Later, loaded_later, show_as_method
+from threadkeep.knowledge.kinds import QueriesOfKinds
 from threadkeep.knowledge.opening import Access, KnowledgeContext, open_knowledge, refuse_write
 from threadkeep.knowledge.schema import SCHEMA_VERSION
 
@@ -31,16 +32,18 @@ else:
     reading_ = Later(f"{__package__}.sessions")
     usage_ = Later(f"{__package__}.usage")
 
-QUERIES = load_queries(
-    __package__,
-    *("queries.sql", "forget.sql", "observed.sql", "workflows.sql", "tickets.sql", "nodes.sql"),
-    *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql", "service.sql"),
-    "evidence.sql",
-    "memory_views.sql",
-    "browse.sql",
-    "agent_views.sql",
-    "tail.sql",
-    "memory.sql",
+QUERIES = QueriesOfKinds(
+    load_queries(
+        __package__,
+        *("queries.sql", "forget.sql", "observed.sql", "workflows.sql", "tickets.sql", "nodes.sql"),
+        *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql", "service.sql"),
+        "evidence.sql",
+        "memory_views.sql",
+        "browse.sql",
+        "agent_views.sql",
+        "tail.sql",
+        "memory.sql",
+    )
 )
 
 

@@ -27,7 +27,8 @@ from threadkeep.base.sqlite.backup import stamp_time
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS, is_own
-from threadkeep.knowledge.forget import Kind, erase_before
+from threadkeep.knowledge.forget import erase_before
+from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
 

@@ -25,8 +25,9 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.forget import erase
+from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.nodes import ToUpgrade, content_of, nodes_by_rules, note_tried, write_node
-from threadkeep.knowledge.queues import QUEUES, Queue, claim, requeue
+from threadkeep.knowledge.queues import QUEUES, claim, requeue
 from threadkeep.knowledge.records import BY_RULES, Decision, Evidence, Mentions, NodeDraft
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflow_runs import AROUND_MS, evidence_of_run, in_project

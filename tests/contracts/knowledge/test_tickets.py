@@ -29,10 +29,10 @@ from tests.support.tickets import (
 )
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge import queues
+from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.queues import (
     LOCK_TIMEOUT_MS,
     QUEUES,
-    Queue,
     Ticket,
     claim,
     depths,

@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 from tests.support.tickets import NOW, add_row, add_ticket
 from tests.support.work import calls_made, steps_taken
 from threadkeep.home.home import Home
-from threadkeep.knowledge.queues import Queue, claim
+from threadkeep.knowledge.kinds import Queue
+from threadkeep.knowledge.queues import claim
 from threadkeep.knowledge.segments import EntryMoment, SegmentSpan, share_out
 from threadkeep.knowledge.store import QUERIES, KnowledgeStore
 from threadkeep.service.learn import enrich

@@ -24,7 +24,8 @@ from tests.support.user_homes import made_up_home, open_history, real_home
 from threadkeep.base.tx import Tx
 from threadkeep.capture.engine import CaptureFilter
 from threadkeep.errors import ReadOnly
-from threadkeep.knowledge.queues import Queue, requeue
+from threadkeep.knowledge.kinds import Queue
+from threadkeep.knowledge.queues import requeue
 from threadkeep.knowledge.records import BY_RULES, NodeDraft
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.learn.evidence_text import Author, Material

@@ -92,12 +92,6 @@ SELECT l.agentic_session_id, json_group_array(n.id) FROM knowledge_node_agentic_
 JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
 GROUP BY l.agentic_session_id, n.node_type, n.content, n.embed_text HAVING count(*) > 1
 
--- name: segments_of_twin
-SELECT agentic_session_id FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = :node
-
--- name: unlink_twin
-DELETE FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = :node AND agentic_session_id = :segment
-
 -- name: entries_without_words
 SELECT count(*) FROM tk_entries WHERE hash != :empty AND kind != 'copy' AND id NOT IN (SELECT id FROM tk_entry_words_docsize)
 

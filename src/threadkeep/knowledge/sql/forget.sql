@@ -2,18 +2,6 @@
 
 -- ------------------------------------------------------------------ evidence and nodes
 
--- name: nodes_of_event
-SELECT knowledge_node_id FROM knowledge_node_events WHERE event_id = :id
-
--- name: nodes_of_segment
-SELECT knowledge_node_id FROM knowledge_node_agentic_sessions WHERE agentic_session_id = :id
-
--- name: nodes_of_legacy
-SELECT knowledge_node_id FROM knowledge_node_claude_sessions WHERE claude_session_id = :id
-
--- name: nodes_of_visit
-SELECT knowledge_node_id FROM knowledge_node_browser_events WHERE browser_event_id = :id
-
 -- What a shell did is told with the pages that were looked at meanwhile, and five minutes before and after, without a
 -- link to them. A command that ran for more than six hours is not thought of.
 -- name: nodes_beside_visit
@@ -22,12 +10,6 @@ JOIN events AS e ON e.timestamp BETWEEN v.timestamp - 21600000 AND v.timestamp +
 JOIN knowledge_node_events AS l ON l.event_id = e.id
 WHERE v.id = :id GROUP BY l.knowledge_node_id
 HAVING min(e.timestamp) <= v.timestamp + 300000 AND max(e.timestamp) >= v.timestamp - 300000
-
--- name: nodes_of_run
-SELECT knowledge_node_id FROM knowledge_node_workflow_runs WHERE run_id = :id
-
--- name: nodes_of_lesson
-SELECT knowledge_node_id FROM knowledge_node_lessons WHERE lesson_id = :id
 
 -- name: nodes_of_document
 SELECT DISTINCT l.knowledge_node_id FROM memory_revisions AS r JOIN memory_chunks AS c ON c.revision_id = r.id
@@ -42,54 +24,9 @@ WHERE c.revision_id = :id
 SELECT DISTINCT l.knowledge_node_id FROM memory_chunks AS c JOIN memory_chunks AS beside ON beside.revision_id = c.revision_id
 JOIN knowledge_node_memory_chunks AS l ON l.memory_chunk_id = beside.id WHERE c.id = :id
 
--- name: events_of_node
-SELECT event_id FROM knowledge_node_events WHERE knowledge_node_id = :id
-
--- name: segments_of_node
-SELECT agentic_session_id FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = :id
-
--- name: legacys_of_node
-SELECT claude_session_id FROM knowledge_node_claude_sessions WHERE knowledge_node_id = :id
-
--- name: visits_of_node
-SELECT browser_event_id FROM knowledge_node_browser_events WHERE knowledge_node_id = :id
-
--- name: runs_of_node
-SELECT run_id FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
-
--- name: revisions_of_node
+-- name: revision_of_node
 SELECT DISTINCT c.revision_id FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id
 WHERE l.knowledge_node_id = :id
-
--- name: lessons_of_node
-SELECT lesson_id FROM knowledge_node_lessons WHERE knowledge_node_id = :id
-
--- name: unlink_node_from_events
-DELETE FROM knowledge_node_events WHERE knowledge_node_id = :id
-
--- name: unlink_node_from_segments
-DELETE FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = :id
-
--- name: unlink_node_from_legacy
-DELETE FROM knowledge_node_claude_sessions WHERE knowledge_node_id = :id
-
--- name: unlink_node_from_visits
-DELETE FROM knowledge_node_browser_events WHERE knowledge_node_id = :id
-
--- name: unlink_node_from_runs
-DELETE FROM knowledge_node_workflow_runs WHERE knowledge_node_id = :id
-
--- name: unlink_node_from_lessons
-DELETE FROM knowledge_node_lessons WHERE knowledge_node_id = :id
-
--- name: unlink_node_from_chunks
-DELETE FROM knowledge_node_memory_chunks WHERE knowledge_node_id = :id
-
--- name: unlink_node_from_entities
-DELETE FROM knowledge_node_entities WHERE knowledge_node_id = :id
-
--- name: drop_node
-DELETE FROM knowledge_nodes WHERE id = :id
 
 -- name: vectors_table
 SELECT sql FROM sqlite_master WHERE type = 'table' AND name = 'knowledge_vectors'
@@ -99,9 +36,6 @@ SELECT 1 FROM pragma_module_list WHERE name = :name
 
 -- name: drop_vector
 DELETE FROM knowledge_vectors WHERE knowledge_node_id = :id
-
--- name: entities_of_node
-SELECT entity_id FROM knowledge_node_entities WHERE knowledge_node_id = :id
 
 -- name: entities_of_event
 SELECT entity_id FROM event_entities WHERE event_id = :id
@@ -119,87 +53,17 @@ DELETE FROM event_entities WHERE entity_id = :id
 -- name: drop_relationships
 DELETE FROM relationships WHERE from_entity_id = :id OR to_entity_id = :id
 
--- name: drop_entity
-DELETE FROM entities WHERE id = :id
-
 -- ------------------------------------------------------------------ rows by their number
-
--- name: drop_event_ticket
-DELETE FROM enrichment_queue WHERE event_id = :id
 
 -- name: drop_event_entities
 DELETE FROM event_entities WHERE event_id = :id
-
--- name: drop_event
-DELETE FROM events WHERE id = :id
-
--- name: drop_segment_ticket
-DELETE FROM agentic_enrichment_queue WHERE session_id = :id
-
--- name: drop_segment
-DELETE FROM agentic_sessions WHERE id = :id
-
--- name: drop_legacy_ticket
-DELETE FROM claude_enrichment_queue WHERE claude_session_id = :id
-
--- name: drop_legacy
-DELETE FROM claude_sessions WHERE id = :id
-
--- name: drop_visit_ticket
-DELETE FROM browser_enrichment_queue WHERE browser_event_id = :id
-
--- name: drop_visit
-DELETE FROM browser_events WHERE id = :id
 
 -- A run that another program stored has no row of ours yet; it must not come back either.
 -- name: remember_forgotten_run
 INSERT OR IGNORE INTO tk_ci_runs (run_id, attempt, detailed) VALUES (:id, 1, 1)
 
--- name: drop_run
-DELETE FROM workflow_runs WHERE id = :id
-
--- name: drop_lesson
-DELETE FROM lessons WHERE id = :id
-
--- name: drop_watch
-DELETE FROM sha_watchlist WHERE rowid = :id
-
--- name: drop_waiting_lesson
-DELETE FROM lesson_pending WHERE rowid = :id
-
--- name: drop_job
-DELETE FROM workflow_jobs WHERE id = :id
-
--- name: drop_annotation
-DELETE FROM workflow_annotations WHERE id = :id
-
--- name: drop_excerpt
-DELETE FROM workflow_log_excerpts WHERE id = :id
-
--- name: drop_alarm
-DELETE FROM capture_alarms WHERE id = :id
-
 -- name: leave_snapshot
 UPDATE events SET env_snapshot_id = NULL WHERE env_snapshot_id = :id
-
--- name: drop_snapshot
-DELETE FROM env_snapshots WHERE id = :id
-
--- name: drop_orphan
-DELETE FROM tk_orphans WHERE rowid = :id
-
--- Revisions, chunks, tickets, categories and links go with their document by themselves. The node does not: it was taken out before.
--- name: drop_document
-DELETE FROM memory_documents WHERE id = :id
-
--- name: drop_revision
-DELETE FROM memory_revisions WHERE id = :id
-
--- name: drop_category
-DELETE FROM memory_document_categories WHERE id = :id
-
--- name: drop_memory_link
-DELETE FROM memory_document_links WHERE id = :id
 
 -- name: drop_bare_document
 DELETE FROM memory_documents WHERE id = :id AND NOT EXISTS (SELECT 1 FROM memory_revisions WHERE document_id = :id)
@@ -388,34 +252,9 @@ WHERE l.lines > 0 AND (:agents IS NULL OR lower(l.harness) IN (SELECT lower(valu
 -- name: span_of_log
 SELECT min(at), max(at) FROM tk_entries WHERE log_id = :log
 
--- name: shell_events_between
+-- name: event_between
 SELECT id FROM events WHERE source_kind = 'shell'
   AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
-
--- name: revisions_between
-SELECT id FROM memory_revisions
-WHERE (CAST(:since AS INTEGER) IS NULL OR created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR created_at < :until)
-
--- name: visits_between
-SELECT id FROM browser_events
-WHERE (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
-
--- name: runs_between
-SELECT id FROM workflow_runs
-WHERE (CAST(:since AS INTEGER) IS NULL OR coalesce(started_at, first_seen_at) >= :since)
-  AND (CAST(:until AS INTEGER) IS NULL OR coalesce(started_at, first_seen_at) < :until)
-
--- name: watches_between
-SELECT rowid FROM sha_watchlist
-WHERE (CAST(:since AS INTEGER) IS NULL OR created_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR created_at < :until)
-
--- name: lessons_between
-SELECT id FROM lessons
-WHERE (CAST(:since AS INTEGER) IS NULL OR first_seen_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR last_seen_at < :until)
-
--- name: waiting_lessons_between
-SELECT rowid FROM lesson_pending
-WHERE (CAST(:since AS INTEGER) IS NULL OR first_seen_at >= :since) AND (CAST(:until AS INTEGER) IS NULL OR first_seen_at < :until)
 
 -- name: jobs_of_runs
 SELECT id FROM workflow_jobs WHERE run_id IN (SELECT value FROM json_each(:runs))

@@ -26,70 +26,19 @@ WHERE id = :id AND (enrichment_model, enrichment_version) IS NOT (:model, :versi
 -- name: is_that_node
 SELECT 1 FROM knowledge_nodes WHERE id = :id AND content = :content AND embed_text = :embed_text
 
--- A row that went meanwhile is not linked to.
--- name: link_to_event
-INSERT OR IGNORE INTO knowledge_node_events (knowledge_node_id, event_id) SELECT ?, id FROM events WHERE id = ?
-
--- name: link_to_segment
-INSERT OR IGNORE INTO knowledge_node_agentic_sessions (knowledge_node_id, agentic_session_id) SELECT ?, id FROM agentic_sessions WHERE id = ?
-
--- name: link_to_visit
-INSERT OR IGNORE INTO knowledge_node_browser_events (knowledge_node_id, browser_event_id) SELECT ?, id FROM browser_events WHERE id = ?
-
--- name: link_to_run
-INSERT OR IGNORE INTO knowledge_node_workflow_runs (knowledge_node_id, run_id) SELECT ?, id FROM workflow_runs WHERE id = ?
-
--- name: link_to_revision
+-- name: link_revision
 INSERT OR IGNORE INTO knowledge_node_memory_chunks (knowledge_node_id, memory_chunk_id)
 SELECT ?1, id FROM memory_chunks WHERE revision_id = ?2
 
--- name: link_to_lesson
-INSERT OR IGNORE INTO knowledge_node_lessons (knowledge_node_id, lesson_id) SELECT ?, id FROM lessons WHERE id = ?
-
 -- ------------------------------------------------------------------ what a node takes the place of
-
--- A node is about its run of CI; if it has none, about its segments, its visits, its commands, in this order.
--- piece: no_run
-NOT EXISTS (SELECT 1 FROM knowledge_node_workflow_runs WHERE knowledge_node_id = n.id)
-
--- piece: no_segment
-NOT EXISTS (SELECT 1 FROM knowledge_node_agentic_sessions WHERE knowledge_node_id = n.id)
-
--- piece: no_visit
-NOT EXISTS (SELECT 1 FROM knowledge_node_browser_events WHERE knowledge_node_id = n.id)
 
 -- The tables of links have no index by evidence. There are many commands, so that a look for nothing is saved.
 -- name: any_told_event
 SELECT 1 FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND enriched = 1 LIMIT 1
 
--- name: told_of_event
-SELECT DISTINCT n.id FROM knowledge_node_events AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
-WHERE l.event_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type AND {no_run} AND {no_segment} AND {no_visit}
-
--- name: told_of_segment
-SELECT DISTINCT n.id FROM knowledge_node_agentic_sessions AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
-WHERE l.agentic_session_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type AND {no_run} AND {no_visit}
-
--- name: told_of_visit
-SELECT DISTINCT n.id FROM knowledge_node_browser_events AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
-WHERE l.browser_event_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type AND {no_run} AND {no_segment}
-
--- name: told_of_run
-SELECT DISTINCT n.id FROM knowledge_node_workflow_runs AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
-WHERE l.run_id IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type
-
 -- name: told_of_revision
 SELECT DISTINCT l.knowledge_node_id FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id
 WHERE c.revision_id IN (SELECT value FROM json_each(:ids))
-
--- name: take_event
-DELETE FROM knowledge_node_events WHERE knowledge_node_id = ? AND event_id = ?
-
--- name: take_visit
-DELETE FROM knowledge_node_browser_events WHERE knowledge_node_id = ? AND browser_event_id = ?
-
--- name: take_run
-DELETE FROM knowledge_node_workflow_runs WHERE knowledge_node_id = ? AND run_id = ?
 
 -- Where a hash is missing, the last one that was learned from stays.
 -- name: learned_all
@@ -119,9 +68,6 @@ INSERT INTO entities (type, name, canonical, first_seen, last_seen, created_at) 
 ON CONFLICT (type, canonical) DO UPDATE SET last_seen = max(last_seen, excluded.last_seen),
   name = CASE WHEN name LIKE '%.claude/worktrees/%' THEN excluded.name ELSE name END
 RETURNING id
-
--- name: link_entity
-INSERT OR IGNORE INTO knowledge_node_entities (knowledge_node_id, entity_id) VALUES (?, ?)
 
 -- name: texts_of_events
 SELECT id, command, cwd, git_repo, stdout, stderr FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL

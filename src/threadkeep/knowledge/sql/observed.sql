@@ -5,7 +5,7 @@
 -- name: was_forgotten
 SELECT 1 FROM tk_forgotten_events WHERE envelope_id = :envelope
 
--- name: remember_forgotten_events
+-- name: remember_forgotten_event
 INSERT OR IGNORE INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM events WHERE id = :id AND envelope_id IS NOT NULL
 
 -- name: forgotten_command
@@ -20,7 +20,7 @@ SELECT 1 FROM tk_forgotten_commands WHERE digest = :digest AND started_at BETWEE
 -- name: was_ever_forgotten
 SELECT 1 FROM tk_forgotten_commands WHERE digest = :digest LIMIT 1
 
--- name: remember_forgotten_visits
+-- name: remember_forgotten_visit
 INSERT OR IGNORE INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM browser_events WHERE id = :id AND envelope_id IS NOT NULL
 
 -- name: put_snapshot

@@ -49,66 +49,8 @@ CREATE TABLE IF NOT EXISTS tk_stale (
   PRIMARY KEY (kind, row)
 ) WITHOUT ROWID;
 
--- These keep the index right whoever writes the file. They name no table but their own and ours: a table that another program
--- rebuilds takes its triggers with it, and one that a trigger elsewhere named could not be renamed into its place.
-CREATE TRIGGER IF NOT EXISTS tk_node_changed AFTER UPDATE OF content, embed_text, outcome, tags ON knowledge_nodes
-WHEN (OLD.content, OLD.embed_text, OLD.outcome, OLD.tags) IS NOT (NEW.content, NEW.embed_text, NEW.outcome, NEW.tags) BEGIN
-  DELETE FROM tk_things WHERE kind = 'node' AND row = OLD.id;
-  INSERT INTO tk_stale (kind, row) SELECT 'node', NEW.id WHERE NOT EXISTS (SELECT 1 FROM tk_stale WHERE kind = 'node' AND row = NEW.id);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_node_gone AFTER DELETE ON knowledge_nodes BEGIN
-  DELETE FROM tk_things WHERE kind = 'node' AND row = OLD.id;
-  UPDATE tk_indexed SET upto = (SELECT coalesce(max(id), 0) FROM knowledge_nodes)
-  WHERE kind = 'node' AND upto > (SELECT coalesce(max(id), 0) FROM knowledge_nodes);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_command_changed AFTER UPDATE OF command, stdout, stderr, exit_code, cwd, git_branch ON events
-WHEN (OLD.command, OLD.stdout, OLD.stderr, OLD.exit_code, OLD.cwd, OLD.git_branch) IS NOT (NEW.command, NEW.stdout, NEW.stderr, NEW.exit_code, NEW.cwd, NEW.git_branch) BEGIN
-  DELETE FROM tk_things WHERE kind = 'command' AND row = OLD.id;
-  INSERT INTO tk_stale (kind, row) SELECT 'command', NEW.id WHERE NOT EXISTS (SELECT 1 FROM tk_stale WHERE kind = 'command' AND row = NEW.id);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_command_gone AFTER DELETE ON events BEGIN
-  DELETE FROM tk_things WHERE kind = 'command' AND row = OLD.id;
-  UPDATE tk_indexed SET upto = (SELECT coalesce(max(id), 0) FROM events)
-  WHERE kind = 'command' AND upto > (SELECT coalesce(max(id), 0) FROM events);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_page_changed AFTER UPDATE OF url, title, extracted_text, search_query ON browser_events
-WHEN (OLD.url, OLD.title, OLD.extracted_text, OLD.search_query) IS NOT (NEW.url, NEW.title, NEW.extracted_text, NEW.search_query) BEGIN
-  DELETE FROM tk_things WHERE kind = 'page' AND row = OLD.id;
-  INSERT INTO tk_stale (kind, row) SELECT 'page', NEW.id WHERE NOT EXISTS (SELECT 1 FROM tk_stale WHERE kind = 'page' AND row = NEW.id);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_page_gone AFTER DELETE ON browser_events BEGIN
-  DELETE FROM tk_things WHERE kind = 'page' AND row = OLD.id;
-  UPDATE tk_indexed SET upto = (SELECT coalesce(max(id), 0) FROM browser_events)
-  WHERE kind = 'page' AND upto > (SELECT coalesce(max(id), 0) FROM browser_events);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_lesson_changed AFTER UPDATE OF repo, summary, fix_hint ON lessons
-WHEN (OLD.repo, OLD.summary, OLD.fix_hint) IS NOT (NEW.repo, NEW.summary, NEW.fix_hint) BEGIN
-  DELETE FROM tk_things WHERE kind = 'lesson' AND row = OLD.id;
-  INSERT INTO tk_stale (kind, row) SELECT 'lesson', NEW.id WHERE NOT EXISTS (SELECT 1 FROM tk_stale WHERE kind = 'lesson' AND row = NEW.id);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_lesson_gone AFTER DELETE ON lessons BEGIN
-  DELETE FROM tk_things WHERE kind = 'lesson' AND row = OLD.id;
-  UPDATE tk_indexed SET upto = (SELECT coalesce(max(id), 0) FROM lessons)
-  WHERE kind = 'lesson' AND upto > (SELECT coalesce(max(id), 0) FROM lessons);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_segment_changed AFTER UPDATE OF summary_text, tool_calls_json, user_prompts_json ON agentic_sessions
-WHEN (OLD.summary_text, OLD.tool_calls_json, OLD.user_prompts_json) IS NOT (NEW.summary_text, NEW.tool_calls_json, NEW.user_prompts_json) BEGIN
-  DELETE FROM tk_things WHERE kind = 'segment' AND row = OLD.id;
-  INSERT INTO tk_stale (kind, row) SELECT 'segment', NEW.id WHERE NOT EXISTS (SELECT 1 FROM tk_stale WHERE kind = 'segment' AND row = NEW.id);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_segment_gone AFTER DELETE ON agentic_sessions BEGIN
-  DELETE FROM tk_things WHERE kind = 'segment' AND row = OLD.id;
-  UPDATE tk_indexed SET upto = (SELECT coalesce(max(id), 0) FROM agentic_sessions)
-  WHERE kind = 'segment' AND upto > (SELECT coalesce(max(id), 0) FROM agentic_sessions);
-END;
-
 -- Runs of CI come in any order of their numbers: each says itself that it is new.
 CREATE TRIGGER IF NOT EXISTS tk_ci_came AFTER INSERT ON workflow_runs BEGIN
-  INSERT INTO tk_stale (kind, row) SELECT 'ci', NEW.id WHERE NOT EXISTS (SELECT 1 FROM tk_stale WHERE kind = 'ci' AND row = NEW.id);
-END;
-CREATE TRIGGER IF NOT EXISTS tk_ci_changed AFTER UPDATE OF head_branch, status, conclusion, raw_json ON workflow_runs
-WHEN (OLD.head_branch, OLD.status, OLD.conclusion, OLD.raw_json) IS NOT (NEW.head_branch, NEW.status, NEW.conclusion, NEW.raw_json) BEGIN
-  DELETE FROM tk_things WHERE kind = 'ci' AND row = OLD.id;
   INSERT INTO tk_stale (kind, row) SELECT 'ci', NEW.id WHERE NOT EXISTS (SELECT 1 FROM tk_stale WHERE kind = 'ci' AND row = NEW.id);
 END;
 CREATE TRIGGER IF NOT EXISTS tk_ci_gone AFTER DELETE ON workflow_runs BEGIN

@@ -24,6 +24,7 @@ from threadkeep.knowledge.evidence import (
     read_visits,
     visits_around,
 )
+from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.nodes import (
     forget_tries,
     nodes_by_rules,
@@ -33,7 +34,6 @@ from threadkeep.knowledge.nodes import (
 )
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.queues import (
-    Queue,
     Ticket,
     claim,
     depths,

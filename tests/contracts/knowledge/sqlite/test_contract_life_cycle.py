@@ -22,11 +22,11 @@ from tests.support.tickets import (
 )
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.forget import erase_nodes
+from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.nodes import write_node
 from threadkeep.knowledge.queues import (
     LOCK_TIMEOUT_MS,
     QUEUES,
-    Queue,
     Ticket,
     claim,
     give_back,
