@@ -41,28 +41,30 @@ class RowKind(NamedTuple):
     name: Kind
     table: str
     number: str = "id"
-    links: str | None = None  # the table that ties nodes to it
-    link: str | None = None  # its number there
+    link: str | None = None  # its number in the table that ties nodes to it
     unless: tuple[Kind, ...] | None = None  # a node with one of these is about that one instead
     tickets: TicketTable | None = None
     indexed: str | None = None  # what `tk_things` calls it
     watched: tuple[str, ...] = ()  # columns that the index of words is made of
     in_order: bool = True  # later rows have larger numbers
     since: str | None = None  # when it happened, in a span of time
-    until: str | None = None
+    until: str | None = None  # if it lasts
     texts: tuple[str, ...] = ()  # columns that may hold a secret
     named_by: tuple[str, ...] = ()  # those that name the row: with a secret in one it goes
+
+    @property
+    def links(self) -> str | None:
+        """The table that ties nodes to it."""
+        return self.link and f"knowledge_node_{self.table}"
 
 
 _RULE: Final = ("repo", "tool", "rule_id", "path_prefix")
 _SLICE: Final = ("project_dir", "cwd", "git_branch", "summary_text", "tool_calls_json")
-_RUN_BEGAN: Final = "coalesce(started_at, first_seen_at)"
 _PROBES: Final = "SELECT id FROM memory_documents WHERE repository = 'hippo/__hippo_probe__'"
 
 KINDS: Final = (
     RowKind(
         *("event", "events"),
-        links="knowledge_node_events",
         link="event_id",
         unless=("run", "segment", "visit"),
         tickets=TicketTable("shell", "enrichment_queue", "event_id"),
@@ -72,7 +74,6 @@ KINDS: Final = (
     ),
     RowKind(
         *("segment", "agentic_sessions"),
-        links="knowledge_node_agentic_sessions",
         link="agentic_session_id",
         unless=("run", "visit"),
         tickets=TicketTable("agentic", "agentic_enrichment_queue", "session_id", "enqueued_at"),
@@ -85,19 +86,16 @@ KINDS: Final = (
     ),
     RowKind(
         *("visit", "browser_events"),
-        links="knowledge_node_browser_events",
         link="browser_event_id",
         unless=("run", "segment"),
         tickets=TicketTable("browser", "browser_enrichment_queue", "browser_event_id"),
         indexed="page",
         watched=("url", "title", "extracted_text", "search_query"),
         since="timestamp",
-        until="timestamp",
         texts=("url", "title", "domain", "extracted_text", "search_query", "referrer"),
     ),
     RowKind(
         *("run", "workflow_runs"),
-        links="knowledge_node_workflow_runs",
         link="run_id",
         unless=(),
         tickets=TicketTable(
@@ -108,8 +106,7 @@ KINDS: Final = (
         indexed="ci",
         watched=("head_branch", "status", "conclusion", "raw_json"),
         in_order=False,
-        since=_RUN_BEGAN,
-        until=_RUN_BEGAN,
+        since="coalesce(started_at, first_seen_at)",
         texts=("repo", "head_branch", "html_url", "actor", "raw_json"),
     ),
     RowKind(
@@ -120,12 +117,10 @@ KINDS: Final = (
             enriched="enriched_at = coalesce(enriched_at, :now)",
         ),
         since="created_at",
-        until="created_at",
         texts=("redacted_content", "summary", "diff_text"),
     ),
     RowKind(
         *("lesson", "lessons"),
-        links="knowledge_node_lessons",
         link="lesson_id",
         indexed="lesson",
         watched=("repo", "summary", "fix_hint"),
@@ -137,7 +132,6 @@ KINDS: Final = (
     # The family that version 18 froze.
     RowKind(
         *("legacy", "claude_sessions"),
-        links="knowledge_node_claude_sessions",
         link="claude_session_id",
         tickets=TicketTable(None, "claude_enrichment_queue", "claude_session_id"),
         texts=(*_SLICE, "user_prompts_json"),
@@ -150,7 +144,6 @@ KINDS: Final = (
     ),
     RowKind(
         *("entity", "entities"),
-        links="knowledge_node_entities",
         link="entity_id",
         texts=("name", "canonical", "metadata"),
         named_by=("name", "canonical", "metadata"),
@@ -162,7 +155,6 @@ KINDS: Final = (
     ),
     RowKind(
         *("chunk", "memory_chunks"),
-        links="knowledge_node_memory_chunks",
         link="memory_chunk_id",
         texts=("heading_path", "content"),
     ),
@@ -178,14 +170,12 @@ KINDS: Final = (
     RowKind(
         *("watch", "sha_watchlist", "rowid"),
         since="created_at",
-        until="created_at",
         texts=("repo",),
         named_by=("repo",),
     ),
     RowKind(
         *("waiting_lesson", "lesson_pending", "rowid"),
         since="first_seen_at",
-        until="first_seen_at",
         texts=_RULE,
         named_by=_RULE,
     ),
@@ -206,6 +196,8 @@ def _values_of(kind: RowKind) -> dict[str, str | None]:
     return {
         **{name: value for name, value in kind._asdict().items() if isinstance(value, str)},
         "kind": kind.name,
+        "links": kind.links,
+        "until": kind.until or kind.since,
         "queue": kind.tickets and kind.tickets.name,
         "ticket": kind.tickets and kind.tickets.target,
         "unless": None if unless is None else "".join(map(absent.format, unless)),
