@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Package -> the one place that may import it; msgspec and the stdlib (but for sqlite3) are free.
 FENCES: dict[str, str | tuple[str, ...]] = {
     "sqlite3": "base/",
-    "pytest": "testing.py",
+    "pytest": "testing/",
     "ahocorasick_rs": "capture/redact/search.py",
     "psycopg": "base/postgres.py",
     "psycopg_pool": "base/postgres.py",

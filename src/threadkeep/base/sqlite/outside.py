@@ -39,14 +39,14 @@ def all_rows(place: Path) -> dict[str, list[RowDict]]:
     with open_raw(place) as connection:
         tables = connection.execute("PRAGMA table_list").fetchall()
         names = [
-            f'"{row["schema"]}"."{row["name"]}"'
+            (row["schema"], row["name"])
             for row in tables
             if row["type"] == "table" and not row["name"].startswith(("sqlite_", "tk_search"))
         ]
         return {
-            name.removeprefix('"main".').strip('"'): sorted(
-                (dict(row) for row in connection.execute(f"SELECT * FROM {name}")),  # noqa: S608
+            name if schema == "main" else f"{schema}.{name}": sorted(
+                (dict(row) for row in connection.execute(f'SELECT * FROM "{schema}"."{name}"')),  # noqa: S608
                 key=repr,
             )
-            for name in sorted(names)
+            for schema, name in sorted(names)
         }

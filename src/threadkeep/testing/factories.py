@@ -1,19 +1,14 @@
-"""Stores for tests: made fresh, opened again and looked into, whatever engine keeps them.
+"""Factories of stores: made fresh, opened again and looked into, whatever engine keeps them.
 
-A factory makes stores of one contract with a clock that only the test moves, and takes them away
-when its `with` block ends. The contract suites of threadkeep know their stores by a factory alone,
-so that another engine is another factory: `FACTORIES` says which there are. For pytest this module
-is a plugin with a fixture for each contract; see `pytest_configure`.
-
-PYTEST_DONT_REWRITE: it may be imported before it is a plugin, and asserts nothing.
+The contract suites know their stores by a factory alone, so that another engine is another factory:
+`FACTORIES` says which there are.
 """
 
 import tempfile
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from threadkeep.base.sqlite.outside import OutsideConnection, RowDict, all_rows, open_raw, raw_rows
 from threadkeep.chat.store import ChatStore
@@ -22,33 +17,7 @@ from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.mailroom import Mailroom
 from threadkeep.state.session_db import SessionDB
-
-if TYPE_CHECKING:
-    import pytest
-
-NOON: Final = 1_800_000_000_000
-_DAY: Final = 86_400
-
-
-class ManualClock:
-    """A clock in epoch milliseconds that moves when told to, and by `step` with each look."""
-
-    def __init__(self, now: int = NOON, step: int = 1) -> None:
-        self.now = now
-        self.step = step
-
-    def __call__(self) -> int:
-        """Give the time."""
-        self.now += self.step
-        return self.now
-
-    def seconds(self) -> float:
-        """Give the time in seconds, as the state store wants it."""
-        return self() / 1000
-
-    def forward(self, seconds: float = 0, *, days: float = 0) -> None:
-        """Let time go by; negative numbers set the clock back."""
-        self.now += round((seconds + days * _DAY) * 1000)
+from threadkeep.testing.clock import ManualClock
 
 
 class Closes(Protocol):
@@ -64,8 +33,9 @@ S = TypeVar("S", bound=Closes)
 class StoreFactory(Generic[S]):
     """Makes stores of one contract; a `with` block closes them all and removes their data.
 
-    An engine of your own is a subclass that says where data is (`place`) and how a store of it is
-    opened (`connect`). `clock` is the clock of every store that is opened without one.
+    An engine of your own is a subclass that says where data is (`place`), how a store of it is
+    opened (`connect`), and how another program sees it (`raw`, `rows`, `contents`; here, as SQLite
+    files). `clock` is the clock of every store that is opened without one.
     """
 
     file_name: ClassVar[str]
@@ -94,6 +64,18 @@ class StoreFactory(Generic[S]):
     def connect(self, place: str, **options: Any) -> S:
         """Open what is at a place, or make it."""
         raise NotImplementedError
+
+    def raw(self, store: S) -> AbstractContextManager[OutsideConnection]:
+        """Open a store's data as another program would: no lock of ours, foreign keys on."""
+        return raw(self.place(store))
+
+    def rows(self, store: S, sql: str, *params: object) -> list[RowDict]:
+        """Give the rows that a statement finds in a store's data, by their columns."""
+        return rows(self.place(store), sql, *params)
+
+    def contents(self, store: S) -> dict[str, list[RowDict]]:
+        """Give every row of every table of a store; indexes over them are left out."""
+        return contents(self.place(store))
 
     def _keep(self, place: str, options: dict[str, Any]) -> S:
         store = self.connect(place, **options)
@@ -211,16 +193,15 @@ FACTORIES: Final[dict[str, dict[str, type[StoreFactory[Any]]]]] = {
 
 
 # ------------------------------------------------------------------------------
-# Looking behind a store's back: the one thing here that knows an engine.
+# Looking behind the back of a store that is kept in SQLite files.
 
 
 def place_of(store: object) -> Path:
     """Give the file or folder of a store; a path is its own place."""
-    if isinstance(store, SessionDB):
-        return store.db_path
     if isinstance(store, Mailroom):
         return store.index.path
-    return Path(getattr(store, "path", store))  # type: ignore[arg-type]
+    path = getattr(store, "db_path", None) or getattr(store, "path", store)
+    return Path(path)  # type: ignore[arg-type]
 
 
 def raw(store: object) -> AbstractContextManager[OutsideConnection]:
@@ -239,50 +220,3 @@ def rows(store: object, sql: str, *params: object) -> list[RowDict]:
 def contents(store: object) -> dict[str, list[RowDict]]:
     """Give every row of every table of a store; indexes over them are left out."""
     return all_rows(place_of(store))
-
-
-# ------------------------------------------------------------------------------
-# The plugin: `pytest_plugins = ["threadkeep.testing"]`, or `pytest -p threadkeep.testing`.
-
-
-def pytest_configure(config: "pytest.Config") -> None:
-    """Give pytest a fixture for each contract: `chat_factory`, `state_factory` and so on."""
-    import pytest  # noqa: PLC0415  (whoever tests in another way need not have it)
-
-    class Fixtures:
-        @pytest.fixture(scope="session")
-        def store_engine(self) -> str:
-            """Name the engine of FACTORIES whose stores are made; override it for another."""
-            return "sqlite"
-
-        @pytest.fixture
-        def chat_factory(self, store_engine: str) -> Iterator[StoreFactory[ChatStore]]:
-            """Make chat stores that are gone after the test."""
-            with FACTORIES[store_engine]["chat"]() as factory:
-                yield factory
-
-        @pytest.fixture
-        def state_factory(self, store_engine: str) -> Iterator[StoreFactory[SessionDB]]:
-            """Make session stores that are gone after the test."""
-            with FACTORIES[store_engine]["state"]() as factory:
-                yield factory
-
-        @pytest.fixture
-        def mailbox_factory(self, store_engine: str) -> Iterator[StoreFactory[MailPair]]:
-            """Make mailboxes that are gone after the test."""
-            with FACTORIES[store_engine]["mailbox"]() as factory:
-                yield factory
-
-        @pytest.fixture
-        def mailroom_factory(self, store_engine: str) -> Iterator[StoreFactory[Mailroom]]:
-            """Make mailrooms that are gone after the test."""
-            with FACTORIES[store_engine]["mailroom"]() as factory:
-                yield factory
-
-        @pytest.fixture
-        def knowledge_factory(self, store_engine: str) -> Iterator[StoreFactory[KnowledgeStore]]:
-            """Make knowledge stores that are gone after the test."""
-            with FACTORIES[store_engine]["knowledge"]() as factory:
-                yield factory
-
-    config.pluginmanager.register(Fixtures(), "threadkeep-stores")
