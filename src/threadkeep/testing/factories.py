@@ -10,8 +10,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
-from threadkeep.base.sqlite.outside import OutsideConnection, RowDict, all_rows, open_raw, raw_rows
+from threadkeep.base.sqlite.outside import (
+    BrokenConstraint,
+    OutsideConnection,
+    RowDict,
+    all_rows,
+    open_raw,
+    raw_rows,
+)
 from threadkeep.chat.store import ChatStore
+from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.host.host import Host
@@ -35,10 +43,12 @@ class StoreFactory(Generic[S]):
 
     An engine of your own is a subclass that says where data is (`place`), how a store of it is
     opened (`connect`), and how another program sees it (`raw`, `rows`, `contents`; here, as SQLite
-    files). `clock` is the clock of every store that is opened without one.
+    files). `clock` is the clock of every store that is opened without one; `refused` are the
+    errors by which a store refuses what its contract forbids.
     """
 
     file_name: ClassVar[str]
+    refused: ClassVar[tuple[type[Exception], ...]] = (ThreadkeepError, BrokenConstraint)
 
     def __init__(self, clock: ManualClock | None = None) -> None:
         self.clock = clock or ManualClock()

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.contracts.state.test_surface_sessions import COLUMNS
-from tests.support.states import Clock
 from threadkeep.state.hermes_state import SessionDB
 from threadkeep.testing import raw
 
@@ -27,13 +26,6 @@ def test_row_is_the_session_with_preview_and_last_activity(db: SessionDB, make: 
     told = {"preview": "hello there", "last_active": last, "unread": False}
     assert row == {**(db.get_session("s") or {}), **told}
     assert list(row)[:26] == COLUMNS
-
-
-def test_session_without_messages(db: SessionDB) -> None:
-    db.create_session("s", "cli")
-    [row] = db.list_sessions_rich()
-    assert row["preview"] == ""
-    assert row["last_active"] == row["started_at"]
 
 
 @pytest.mark.parametrize(
@@ -70,14 +62,6 @@ def test_blank_first_message_is_a_blank_preview(db: SessionDB, make: Make, blank
     assert db.list_sessions_rich()[0]["preview"].strip() == ""
 
 
-def test_last_activity_is_the_largest_timestamp(db: SessionDB, make: Make, clock: Clock) -> None:
-    make("s", "one")
-    newest = db.get_messages("s")[0]["timestamp"]
-    clock.pass_days(-3)
-    make("s", "two")
-    assert db.list_sessions_rich()[0]["last_active"] == newest
-
-
 # ---------------------------------------------------------------------- order and filters
 
 
@@ -90,15 +74,6 @@ def test_newest_begun_comes_first_in_pages(db: SessionDB, make: Make) -> None:
     assert listed(db, limit=5, offset=3) == names[3:8]
     assert listed(db, limit=50) == names
     assert listed(db, limit=5, offset=30) == []
-
-
-def test_sources_are_chosen_and_left_out(db: SessionDB, make: Make) -> None:
-    for session_id, source in (("a", "cli"), ("b", "telegram"), ("c", "cron"), ("d", "cli")):
-        make(session_id, source=source)
-    assert listed(db, source="cli") == ["d", "a"]
-    assert listed(db, exclude_sources=["cron", "telegram"]) == ["d", "a"]
-    assert listed(db, source="cli", exclude_sources=["cli"]) == []
-    assert listed(db, exclude_sources=[]) == ["d", "c", "b", "a"]
 
 
 def test_children_are_hidden_unless_asked_for(db: SessionDB) -> None:
@@ -132,11 +107,6 @@ def chain(db: SessionDB, make: Make) -> SessionDB:
     db.append_message("tip", "assistant", "x", tool_calls=[{"id": "1"}])
     db.set_session_title("tip", "Docker #2")
     return db
-
-
-@pytest.mark.parametrize("start", ["root", "middle", "tip"])
-def test_tip_is_found_from_anywhere(chain: SessionDB, start: str) -> None:
-    assert chain.get_compression_tip(start) == "tip"
 
 
 def test_tip_of_what_has_none_is_itself(db: SessionDB, make: Make) -> None:

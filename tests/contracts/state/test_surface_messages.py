@@ -92,12 +92,6 @@ def test_message_may_be_given_by_place(s: SessionDB) -> None:
     assert message["reasoning"] == "why"
 
 
-def test_content_may_be_missing_or_empty(s: SessionDB) -> None:
-    s.append_message("s", "assistant")
-    s.append_message("s", "assistant", "")
-    assert [message["content"] for message in s.get_messages("s")] == [None, ""]
-
-
 @pytest.mark.parametrize(
     "calls, count, column",
     [
@@ -136,19 +130,7 @@ def test_message_without_role_is_an_integrity_error(s: SessionDB) -> None:
     assert (s.message_count(), counts(s)) == (0, (0, 0))
 
 
-def test_ids_grow_and_are_never_used_again(s: SessionDB) -> None:
-    ids = [s.append_message("s", "user", "x") for _ in range(3)]
-    assert ids == sorted(set(ids))
-    s.clear_messages("s")
-    assert s.append_message("s", "user", "x") > ids[-1]
-
-
 # ---------------------------------------------------------------------- reading
-
-
-def test_no_session_no_messages(db: SessionDB) -> None:
-    assert db.get_messages("nobody") == []
-    assert db.get_messages_as_conversation("nobody") == []
 
 
 def test_order_is_that_of_writing_whatever_the_clock_does(s: SessionDB, clock: Clock) -> None:

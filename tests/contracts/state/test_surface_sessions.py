@@ -97,12 +97,6 @@ def test_session_without_source_gives_its_id_and_is_stored(db: SessionDB) -> Non
     assert db.get_session("s") is not None
 
 
-def test_child_knows_its_parent(db: SessionDB) -> None:
-    db.create_session("p", "cli")
-    db.create_session("c", "cli", parent_session_id="p")
-    assert session_of(db, "c")["parent_session_id"] == "p"
-
-
 def test_ensure_makes_a_minimal_row_and_never_overwrites(db: SessionDB) -> None:
     db.ensure_session("s")
     assert (session_of(db, "s")["source"], session_of(db, "s")["model"]) == ("unknown", None)
@@ -113,30 +107,7 @@ def test_ensure_makes_a_minimal_row_and_never_overwrites(db: SessionDB) -> None:
     assert (session_of(db, "t")["source"], session_of(db, "t")["model"]) == ("cli", "m")
 
 
-def test_unknown_session_is_none(db: SessionDB) -> None:
-    assert db.get_session("nobody") is None
-
-
 # ---------------------------------------------------------------------- end, reopen, prompt
-
-
-def test_first_end_counts(db: SessionDB) -> None:
-    db.create_session("s", "cli")
-    db.end_session("s", "user_exit")
-    first = session_of(db, "s")
-    assert first["end_reason"] == "user_exit"
-    assert first["ended_at"] > first["started_at"]
-    db.end_session("s", end_reason="timeout")
-    assert session_of(db, "s") == first
-
-
-def test_reopened_session_can_end_again(db: SessionDB) -> None:
-    db.create_session("s", "cli")
-    db.end_session("s", "user_exit")
-    db.reopen_session("s")
-    assert (session_of(db, "s")["ended_at"], session_of(db, "s")["end_reason"]) == (None, None)
-    db.end_session("s", "timeout")
-    assert session_of(db, "s")["end_reason"] == "timeout"
 
 
 @pytest.mark.parametrize(
@@ -247,81 +218,7 @@ def test_counts(db: SessionDB, make: Make) -> None:
 # ---------------------------------------------------------------------- export, delete
 
 
-def test_export_is_the_session_with_its_messages(db: SessionDB, make: Make) -> None:
-    make("s", "one", "two")
-    exported = db.export_session("s")
-    assert exported == {**session_of(db, "s"), "messages": db.get_messages("s")}
-    assert {*COLUMNS, "messages"} <= set(exported)
-    assert db.export_session("nobody") is None
-
-
-def test_export_all_is_a_list_newest_first(db: SessionDB, make: Make) -> None:
-    make("a", "one")
-    make("b", "two", source="telegram")
-    make("c")
-    exported = db.export_all()
-    assert isinstance(exported, list)
-    assert [session["id"] for session in exported] == ["c", "b", "a"]
-    assert [len(session["messages"]) for session in exported] == [0, 1, 1]
-    assert [session["id"] for session in db.export_all(source="telegram")] == ["b"]
-
-
-def test_clear_messages_keeps_the_session_and_its_tokens(db: SessionDB) -> None:
-    db.create_session("s", "cli")
-    db.append_message("s", "assistant", "x", tool_calls=[{"id": "1"}])
-    db.update_token_counts("s", input_tokens=5)
-    db.clear_messages("s")
-    session = session_of(db, "s")
-    assert db.get_messages("s") == []
-    assert (session["message_count"], session["tool_call_count"]) == (0, 0)
-    assert session["input_tokens"] == 5
-
-
-def test_deleting_takes_messages_and_leaves_children(db: SessionDB, make: Make) -> None:
-    make("p", "gone soon")
-    db.create_session("c", "cli", parent_session_id="p")
-    make("c", "stays here")
-    assert db.delete_session("p") is True
-    assert db.get_session("p") is None
-    assert db.message_count("p") == 0
-    assert db.search_messages("gone") == []
-    assert session_of(db, "c")["parent_session_id"] is None
-    assert db.message_count("c") == 1
-    assert db.delete_session("p") is False
-
-
 # ---------------------------------------------------------------------- prune
-
-
-def test_prune_takes_ended_sessions_of_long_ago(db: SessionDB, make: Make, clock: Clock) -> None:
-    make("old", "x")
-    db.end_session("old", "done")
-    make("other", "x", source="telegram")
-    db.end_session("other", "done")
-    clock.pass_days(100)
-    make("new", "x")
-    db.end_session("new", "done")
-    assert db.prune_sessions(older_than_days=30, source="telegram") == 1
-    assert db.prune_sessions(older_than_days=200) == 0
-    assert db.prune_sessions() == 1
-    assert [session["id"] for session in db.search_sessions()] == ["new"]
-    assert db.message_count() == 1
-    assert db.prune_sessions() == 0
-
-
-def test_prune_spares_a_running_session_without_messages(db: SessionDB, clock: Clock) -> None:
-    db.create_session("running", "cli")
-    clock.pass_days(100)
-    assert db.prune_sessions(90) == 0
-
-
-def test_prune_orphans_the_children_it_leaves(db: SessionDB, make: Make, clock: Clock) -> None:
-    make("p", "x")
-    db.end_session("p", "compression")
-    clock.pass_days(100)
-    db.create_session("c", "cli", parent_session_id="p")
-    assert db.prune_sessions() == 1
-    assert session_of(db, "c")["parent_session_id"] is None
 
 
 def test_recent_activity_protects_from_pruning(db: SessionDB, make: Make, clock: Clock) -> None:

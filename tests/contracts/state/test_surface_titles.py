@@ -63,34 +63,10 @@ def test_cleaning_works_on_an_object_too(db: SessionDB) -> None:
 # ---------------------------------------------------------------------- setting
 
 
-def test_title_is_set_cleaned_and_read_back(two: SessionDB) -> None:
-    assert two.get_session_title("a") is None
-    assert two.set_session_title("a", "  Fix \n Docker ") is True
-    assert two.get_session_title("a") == "Fix Docker"
-    assert two.get_session("a")["title"] == "Fix Docker"  # type: ignore[index]
-
-
-def test_title_of_another_session_is_refused(two: SessionDB) -> None:
-    two.set_session_title("a", "Taken")
-    with pytest.raises(ValueError, match="Title 'Taken' is already in use by session a"):
-        two.set_session_title("b", " Taken ")
-    assert two.get_session_title("b") is None
-
-
 def test_clash_is_seen_before_the_session_is_missed(two: SessionDB) -> None:
     two.set_session_title("a", "Taken")
     with pytest.raises(ValueError, match="already in use"):
         two.set_session_title("nobody", "Taken")
-
-
-def test_unknown_session_gets_no_title(two: SessionDB) -> None:
-    assert two.set_session_title("nobody", "Free") is False
-    assert two.get_session_title("nobody") is None
-
-
-def test_own_title_may_be_set_again(two: SessionDB) -> None:
-    assert two.set_session_title("a", "Mine") is True
-    assert two.set_session_title("a", "Mine") is True
 
 
 @pytest.mark.parametrize("nothing", ["", None, "  "])
@@ -101,21 +77,9 @@ def test_title_can_be_taken_away(two: SessionDB, nothing: str | None) -> None:
     assert two.set_session_title("b", "Mine") is True
 
 
-def test_any_number_of_sessions_may_be_without_title(two: SessionDB) -> None:
-    assert two.set_session_title("a", "") is True
-    assert two.set_session_title("b", "") is True
-
-
 def test_case_makes_another_title(two: SessionDB) -> None:
     two.set_session_title("a", "Docker")
     assert two.set_session_title("b", "docker") is True
-
-
-def test_too_long_title_changes_nothing(two: SessionDB) -> None:
-    two.set_session_title("a", "Mine")
-    with pytest.raises(ValueError, match="too long"):
-        two.set_session_title("a", "x" * 101)
-    assert two.get_session_title("a") == "Mine"
 
 
 # ---------------------------------------------------------------------- finding
@@ -126,19 +90,6 @@ def test_session_by_title_is_exact(two: SessionDB) -> None:
     assert two.get_session_by_title("Docker") == two.get_session("a")
     assert two.get_session_by_title("docker") is None
     assert two.get_session_by_title("Dock") is None
-
-
-def test_title_resolves_to_the_exact_one(two: SessionDB) -> None:
-    two.set_session_title("a", "Docker")
-    assert two.resolve_session_by_title("Docker") == "a"
-    assert two.resolve_session_by_title("Kubernetes") is None
-
-
-def test_title_resolves_to_the_newest_of_its_lineage(db: SessionDB) -> None:
-    for session_id, title in (("a", "Docker"), ("c", "Docker #3"), ("b", "Docker #2")):
-        titled(db, session_id, title)
-    assert db.resolve_session_by_title("Docker") == "b"
-    assert db.resolve_session_by_title("Docker #3") == "c"
 
 
 def test_variant_alone_is_enough(db: SessionDB) -> None:
@@ -155,28 +106,6 @@ def test_wildcards_in_a_title_are_plain_characters(db: SessionDB) -> None:
 
 
 # ---------------------------------------------------------------------- numbering
-
-
-@pytest.mark.parametrize(
-    "present, asked, wanted",
-    [
-        ([], "Docker", "Docker"),
-        ([], "Docker #7", "Docker"),
-        (["Docker"], "Docker", "Docker #2"),
-        (["Docker"], "Docker #2", "Docker #2"),
-        (["Docker", "Docker #2", "Docker #5"], "Docker", "Docker #6"),
-        (["Docker #3"], "Docker", "Docker #4"),
-        (["Docker", "Docker #2"], "Docker #2", "Docker #3"),
-        (["Docker compose"], "Docker", "Docker"),
-        (["100x #4"], "100%", "100%"),
-    ],
-)
-def test_next_title_of_a_lineage(
-    db: SessionDB, present: list[str], asked: str, wanted: str
-) -> None:
-    for number, title in enumerate(present):
-        titled(db, f"s{number}", title)
-    assert db.get_next_title_in_lineage(asked) == wanted
 
 
 def test_next_title_is_always_one_that_can_be_set(db: SessionDB) -> None:

@@ -27,13 +27,6 @@ def get(db: SessionDB, *names: str) -> list[Any]:
     return [session[name] for name in names]
 
 
-def test_counts_are_added(counted: SessionDB) -> None:
-    one: dict[str, Any] = dict(zip(COUNTERS, (10, 5, 3, 2, 1), strict=True))
-    counted.update_token_counts("s", **one)
-    counted.update_token_counts("s", **one)
-    assert get(counted, *COUNTERS) == [20, 10, 6, 4, 2]
-
-
 def test_absolute_sets_all_five_counters(counted: SessionDB) -> None:
     nine: dict[str, Any] = dict.fromkeys(COUNTERS, 9)
     counted.update_token_counts("s", **nine)
@@ -87,15 +80,6 @@ def test_absolute_estimated_cost_is_set_and_none_is_zero(counted: SessionDB) -> 
     assert get(counted, "estimated_cost_usd") == [0.25]
     counted.update_token_counts("s", absolute=True)
     assert get(counted, "estimated_cost_usd") == [0.0]
-
-
-def test_actual_cost_adds_and_none_keeps_it(counted: SessionDB) -> None:
-    counted.update_token_counts("s", input_tokens=1)
-    assert get(counted, "actual_cost_usd") == [None]
-    counted.update_token_counts("s", actual_cost_usd=0.5)
-    counted.update_token_counts("s", actual_cost_usd=0.25)
-    counted.update_token_counts("s", input_tokens=1)
-    assert get(counted, "actual_cost_usd") == [0.75]
 
 
 def test_absolute_actual_cost_is_set_and_none_keeps_it(counted: SessionDB) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 RowDict = dict[str, Any]
 OutsideConnection = sqlite3.Connection
+BrokenConstraint = sqlite3.IntegrityError  # what other programs raise for a row that is refused
 
 
 @contextmanager
