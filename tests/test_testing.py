@@ -1,5 +1,9 @@
 """threadkeep.testing, as others use it: its page is true, and it needs no pytest to be imported."""
 
+import ast
+import importlib
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +14,20 @@ from tests.conftest import REPO
 from tests.test_docs import output_of, python_blocks
 from threadkeep.testing import FACTORIES, ManualClock, contents, raw
 
-FACTORY, PLUGIN, TEST, ENGINE = python_blocks(REPO / "docs" / "testing.md")
+PAGE = REPO / "docs" / "testing.md"
+FACTORY, PLUGIN, TEST, HERMES, ENGINE = python_blocks(PAGE)
+SUITES = REPO / "src" / "threadkeep" / "testing"
+CONTRACTS = sorted(path.name for path in SUITES.glob("*_suite"))
+# What the example of the page imports, where Hermes is not installed: our own session store, whose
+# clock can be turned as Hermes's can.
+OUR_HERMES = """
+import time
+from threadkeep.state import hermes_state
+
+
+def SessionDB(db_path):
+    return hermes_state.SessionDB(db_path, clock=lambda: time.time())
+"""
 
 
 def run_pytest(folder: Path, *arguments: str) -> str:
@@ -43,6 +60,15 @@ def test_an_engine_that_is_added_is_one_more_run_of_a_suite(tmp_path: Path) -> N
     assert "2 passed" in shown
 
 
+def test_the_example_runs_the_contract_of_session_stores(tmp_path: Path) -> None:
+    (tmp_path / "hermes_state.py").write_text(OUR_HERMES)
+    (tmp_path / "test_hermes.py").write_text(HERMES)
+    assert len(HERMES.strip().splitlines()) <= 22
+    where = f"pythonpath={REPO / 'src'} {tmp_path}"
+    shown = run_pytest(tmp_path, "-o", where, "-p", "threadkeep.testing", "test_hermes.py")
+    assert re.search(r"1\d\d passed", shown)
+
+
 def test_importing_it_does_not_load_pytest() -> None:
     code = "import sys, threadkeep.testing; sys.exit('pytest' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -66,3 +92,42 @@ def test_time_goes_by_when_told_to() -> None:
     clock = ManualClock(1000, step=0)
     clock.forward(2, days=1)
     assert (clock(), clock.seconds()) == (86_403_000, 86_403.0)
+
+
+# ---------------------------------------------------------------------- the suites
+
+
+def clauses(suite: str) -> dict[str, ast.FunctionDef]:
+    """Give the tests of all modules of a suite, which must not share a name."""
+    found: dict[str, ast.FunctionDef] = {}
+    for path in sorted((SUITES / suite).glob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                assert node.name not in found
+                found[node.name] = node
+    return found
+
+
+@pytest.mark.parametrize("suite", CONTRACTS)
+def test_a_suite_gives_all_its_tests_to_whoever_imports_it(suite: str) -> None:
+    module = importlib.import_module(f"threadkeep.testing.{suite}")
+    given = {name for name, _ in inspect.getmembers(module, inspect.isfunction)}
+    assert {name for name in given if name.startswith("test_")} == set(clauses(suite))
+    assert f"threadkeep.testing.{suite}" in PAGE.read_text("utf-8")
+
+
+@pytest.mark.parametrize("suite", CONTRACTS)
+def test_every_test_of_a_suite_names_its_clause(suite: str) -> None:
+    for name, node in clauses(suite).items():
+        said = ast.get_docstring(node) or ""
+        assert re.match(r"[A-Z§][^:]+: \S.+\.$", said), f"{name}: which section says what?"
+
+
+@pytest.mark.parametrize("suite", CONTRACTS)
+def test_a_suite_knows_its_stores_by_a_factory_alone(suite: str) -> None:
+    fixture = suite.replace("_suite", "_factory")
+    for name, node in clauses(suite).items():
+        given = [argument.arg for argument in node.args.args]
+        marks = " ".join(ast.unparse(mark) for mark in node.decorator_list)
+        assert given[0] == fixture, name
+        assert all(re.search(rf"\b{one}\b", marks) for one in given[1:]), name

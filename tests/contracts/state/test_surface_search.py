@@ -1,4 +1,4 @@
-"""Search as version 6 has it: syntax, filters, the form of a hit, the two helpers."""
+"""Search as version 6 has it, beyond the contract's suite: the form of a hit, the helpers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,9 +28,6 @@ def corpus(db: SessionDB, make: Make) -> SessionDB:
     make("phrase", "an exact phrase stands here")
     make("mixed", "a phrase that is not exact")
     return db
-
-
-# ---------------------------------------------------------------------- syntax
 
 
 # ---------------------------------------------------------------------- a hit

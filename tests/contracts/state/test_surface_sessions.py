@@ -1,4 +1,4 @@
-"""Sessions as version 6 has them: begun, ended, resolved, counted, exported, deleted, pruned."""
+"""Sessions as version 6 has them, beyond the contract's suite: ensured, resolved, counted."""
 
 import json
 from collections.abc import Callable
@@ -213,9 +213,6 @@ def test_counts(db: SessionDB, make: Make) -> None:
     make("b", "three", source="telegram")
     assert (db.session_count(), db.session_count("cli"), db.session_count("x")) == (2, 1, 0)
     assert (db.message_count(), db.message_count("a"), db.message_count("x")) == (3, 2, 0)
-
-
-# ---------------------------------------------------------------------- export, delete
 
 
 # ---------------------------------------------------------------------- prune

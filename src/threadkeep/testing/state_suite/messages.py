@@ -7,23 +7,11 @@ import pytest
 
 from threadkeep.testing.state_suite.talk import CALL, Factory, session_of, talk
 
-MESSAGE_COLUMNS = frozenset(
-    [
-        "id",
-        "session_id",
-        "role",
-        "content",
-        "tool_call_id",
-        "tool_calls",
-        "tool_name",
-        "timestamp",
-        "token_count",
-        "finish_reason",
-        "reasoning",
-        "reasoning_details",
-        "codex_reasoning_items",
-    ]
-)
+MESSAGE_COLUMNS = {
+    *("id", "session_id", "role", "content", "tool_call_id"),
+    *("tool_calls", "tool_name", "timestamp", "token_count", "finish_reason"),
+    *("reasoning", "reasoning_details", "codex_reasoning_items"),
+}
 
 
 def test_a_message_has_the_columns_of_the_table(state_factory: Factory) -> None:

@@ -7,36 +7,6 @@ import pytest
 
 from threadkeep.testing.state_suite.talk import CALL, Factory, found_in, ids_of, session_of, talk
 
-SESSION_COLUMNS = frozenset(
-    [
-        "id",
-        "source",
-        "user_id",
-        "model",
-        "model_config",
-        "system_prompt",
-        "parent_session_id",
-        "started_at",
-        "ended_at",
-        "end_reason",
-        "message_count",
-        "tool_call_count",
-        "input_tokens",
-        "output_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "reasoning_tokens",
-        "billing_provider",
-        "billing_base_url",
-        "billing_mode",
-        "estimated_cost_usd",
-        "actual_cost_usd",
-        "cost_status",
-        "cost_source",
-        "pricing_version",
-        "title",
-    ]
-)
 COUNTERS = (
     "input_tokens",
     "output_tokens",
@@ -44,6 +14,12 @@ COUNTERS = (
     "cache_write_tokens",
     "reasoning_tokens",
 )
+SESSION_COLUMNS = {
+    *("id", "source", "user_id", "model", "model_config", "system_prompt", "parent_session_id"),
+    *("started_at", "ended_at", "end_reason", "message_count", "tool_call_count", *COUNTERS),
+    *("billing_provider", "billing_base_url", "billing_mode", "estimated_cost_usd"),
+    *("actual_cost_usd", "cost_status", "cost_source", "pricing_version", "title"),
+}
 
 
 def test_a_session_has_the_columns_of_the_table(state_factory: Factory) -> None:
@@ -80,8 +56,9 @@ def test_the_schema_has_a_version(state_factory: Factory) -> None:
 def test_creating_gives_the_id_and_keeps_the_settings(state_factory: Factory) -> None:
     """Create and manage sessions: the id is given back; the settings of the model are JSON text."""
     db = state_factory.open()
-    given = {"model_config": {"temperature": 0.2}, "system_prompt": "be brief"}
-    assert db.create_session("s", "cli", **given) == "s"
+    settings = {"temperature": 0.2}
+    given = db.create_session("s", "cli", model_config=settings, system_prompt="be brief")
+    assert given == "s"
     session = session_of(db, "s")
     assert json.loads(session["model_config"]) == {"temperature": 0.2}
     assert session["system_prompt"] == "be brief"
