@@ -49,7 +49,7 @@ def unmasked(store: str, user_home: str) -> dict[str, Any]:
 
 def summary(report: CaptureReport) -> dict[str, Any]:
     """Sum up what a run did."""
-    parts = report.harnesses.values()
+    parts = report.agents.values()
     return {
         "logs": sum(part.found for part in parts),
         "changed": sum(part.changed for part in parts),

@@ -90,7 +90,7 @@ def test_drift_is_told_with_the_log_where_it_was_seen(world: World) -> None:
     world.append(said(9) + line(kind="brand-new"), "b")
     world.capture()
     (unknown,) = cover(world).unknown
-    assert (unknown.harness, unknown.kind, unknown.count) == ("pi", "brand-new", 4)
+    assert (unknown.agent, unknown.kind, unknown.count) == ("pi", "brand-new", 4)
     assert (unknown.path, unknown.last_seen) == (str(world.log("b")), world.now)
 
 

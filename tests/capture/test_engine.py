@@ -61,7 +61,7 @@ def test_a_second_run_opens_nothing_and_writes_nothing(
     world.documents.opened.clear()
     report = world.capture()
     assert opened == world.documents.opened == []
-    assert [part.changed for part in report.harnesses.values()] == [0, 0]
+    assert [part.changed for part in report.agents.values()] == [0, 0]
     assert everything(world.database) == before
     assert world.change_counter() == counter
     world.append(said(9), "b")
@@ -99,8 +99,8 @@ def test_a_dry_run_tells_what_is_new_and_writes_nothing(world: World) -> None:
 
 def test_only_wanted_harnesses_are_looked_at(world: World) -> None:
     fill(world)
-    report = world.capture(CaptureFilter(harnesses=frozenset({"aider"})))
-    assert set(report.harnesses) == {"aider"}
+    report = world.capture(CaptureFilter(agents=frozenset({"aider"})))
+    assert set(report.agents) == {"aider"}
     assert world.ask("SELECT DISTINCT harness FROM tk_sessions") == [("aider",)]
 
 
@@ -409,5 +409,5 @@ def test_a_folder_that_may_not_be_looked_into_is_told_and_nothing_in_it_counts_a
 
     monkeypatch.setattr(os, "scandir", closed)
     report = world.capture()
-    assert list(report.harnesses["pi"].errors) == [str(tmp_path / "logs")]
+    assert list(report.agents["pi"].errors) == [str(tmp_path / "logs")]
     assert world.ask("SELECT gone_at FROM tk_logs") == [(None,)]

@@ -72,10 +72,10 @@ def test_it_is_told_and_all_others_come_in(tmp_path: Path, attack: str) -> None:
         failing = {source for (source,) in store.execute(asked)}
     for name, reader in READERS.items():
         path, why = str(paths[name]), REFUSED[attack][1]
-        told = report.of(reader.harness).errors
+        told = report.of(reader.agent).errors
         assert any(path in where and why in said for where, said in told.items()), (name, told)
         assert why in (noted[path] or ""), name
-        assert health_name(reader.harness) in failing
+        assert health_name(reader.agent) in failing
 
 
 _OF_ATUIN = ("id", "timestamp", "duration", "exit", "command", "cwd", "session", "hostname")

@@ -54,7 +54,7 @@ def test_lines_in_which_a_pattern_is_found_go_and_their_bytes_with_them(tmp_path
         what = Query(pattern="(?i)zanzibar-\\d+")
         planned = history.forget(what, dry_run=True)
         assert history.forget(what) == planned
-        assert (planned.sessions, planned.lines, planned.entries, planned.events) == (0, 2, 2, 0)
+        assert (planned.sessions, planned.lines, planned.entries, planned.observed) == (0, 2, 2, 0)
         assert planned.examples == [f"{user}/.claude/projects/-u-pond/s1.jsonl:{n}" for n in (4, 6)]
         told = texts(history, "s1")
         assert [text for text in told if "thanks" in text or "count" in text] == [told[0], told[-1]]
@@ -103,7 +103,7 @@ def test_a_pattern_is_looked_for_in_every_table(tmp_path: Path) -> None:
         assert history.forget(what) == planned
         assert planned.lines == 0
         assert planned.nodes == 1
-        assert planned.events == 3  # of the shell, of the browser, of CI
+        assert planned.observed == 3  # of the shell, of the browser, of CI
         assert texts(history, "s1")[0] == "a duck"
     assert rows(file, "SELECT id FROM knowledge_nodes") == [(kept,)]
     assert kept != lost
@@ -211,8 +211,8 @@ def test_what_shells_browsers_and_ci_did_in_a_span_goes_too(tmp_path: Path) -> N
     with masked_history(file, user) as history:
         assert history.forget(Query(since=1, until=2, agent=("codex",))) == ForgetReport()
         assert history.forget(Query(since=1, until=2, project=("/elsewhere",))) == ForgetReport()
-        assert history.forget(Query(since=1, until=2, project=("/",)), dry_run=True).events == 1
-        assert history.forget(Query(since=1, until=2)).events == 1 + 1 + 2
+        assert history.forget(Query(since=1, until=2, project=("/",)), dry_run=True).observed == 1
+        assert history.forget(Query(since=1, until=2)).observed == 1 + 1 + 2
     assert rows(file, "SELECT timestamp FROM events") == [(2,)]
     assert rows(file, "SELECT timestamp FROM browser_events") == [(2,)]
     assert rows(file, "SELECT count(*) FROM env_snapshots") == [(0,)]

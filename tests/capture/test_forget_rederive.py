@@ -79,7 +79,7 @@ def test_making_every_log_anew_gives_what_capturing_gave(tmp_path: Path) -> None
     assert without_bytes(content(file)) == without_bytes(before)
     with open_history(tmp_path / "home", user) as history:
         report = history.capture()
-    assert sum(part.lines for part in report.harnesses.values()) == 0
+    assert sum(part.lines for part in report.agents.values()) == 0
     assert_sound(file)
 
 

@@ -75,7 +75,7 @@ def test_the_others_stay_as_they_are_and_it_does_not_come_back(
         kept = {name: told for name, told in before.items() if name not in family}
         assert all_sessions(history) == kept
         report = history.capture()
-        assert sum(part.lines for part in report.harnesses.values()) == 0  # it is not even read
+        assert sum(part.lines for part in report.agents.values()) == 0  # it is not even read
         assert all_sessions(history) == kept
         assert history.forget(what) == ForgetReport()
     for table in ("tk_sessions", "agentic_sessions", "claude_session_offsets", "sessions"):
@@ -101,7 +101,7 @@ def test_no_byte_of_it_is_left(tmp_path: Path) -> None:
     with masked_history(file, user) as history:
         assert history.search("zanzibar")
         done = history.forget(Query(session=("s1",)))
-        assert (done.sessions, done.segments, done.nodes, done.events) == (1, 1, 1, 1)
+        assert (done.sessions, done.segments, done.nodes, done.observed) == (1, 1, 1, 1)
         left = bytes_left(file)  # while it is open: nothing waits in the log
         assert [word for word in words if word.lower() in left.lower()] == []
         assert not history.search("zanzibar")
@@ -120,7 +120,7 @@ def test_a_parent_takes_its_subagents_with_it_and_a_subagent_goes_alone(
         ((all_calls,),) = rows(file, calls)
         done = history.forget(Query(session=("agent-a1b2c3",)))
         assert done.sessions == 1
-        assert rows(file, calls) == [(all_calls - done.events,)]
+        assert rows(file, calls) == [(all_calls - done.observed,)]
         kept = {name: told for name, told in before.items() if name != "agent-a1b2c3"}
         assert all_sessions(history) == kept
         assert history.forget(Query(session=(CLAUDE,))).sessions == 4
@@ -180,8 +180,8 @@ def test_calls_of_a_subagent_go_with_it_though_they_bear_the_name_of_its_parent(
         history.capture()
         assert rows(file, commands) == [("quack",), ("honk",)]
         what = Query(session=("agent-7",))
-        assert history.forget(what, dry_run=True).events == 1
-        assert history.forget(what).events == 1
+        assert history.forget(what, dry_run=True).observed == 1
+        assert history.forget(what).observed == 1
         assert rows(file, commands) == [("quack",)]
         history.capture()
         assert rows(file, commands) == [("quack",)]

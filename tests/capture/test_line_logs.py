@@ -275,7 +275,7 @@ def test_cursors_of_other_programs_are_written_for_the_whole_log_only(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Codex(type(world.sources["toy"])):  # type: ignore[misc]
-        harness = "codex"
+        agent = "codex"
 
     monkeypatch.setattr(intake, "BATCH_BYTES", 200)
     monkeypatch.setattr(files, "PIECE_BYTES", 100)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
 from threadkeep.capture.engine import CaptureFilter, capture
-from threadkeep.capture.records import HarnessReport
+from threadkeep.capture.records import AgentReport
 from threadkeep.knowledge.archive import all_logs
 from threadkeep.knowledge.store import KnowledgeStore
 
@@ -30,7 +30,7 @@ class Watched:
         self._store = store
         self._lines = 0
 
-    def look(self, wanted: CaptureFilter = LIVE) -> HarnessReport:
+    def look(self, wanted: CaptureFilter = LIVE) -> AgentReport:
         report = capture(self._world.around(self._store), self._world.sources, wanted)
         return self._world.lines_report(report)
 

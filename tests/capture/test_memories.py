@@ -43,7 +43,7 @@ class Desk:
         with self.history() as history:
             report = history.capture()
             assert report.errors == 0
-            return sum(part.memories for part in report.harnesses.values())
+            return sum(part.memories for part in report.agents.values())
 
     def ask(self, sql: str) -> list[list[object]]:
         with self.history() as history, history.store.context.db.read() as tx:
@@ -80,8 +80,8 @@ def test_notes_become_documents_and_are_recalled(desk: Desk) -> None:
         (hit,) = memory.recall(
             "parser last line", nodes=NodeChoice(evidence="memory"), limit=1
         ).hits
-        assert hit.source.startswith("memory-")
-        assert memory.open(hit.source).text == "Before all."
+        assert hit.contract_ref.startswith("memory-")
+        assert memory.open(hit.contract_ref).text == "Before all."
         assert memory.recall("parser", nodes=NodeChoice(category="project")).hits
         assert not memory.recall("parser", nodes=NodeChoice(category="user")).hits
 
@@ -236,7 +236,7 @@ def test_a_note_that_was_forgotten_does_not_come_back(desk: Desk) -> None:
     with desk.history() as history:
         enrich(desk.home, history, with_model=False)
         history.forget(Query(pattern="quokka"))
-        assert sum(part.memories for part in history.capture().harnesses.values()) == 0
+        assert sum(part.memories for part in history.capture().agents.values()) == 0
     assert [row[0] for row in desk.ask(asked.DOCUMENTS)] == ["b.md"]
     assert len(desk.ask("SELECT * FROM knowledge_nodes")) == 1
     desk.write("a.md", "# One\n\nThe wombat wakes up.\n")

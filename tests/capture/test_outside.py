@@ -120,8 +120,8 @@ def test_every_program_passes_over_links(tmp_path: Path) -> None:
     with home.history(user_home=user) as history:
         report = history.capture()
         assert report.errors == 0
-        assert sum(part.found for part in report.harnesses.values()) == 0
-        told = {path for part in report.harnesses.values() for path in part.passed}
+        assert sum(part.found for part in report.agents.values()) == 0
+        told = {path for part in report.agents.values() for path in part.passed}
         assert told == {str(user / place) for place in places}
 
 

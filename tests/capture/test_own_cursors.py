@@ -32,7 +32,7 @@ class Whole:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.harness = source.harness
+        self.agent = source.agent
         self.kind: Any = source.kind
 
     def roots(self, user: UserHome) -> list[Path]:
@@ -328,7 +328,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def _work(world: World, rows_read: list[str]) -> tuple[int, int, int]:
     """Capture, and tell how many rows were read, and lines and entries written."""
     rows_read.clear()
-    part = world.capture().of(next(iter(world.sources.values())).harness)
+    part = world.capture().of(next(iter(world.sources.values())).agent)
     assert part.errors == {}
     return len(rows_read), part.lines, part.entries
 

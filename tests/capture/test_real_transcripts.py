@@ -18,7 +18,7 @@ from tests.support.user_homes import (
     settle,
 )
 from threadkeep.capture.capture import History
-from threadkeep.capture.records import CaptureReport, HarnessReport
+from threadkeep.capture.records import AgentReport, CaptureReport
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.results import UsageReport
 
@@ -50,8 +50,8 @@ def captured(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield Captured(history, place / "home" / "knowledge.db", user, report, spending, again)
 
 
-def parts(report: CaptureReport) -> dict[str, HarnessReport]:
-    return {harness: part for harness, part in report.harnesses.items() if part.found}
+def parts(report: CaptureReport) -> dict[str, AgentReport]:
+    return {harness: part for harness, part in report.agents.items() if part.found}
 
 
 def test_nothing_fails_and_nothing_is_unknown(captured: Captured) -> None:
@@ -78,7 +78,7 @@ def test_every_line_is_archived_as_it_was_but_for_masked_ones(captured: Captured
         assert all(b"[REDACTED]" in new for _, new in changed), path
         differing += len(changed)
     reports = (captured.report, captured.edge_report)
-    masked = sum(part.masked_lines for report in reports for part in report.harnesses.values())
+    masked = sum(part.masked_lines for report in reports for part in report.agents.values())
     assert differing <= masked
 
 

@@ -73,11 +73,11 @@ def test_what_came_in_before_there_was_a_rule_is_masked(tmp_path: Path) -> None:
         assert all_sessions(history)["s2"] == swan
         assert history.rescan() == RescanReport()
         before = all_sessions(history)
-        assert history.capture().harnesses["claude-code"].lines == 0
+        assert history.capture().agents["claude-code"].lines == 0
         write_claude(user, "s1", [*told, said("s1", 4, "a heron")])
-        assert history.capture().harnesses["claude-code"].lines == 1
+        assert history.capture().agents["claude-code"].lines == 1
         write_claude(user, "s1", [said("s1", 0, "rewritten"), *told])
-        assert history.capture().harnesses["claude-code"].lines == 1
+        assert history.capture().agents["claude-code"].lines == 1
         assert len(all_sessions(history)["s1"][1]) == len(before["s1"][1]) + 2
     left = bytes_left(file)
     assert [secret for secret in secrets if secret in left] == []
@@ -144,7 +144,7 @@ def test_documents_are_masked_and_read_on_without_doubles(tmp_path: Path) -> Non
         assert len(texts(history, "ses_0a")) == count
         with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute("UPDATE session SET time_updated = time_updated + 1")
-        assert history.capture().harnesses["opencode"].lines == 1  # the session's own record
+        assert history.capture().agents["opencode"].lines == 1  # the session's own record
         assert len(texts(history, "ses_0a")) == count
     assert SECRET.encode() not in bytes_left(file)
 

@@ -25,7 +25,7 @@ class Script:
         self.done = False
 
     def show(self, report: CaptureReport) -> None:
-        self.lines.append(sum(part.lines for part in report.harnesses.values()))
+        self.lines.append(sum(part.lines for part in report.agents.values()))
         step = next(self._steps, None)
         if step is None:
             self.done = True

@@ -190,8 +190,8 @@ def test_one_entry_with_its_neighbours(demo: Run) -> None:
 def test_a_session_as_json_is_whole(demo: Run) -> None:
     found = document(demo("show", f"claude-code:{CLAUDE}", "--json"))
     assert found["session"]["title"] == "Fix the flaky test of the departures board"
-    assert len(found["entries"]) == found["session"]["entries"] == 14
-    assert [one["kind"] for one in found["entries"][:3]] == ["prompt", "reasoning", "text"]
+    assert len(found["messages"]) == found["session"]["entries"] == 14
+    assert [one["part"] for one in found["messages"][:3]] == ["prompt", "reasoning", "text"]
     assert found["tokens"]["output"] == 701
     assert [one["session_id"] for one in found["children"]] == ["agent-a7c41e90b2d3"]
 

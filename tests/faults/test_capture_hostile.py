@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.user_homes import archived, assert_sound, lines_of, open_history, settle
 from threadkeep.capture.capture import History
-from threadkeep.capture.records import HarnessReport
+from threadkeep.capture.records import AgentReport
 from threadkeep.knowledge.records import CapturedSession
 
 pytestmark = pytest.mark.slow
@@ -41,13 +41,13 @@ class Machine:
         path.write_bytes(b"".join(line + b"\n" for line in lines))
         return path
 
-    def capture(self) -> tuple[History, dict[str, HarnessReport]]:
+    def capture(self) -> tuple[History, dict[str, AgentReport]]:
         """Capture, check that the harmless log is there, and leave the history open."""
         settle(self.user)
         history = open_history(self.home, self.user)
-        report = history.capture().harnesses
+        report = history.capture().agents
         again = history.capture()
-        assert sum(part.lines for part in again.harnesses.values()) == 0
+        assert sum(part.lines for part in again.agents.values()) == 0
         shown = list(history.transcript(history.find(GOOD, "claude-code")))
         assert [one.entry.text for one in shown] == [HARMLESS]
         assert history.search("harmless")[0].session.session_id == GOOD

@@ -45,7 +45,7 @@ def captured(home: Path, user: Path) -> CaptureReport:
     with open_history(home, user) as history:
         report = history.capture()
         again = history.capture()
-        assert sum(part.lines for part in again.harnesses.values()) == 0
+        assert sum(part.lines for part in again.agents.values()) == 0
         for session in history.sessions(everything=True, limit=100_000):
             list(history.transcript(session))
             list(history.raw(session))
@@ -78,9 +78,9 @@ def assert_kept(home: Path, user: Path, report: CaptureReport) -> int:
         changed = [new for old, new in zip(given, stored, strict=True) if old != new]
         assert all(b"[REDACTED" in new for new in changed), path
         differing += len(changed)
-    counted = sum(part.bad_lines for part in report.harnesses.values())
+    counted = sum(part.bad_lines for part in report.agents.values())
     assert counted == bad
-    assert differing <= sum(part.masked_lines for part in report.harnesses.values())
+    assert differing <= sum(part.masked_lines for part in report.agents.values())
     return bad
 
 
@@ -92,7 +92,7 @@ def test_made_up_logs_of_every_program(tmp_path: Path, mutate: Mutate, ratio: fl
     report = captured(tmp_path / "home", user)
     bad = assert_kept(tmp_path / "home", user, report)
     assert bad > 0
-    assert sum(part.lines for part in report.harnesses.values()) > 100
+    assert sum(part.lines for part in report.agents.values()) > 100
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def _hit(at: int, role: str, count: int) -> Hit:
         at=AT,
         title="a talk",
         snippet="",
-        source=f"claude-{at}",
+        contract_ref=f"claude-{at}",
         role=role,
     )
 
@@ -199,7 +199,7 @@ def test_an_answer_quotes_and_cites() -> None:
     assert answer.confidence == "strong"
     assert answer.text == "“We fixed the timeout by raising pool_size to 20.” [1]"
     (cited,) = answer.citations
-    assert (cited.ref, cited.source, cited.day) == ("message:0", "claude-0", "2026-09-21")
+    assert (cited.ref, cited.contract_ref, cited.day) == ("message:0", "claude-0", "2026-09-21")
     assert (cited.label, cited.open) == ("agent said", "threadkeep open message:0")
     assert answer.notes == ("a note",)
     assert len(answer.hits) == 2

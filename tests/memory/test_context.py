@@ -171,7 +171,14 @@ def test_what_nobody_knows_is_said() -> None:
 
 def test_every_source_has_its_trust() -> None:
     def label(**fields: Any) -> str:
-        values = {"ref": "x:1", "score": 1.0, "at": 1, "title": "", "snippet": "", "source": "s"}
+        values = {
+            "ref": "x:1",
+            "score": 1.0,
+            "at": 1,
+            "title": "",
+            "snippet": "",
+            "contract_ref": "s",
+        }
         return label_of(Hit(**{**values, **fields}))
 
     assert label(kind="message", role="user") == "user said"

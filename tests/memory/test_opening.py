@@ -57,7 +57,7 @@ def test_a_command_opens_with_its_output_and_its_neighbours(memory: Memory) -> N
     assert (opened.before[0].ref, opened.after[0].ref) == ("command:2", "command:4")
     assert opened.facts["exit_code"] == 1
     assert opened.hit.outcome == "failure"
-    assert opened.hit.source == "shell-3"
+    assert opened.hit.contract_ref == "shell-3"
 
 
 def test_a_node_opens_with_its_evidence_and_entities(memory: Memory) -> None:

@@ -29,7 +29,6 @@ MOMENTS = st.lists(
         kind=KINDS,
         text=st.sampled_from("abc"),
         ref=st.integers(0, 999).map("command:{}".format),
-        source=st.just("shell"),
         outcome=st.sampled_from(["success", "failure"]),
     ),
     max_size=20,
@@ -72,7 +71,7 @@ def test_everything_is_mixed_in_the_order_of_time(machine: Machine) -> None:
         ("prompt", "thanks"),
     ]
     answer = moments[3]
-    assert (answer.tools, answer.errors, answer.source) == ({"bash": 2}, 1, "pi")
+    assert (answer.tools, answer.errors, answer.agent) == ({"bash": 2}, 1, "pi")
     assert [moment.outcome for moment in moments[4:6]] == ["failure", "failure"]
     assert opened.text == "make the parser quick"
     assert [moment.at for moment in moments] == sorted(moment.at for moment in moments)
@@ -178,10 +177,10 @@ def test_a_file_that_another_program_made_is_told_too(machine: Machine) -> None:
         moments = timeline(memory)
         (fix,) = fixed(memory, "bad wolf")
         assert memory.open(moments[-1].ref).text
-    assert [(m.kind, m.source) for m in moments] == [
-        ("command", "shell"),
-        ("command", "shell"),
-        ("visit", "browser"),
+    assert [(m.kind, m.agent) for m in moments] == [
+        ("command", None),
+        ("command", None),
+        ("visit", None),
         ("work", "claude-code"),
         ("command", "claude-code"),
     ]

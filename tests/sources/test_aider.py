@@ -318,10 +318,10 @@ def test_a_home_knows_the_projects_and_the_folders_of_its_configuration(tmp_path
     log.parent.mkdir(parents=True)
     log.write_text(json.dumps(record) + "\n")
     with home.history() as history:
-        assert history.capture().harnesses["aider"].found == 1
-        assert history.capture().harnesses["aider"].found == 2  # what was captured is known
+        assert history.capture().agents["aider"].found == 1
+        assert history.capture().agents["aider"].found == 2  # what was captured is known
     with home.history(roots=[tmp_path / "other"]) as history:
-        assert history.capture().harnesses["aider"].found == 3
+        assert history.capture().agents["aider"].found == 3
     with home.history() as history:  # what was found once is looked at without being named again
         (aider,) = [one for one in history.coverage().sources if one.name == "aider"]
         assert (aider.found, aider.gone) == (3, 0)

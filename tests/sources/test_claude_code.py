@@ -479,5 +479,5 @@ def test_asking_twice_gives_news_once() -> None:
 
 def test_line_logs_have_no_items() -> None:
     log = some_log()
-    assert (SOURCE.harness, SOURCE.kind) == ("claude-code", "lines")
+    assert (SOURCE.agent, SOURCE.kind) == ("claude-code", "lines")
     assert (list(SOURCE.items(log)), list(SOURCE.records(log, "x"))) == ([], [])

@@ -48,7 +48,7 @@ def user_says(*texts: str) -> dict[str, Any]:
 
 def test_both_are_sources() -> None:
     sources: list[Source] = [SOURCE, threads.SOURCE]
-    assert {(source.harness, source.kind) for source in sources} == {("codex", "lines")}
+    assert {(source.agent, source.kind) for source in sources} == {("codex", "lines")}
 
 
 def test_each_prompt_comes_once_and_whole(pond: Result) -> None:

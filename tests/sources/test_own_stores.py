@@ -394,7 +394,7 @@ def test_hermes_is_found_with_its_profiles(hermes: Path, tmp_path: Path) -> None
     user = UserHome(tmp_path, {"HERMES_HOME": str(hermes)})
     found = [Path(log.path) for log in SOURCE.find(user)]
     assert found == [hermes / "profiles/night/state.db", hermes / "state.db"]
-    assert SOURCE.harness == "hermes"
+    assert SOURCE.agent == "hermes"
     assert list(SOURCE.find(UserHome(tmp_path))) == []
     hermes.rename(tmp_path / ".hermes")
     at_home = [Path(log.path) for log in SOURCE.find(UserHome(tmp_path))]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 class Reader(NamedTuple):
     """A database that is captured: where it lies, and what its tables are."""
 
-    harness: str
+    agent: str
     path: str
     target: str  # the table that is attacked
     columns: tuple[str, ...]  # of that table

@@ -98,7 +98,7 @@ def entries_of(record: Any, number: int) -> list[Entry]:
 class ToyLines:
     """One JSON record on each line of `logs/**/*.jsonl`, or of the same compressed."""
 
-    harness: Final = "pi"
+    agent: Final = "pi"
     kind: Final = "lines"
 
     def roots(self, user: UserHome) -> list[Path]:
@@ -126,7 +126,7 @@ class ToyLines:
 class ToyDocuments:
     """Sessions in `docs/*.json`: {session: {key: record}}; tells what was opened."""
 
-    harness: Final = "aider"
+    agent: Final = "aider"
     kind: Final = "document"
 
     def __init__(self) -> None:

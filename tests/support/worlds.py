@@ -13,7 +13,7 @@ from tests.support.toy_sources import ToyDocuments, ToyLines, stamp_back
 from threadkeep.capture.capture import ALL, History
 from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.intake import CaptureContext, MachineUser, Mask
-from threadkeep.capture.records import CaptureReport, Exclusion, HarnessReport, Watcher, silent
+from threadkeep.capture.records import AgentReport, CaptureReport, Exclusion, Watcher, silent
 from threadkeep.capture.redact.engine import MaskedBlock
 from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.store import KnowledgeStore
@@ -121,8 +121,8 @@ class World:
         with KnowledgeStore.open(self._prepared(), clock=lambda: self.now) as store:
             return capture(self.around(store), self.sources, wanted, dry_run=dry_run, show=show)
 
-    def lines_report(self, report: CaptureReport) -> HarnessReport:
-        return report.of(ToyLines.harness)
+    def lines_report(self, report: CaptureReport) -> AgentReport:
+        return report.of(ToyLines.agent)
 
     def raw(self, name: str = "one") -> list[bytes]:
         with self.history() as history:

@@ -133,7 +133,7 @@ def test_a_graph_is_laid_out_the_same_each_time_and_on_its_field(
 
 @given(st.integers(0, 86_399_999), st.integers(0, 90_000_000), st.integers(1, 4))
 def test_what_happened_stays_within_its_day(at: int, lasted: int, lane: int) -> None:
-    moment = Moment(at, "command", "make", "command:1", "shell", until=at + lasted)
+    moment = Moment(at, "command", "make", "command:1", until=at + lasted)
     drawing = ribbon([(moment, lane)], 4, UTC)
     (mark,) = drawing.marks
     assert 0 <= mark.x <= mark.x + mark.width <= drawing.width

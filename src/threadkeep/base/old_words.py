@@ -16,7 +16,14 @@ class _Word(NamedTuple):
     values: Mapping[str, str] | None = None
 
 
-_SOURCES: Final = {"shell": "command", "browser": "visit", "ci": "run", "agent": "message"}
+_SOURCES: Final = {
+    "shell": "command",
+    "browser": "visit",
+    "ci": "run",
+    "workflow": "run",
+    "agent": "message",
+    "memory": "node",
+}
 _RAN_BY: Final = {"shell": "user", "claude-tool": "tool"}
 _WORDS: Final = (
     _Word("harness", "agent"),

@@ -9,7 +9,7 @@ from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.forget import ForgetReport, finish, forget
 from threadkeep.capture.intake import Backlog, Batches, CaptureContext
-from threadkeep.capture.records import CaptureReport, HarnessReport, Watcher, index_behind, silent
+from threadkeep.capture.records import AgentReport, CaptureReport, Watcher, index_behind, silent
 from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
 from threadkeep.capture.watch import Stop, Tell, watch
 from threadkeep.knowledge.opening import refuse_write
@@ -51,7 +51,7 @@ def _bring_in(around: CaptureContext, harness: str, names: Sequence[str]) -> Non
     log = Log(f"{NOTES}:{harness}", Stamp(0, 0, 0, 0))  # a file of ours may be moved
     with Batches(around.store) as batches:
         backlog = Backlog(batches)
-        DocumentCapture(around, NOTES, source, log, HarnessReport()).run(backlog)
+        DocumentCapture(around, NOTES, source, log, AgentReport()).run(backlog)
         backlog.settle()
 
 

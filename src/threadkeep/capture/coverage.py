@@ -15,14 +15,14 @@ class SourceCoverage(msgspec.Struct):
     """How much of one source is in the store."""
 
     name: str
-    harness: str
+    agent: str
     places: list[str]  # the folders and files that are looked into and exist
     found: int = 0  # logs on the disk
     current: int = 0  # of these, logs that are wholly captured or kept out on purpose
     excluded: int = 0
     bytes_found: int = 0
     bytes_current: int = 0
-    gone: int = 0  # logs that are in the store only: their program deleted them
+    gone: int = 0  # logs that are in the store only: their agent deleted them
     behind: list[str] = []  # some of those that are not current
     unseen: dict[str, str] = {}  # places that cannot be looked into: why, and what to do
     passed: dict[str, str] = {}  # links and others' folders, which are passed over on purpose
@@ -53,7 +53,7 @@ def cover(around: CaptureContext, sources: Mapping[str, Source]) -> Coverage:
         for name, source in sources.items():
             known = all_looks(tx, name, sums=sums)
             seen = see(source, around.user)
-            part = SourceCoverage(name, source.harness, seen.roots)
+            part = SourceCoverage(name, source.agent, seen.roots)
             _compare(part, known, seen)
             for one in seen.unseen:
                 (part.unseen if one.is_failure else part.passed)[one.path] = one.told

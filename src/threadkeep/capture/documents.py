@@ -25,7 +25,7 @@ from threadkeep.capture.intake import (
 from threadkeep.capture.records import (
     ENOUGH_LINES,
     TROUBLES,
-    HarnessReport,
+    AgentReport,
     has_vanished,
     kept_out,
     tell,
@@ -98,7 +98,7 @@ class DocumentCapture:
         reader: str,
         source: Source,
         log: Log,
-        report: HarnessReport,
+        report: AgentReport,
         *,
         live: bool = False,
     ) -> None:
@@ -162,7 +162,7 @@ class DocumentCapture:
     def _mask(self, item: DocumentItem) -> Mask:
         session_id = item.item or self._log.session_id
         with self._around.store.read() as tx:
-            return mask_of(tx, self._around, self._source.harness, session_id)
+            return mask_of(tx, self._around, self._source.agent, session_id)
 
     def _pieces(self, records: Iterator[tuple[str, bytes]], mask: Mask) -> Iterator[_Piece]:
         """Yield masked records in pieces that fit into memory; the last one may be empty."""
@@ -215,7 +215,7 @@ class DocumentCapture:
             return 0
         if writing.intake is None:
             writing.intake = Intake(
-                self._source.harness, row, writing.parser, self._report, self._fresh
+                self._source.agent, row, writing.parser, self._report, self._fresh
             )
             if not writing.excerpt.resumed:
                 row.bad_lines = 0  # every record is fed again
@@ -254,7 +254,7 @@ class DocumentCapture:
         row = load_log(tx, self._reader, path, item.item)
         if row is None:
             session_id = item.item or self._log.session_id
-            row = LogRow(self._reader, source.harness, path, item.item, session_id=session_id)
+            row = LogRow(self._reader, source.agent, path, item.item, session_id=session_id)
             save_log(tx, row)
         return row
 

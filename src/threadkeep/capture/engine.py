@@ -27,9 +27,9 @@ from threadkeep.capture.logs import (
 from threadkeep.capture.records import (
     ENOUGH_LINES,
     TROUBLES,
+    AgentReport,
     CaptureReport,
     Exclusion,
-    HarnessReport,
     Progress,
     SourceLogs,
     Watcher,
@@ -122,9 +122,7 @@ def is_settled(log: Log, now: int) -> bool:
     return now * 1_000_000 - log.stamp.mtime_ns >= _SETTLED_NS
 
 
-def store_memory(
-    tx: Tx, seen: SeenMemory, now: int, report: HarnessReport, keep: Retention
-) -> None:
+def store_memory(tx: Tx, seen: SeenMemory, now: int, report: AgentReport, keep: Retention) -> None:
     """Store a file; one that was forgotten, or was in these very words, stays out."""
     if is_forgotten_memory(tx, document_uuid(seen.repository, seen.logical_path), [seen.text]):
         report.excluded += 1
@@ -175,15 +173,15 @@ def absent_from(
 
 
 class CaptureFilter(msgspec.Struct, frozen=True):
-    """Which logs to look at: all, or only some harnesses, or only those touched lately."""
+    """Which logs to look at: all, or only some agents', or only those touched lately."""
 
-    harnesses: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
     since: int | None = None  # epoch milliseconds
     again: bool = True  # also logs that could not be read the last time and look the same
 
-    def covers(self, harness: str) -> bool:
-        """Tell whether a harness is wanted."""
-        return not self.harnesses or harness in self.harnesses
+    def covers(self, agent: str) -> bool:
+        """Tell whether an agent is wanted."""
+        return not self.agents or agent in self.agents
 
 
 class _Work(NamedTuple):
@@ -209,14 +207,14 @@ def capture(
     gone: list[int] = []
     absent: list[tuple[Absent, Retention]] = []
     for reader, source in sources.items():
-        if not wanted.covers(source.harness):
+        if not wanted.covers(source.agent):
             continue
         with around.store.read() as tx:
             known = all_looks(tx, reader)
         try:
             found, missing, sight = _look(around, (reader, source), known, wanted, report)
         except TROUBLES as error:
-            tell(f"source {reader}", error, report.of(source.harness))
+            tell(f"source {reader}", error, report.of(source.agent))
         else:
             work += found
             gone += missing
@@ -240,7 +238,7 @@ def _look(
 ) -> tuple[list[_Work], list[int], SourceLogs]:
     """Find the logs of a source that changed, and those that are gone; give all there is, too."""
     reader, source = named
-    part = report.of(source.harness)
+    part = report.of(source.agent)
     seen = see(source, around.user)
     found = {log.path: log for log in seen.logs}
     part.found += len(found)
@@ -347,7 +345,7 @@ def _read(
     gone, absent = lost
     if not work and not gone and not absent and not report.errors:
         return
-    _make_room(around, {one.source.harness for one in work})
+    _make_room(around, {one.source.agent for one in work})
     progress = Progress(logs_total=len(work), bytes_total=sum(one.log.stamp.size for one in work))
 
     def advance(one: _Work, read: Callable[[], None]) -> None:
@@ -403,7 +401,7 @@ def _read_lines(
             _keep_out(around, batches.tx(), one, report)
             return
         row.excluded, row.fingerprint = False, ""
-        part = report.of(one.source.harness)
+        part = report.of(one.source.agent)
         lines = LineCapture(around, one.source, one.log, row, part, live=one.live)
         with LogFile(one.log.path, one.log.root) as file:
             lines.run(file, batches, progress, show)
@@ -416,7 +414,7 @@ def _read_memory(
     around: CaptureContext, one: _Work, batches: Batches, report: CaptureReport
 ) -> None:
     batches.next_log()
-    part, now = report.of(one.source.harness), around.clock()
+    part, now = report.of(one.source.agent), around.clock()
     if is_excluded(around.exclusion, one.log):
         _keep_out(around, batches.tx(), one, report)
         return
@@ -438,7 +436,7 @@ def _read_document(
     around: CaptureContext, one: _Work, backlog: Backlog, report: CaptureReport
 ) -> None:
     """Read a document outside of any transaction; what there is to write is added to the rest."""
-    batches, part = backlog.batches, report.of(one.source.harness)
+    batches, part = backlog.batches, report.of(one.source.agent)
     if around.exclusion.of_log(one.log):
         backlog.add(lambda: _keep_out(around, batches.tx(), one, report))
         return
@@ -461,7 +459,7 @@ def _note_document(around: CaptureContext, tx: Tx, one: _Work, document: Documen
 def _keep_out(around: CaptureContext, tx: Tx, one: _Work, report: CaptureReport) -> None:
     row = _row(tx, one)
     row.excluded, row.error, row.fingerprint = True, None, around.exclusion.name()
-    report.of(one.source.harness).excluded += 1
+    report.of(one.source.agent).excluded += 1
     _note_looks(tx, one, row)
 
 
@@ -480,7 +478,7 @@ def _row(tx: Tx, one: _Work) -> LogRow:
             row.path = found.path
     if row is None:
         session_id = found.session_id or Path(found.path).stem
-        row = LogRow(one.reader, one.source.harness, found.path, session_id=session_id)
+        row = LogRow(one.reader, one.source.agent, found.path, session_id=session_id)
     return load_marks(tx, row)
 
 
@@ -514,7 +512,7 @@ def _note_trouble(
     """Tell at once what went wrong with a log; give what notes it in the store."""
     if has_vanished(one.log.path, error):
         return lambda: _note_vanished(around, batches.tx(), one)
-    said = tell(one.log.path, error, report.of(one.source.harness))
+    said = tell(one.log.path, error, report.of(one.source.agent))
 
     def note() -> None:
         row = _row(batches.tx(), one)
@@ -530,7 +528,7 @@ def _note_health(around: CaptureContext, batches: Batches, report: CaptureReport
 
     At the end: the logs that could be read do not hide the one that could not.
     """
-    for harness, part in report.harnesses.items():
+    for harness, part in report.agents.items():
         if part.errors:
             path, said = next(iter(part.errors.items()))
             note_failure(batches.tx(), health_name(harness), f"{path}: {said}", around.clock())

@@ -106,7 +106,7 @@ class ForgetReport(msgspec.Struct):
     entries: int = 0
     segments: int = 0
     nodes: int = 0
-    events: int = 0  # with visits and runs of CI
+    observed: int = 0  # commands, visits and runs
     memories: int = 0  # files of memory, or single states of one
     examples: list[str] = []
     backups: list[str] = []  # files from before, which still hold it
@@ -232,8 +232,8 @@ def _count_rows(matches: Matches, plan: ForgetPlan) -> None:
 def _count_all(tx: Tx, plan: ForgetPlan) -> None:
     done, lost = plan.done, plan.lost
     done.segments = len(lost.get("segment", set()) - plan.changed)
-    done.events = len(lost.get("event", set()) - plan.rewritten)
-    done.events += len(lost.get("visit", ())) + len(lost.get("run", ()))
+    done.observed = len(lost.get("event", set()) - plan.rewritten)
+    done.observed += len(lost.get("visit", ())) + len(lost.get("run", ()))
     # States of files of memory go by themselves, or with one of their sections.
     states = {*lost.get("revision", ()), *revisions_of_chunks(tx, lost.get("chunk", ()))}
     done.memories = len(lost.get("document", ())) + len(states)

@@ -13,7 +13,7 @@ import msgspec
 
 from threadkeep.base.json import decode_line
 from threadkeep.base.tx import Tx
-from threadkeep.capture.records import Exclusion, HarnessReport
+from threadkeep.capture.records import AgentReport, Exclusion
 from threadkeep.capture.redact.engine import PRIVATE, MaskedBlock, Redactor
 from threadkeep.capture.redact.rules import MASK
 from threadkeep.errors import Invalid
@@ -228,7 +228,7 @@ class Intake:
     """Feeds lines to a parser and turns what it gives into rows of one log."""
 
     def __init__(
-        self, harness: str, row: LogRow, parser: Parser, report: HarnessReport, fresh: Fresh
+        self, harness: str, row: LogRow, parser: Parser, report: AgentReport, fresh: Fresh
     ) -> None:
         """Take a log with its parser; `fresh` makes others that know nothing of it yet."""
         self._harness = harness

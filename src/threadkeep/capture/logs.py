@@ -27,7 +27,7 @@ from threadkeep.capture.intake import (
     tail_of,
 )
 from threadkeep.capture.records import (
-    HarnessReport,
+    AgentReport,
     Progress,
     Watcher,
     kept_out,
@@ -92,7 +92,7 @@ class LineCapture:
         source: Source,
         log: Log,
         row: LogRow,
-        report: HarnessReport,
+        report: AgentReport,
         *,
         live: bool = False,
     ) -> None:
@@ -103,7 +103,7 @@ class LineCapture:
         self._report = report
         parser = _parser(source, log, row)
         fresh = partial(source.parser, log, None)
-        self._intake = Intake(source.harness, row, parser, report, fresh)
+        self._intake = Intake(source.agent, row, parser, report, fresh)
         self._seen: Counter[bytes] | None = None  # after a rewrite: what is archived already
         self._unseen = 0  # how much of that was not met again
         self._writer: LineWriter | None = None

@@ -14,7 +14,7 @@ import msgspec
 from threadkeep.base.json import decode_line
 from threadkeep.base.tx import Tx
 from threadkeep.capture.intake import CaptureContext, Claims, Intake
-from threadkeep.capture.records import TROUBLES, HarnessReport
+from threadkeep.capture.records import TROUBLES, AgentReport
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.archive import (
     LogRow,
@@ -217,7 +217,7 @@ def reap(
 ) -> Harvest:
     """Give what a fresh parser makes of lines; `hear` gets the entries."""
     fresh = partial(source.parser, log, None)
-    parser, claims = fresh(), Claims(fresh, f"{source.harness}:{log.session_id}")
+    parser, claims = fresh(), Claims(fresh, f"{source.agent}:{log.session_id}")
     for number, line in lines:
         # Whatever is wrong with a line was reported when it was captured.
         with suppress(Exception):
@@ -361,7 +361,7 @@ class _Remaking:
         fresh = partial(self._source.parser, self._log, None)
         parser, row = fresh(), self._row
         row.bad_lines = 0
-        intake = Intake(self._source.harness, row, parser, HarnessReport(), fresh)
+        intake = Intake(self._source.agent, row, parser, AgentReport(), fresh)
         for place, (number, line) in enumerate(self._lines(), 1):
             intake.feed(self._tx, line, number)
             if place % _WRITTEN_TOGETHER == 0:
@@ -377,18 +377,18 @@ class _Remaking:
     def _session(self, session_id: str) -> int:
         name = session_id or self._row.session_id
         if name not in self._sessions:
-            self._sessions[name] = session_number(self._tx, self._source.harness, name)
+            self._sessions[name] = session_number(self._tx, self._source.agent, name)
         return self._sessions[name]
 
     def _facts(self, before: Harvest, after: Harvest) -> None:
         for session_id, facts in before.facts.items():
-            unlearn(self._tx, known_number(self._tx, self._source.harness, session_id), facts)
+            unlearn(self._tx, known_number(self._tx, self._source.agent, session_id), facts)
         for session_id, facts in after.facts.items():
             learn(self._tx, self._session(session_id), facts)
 
     def _usage(self, before: Harvest, after: Harvest) -> None:
         """Replace what changed; an answer that another log told first stays as told there."""
-        harness = self._source.harness
+        harness = self._source.agent
         told = (counted(self._tx, self._row, found.usage) for found in (before, after))
         old, new = ({one.key: one for one in found} for found in told)
         gone = [one for key, one in old.items() if new.get(key) != one]
@@ -398,7 +398,7 @@ class _Remaking:
 
     def _segments(self, after: Harvest, lost: LogDiff, now: int) -> None:
         """Keep what rests on segments that say the same; from the others it is taken away."""
-        tx, harness = self._tx, self._source.harness
+        tx, harness = self._tx, self._source.agent
         for key in lost.segments:
             number = segment_number(tx, harness, *key)
             forsake(tx, "legacy", legacy_numbers(tx, *key))
@@ -429,7 +429,7 @@ class _Remaking:
                 renew_ticket(tx, number, now)
 
     def _write_tool(self, run: ToolRun, now: int) -> None:
-        who, shell = self._around.who, self._source.harness
+        who, shell = self._around.who, self._source.agent
         write_tool_runs(
             self._tx, [run], shell=shell, hostname=who.hostname, username=who.username, now=now
         )

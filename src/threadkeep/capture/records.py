@@ -22,8 +22,8 @@ from threadkeep.sources.copy_marks import origins_in
 from threadkeep.sources.records import Log, Parser, Source, UnreadablePlace, UserHome
 
 
-class HarnessReport(msgspec.Struct):
-    """What was found and taken of one program."""
+class AgentReport(msgspec.Struct):
+    """What was found and taken of one agent."""
 
     found: int = 0  # logs on the disk
     changed: int = 0  # of these, logs with something new
@@ -41,20 +41,20 @@ class HarnessReport(msgspec.Struct):
 
 
 class CaptureReport(msgspec.Struct):
-    """What one run did, by program."""
+    """What one run did, by agent."""
 
-    harnesses: dict[str, HarnessReport] = {}
+    agents: dict[str, AgentReport] = {}
     seconds: float = 0.0
     dry_run: bool = False
 
-    def of(self, harness: str) -> HarnessReport:
-        """Give the part of one program."""
-        return self.harnesses.setdefault(harness, HarnessReport())
+    def of(self, agent: str) -> AgentReport:
+        """Give the part of one agent."""
+        return self.agents.setdefault(agent, AgentReport())
 
     @property
     def errors(self) -> int:
         """How many logs could not be read."""
-        return sum(len(part.errors) for part in self.harnesses.values())
+        return sum(len(part.errors) for part in self.agents.values())
 
 
 class Progress(msgspec.Struct):
@@ -89,7 +89,7 @@ TROUBLES: Final = (
 )
 
 
-def tell(what: str, error: Exception, part: HarnessReport) -> str:
+def tell(what: str, error: Exception, part: AgentReport) -> str:
     """Report what could not be read, and give the reason in words."""
     expected = isinstance(error, (OSError, ThreadkeepError))
     said = str(error) if expected else f"{type(error).__name__}: {error}"
@@ -103,7 +103,7 @@ def has_vanished(path: str, error: Exception) -> bool:
     return isinstance(error, (FileNotFoundError, NotFound)) and not exists(Path(path))
 
 
-def tell_unseen(unseen: Iterable[UnreadablePlace], part: HarnessReport) -> None:
+def tell_unseen(unseen: Iterable[UnreadablePlace], part: AgentReport) -> None:
     """Report the places that could not be looked into; a link is not followed, and no error."""
     for one in unseen:
         if one.is_failure:

@@ -53,7 +53,7 @@ def watch(
 
     def look(among: Mapping[str, Source], wanted: CaptureFilter = CaptureFilter()) -> None:  # noqa: B008
         report = capture(around, among, wanted, show=lambda _: _end_if(stop))
-        if report.errors or any(part.lines or part.memories for part in report.harnesses.values()):
+        if report.errors or any(part.lines or part.memories for part in report.agents.values()):
             index_behind(around.store)
             show(report)
 

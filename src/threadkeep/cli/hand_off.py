@@ -47,13 +47,13 @@ _PRIVATE: Final = 0o600
     metavar="FILE",
     help="Write into this new file, not to stdout.",
 )
-def export(call: Call, *, session: str, harness: str | None, form: str, out: str | None) -> None:
+def export(call: Call, *, session: str, agent: str | None, form: str, out: str | None) -> None:
     """Write a captured session in another program's format: who said what, calls and results.
 
     SESSION is an id or the beginning of one, `program:id`, or `last`. Secrets were masked when it
     was captured. What a format has no place for stands in it as text.
     """
-    name, written = _written(call, session, harness, form)
+    name, written = _written(call, session, agent, form)
     if out is not None:
         _put(Path(out), written.encode())
         note(f"wrote {name} as {form} into {out}, {size_text(len(written.encode()))}")
@@ -67,10 +67,10 @@ def export(call: Call, *, session: str, harness: str | None, form: str, out: str
         sys.stdout.buffer.flush()
 
 
-def _written(call: Call, session: str, harness: str | None, form: str) -> tuple[str, str]:
+def _written(call: Call, session: str, agent: str | None, form: str) -> tuple[str, str]:
     """Give the whole name of a session, and what is written of it."""
     with looking(call) as history:
-        found = find(history, session, harness)
+        found = find(history, session, agent)
         name = f"{found.agent}:{found.session_id}"
         if form != "html":
             from threadkeep.home.hand_off import exported
@@ -112,7 +112,7 @@ PROGRAMS: Final = ("claude-code", "codex", "opencode")
 @click.option("--cwd", metavar="DIR", help="The folder to go on in, if not the session's own.")
 @click.option("--dry-run", is_flag=True, help="Say what would be written, write nothing.")
 def resume(
-    call: Call, *, session: str, harness: str | None, program: str, cwd: str | None, dry_run: bool
+    call: Call, *, session: str, agent: str | None, program: str, cwd: str | None, dry_run: bool
 ) -> None:
     """Write a captured session for another program, and print the command that goes on with it.
 
@@ -124,7 +124,7 @@ def resume(
     if cwd is not None and not Path(cwd).is_dir():
         raise NotFound(f"there is no folder {cwd}", hint="name one that is there with --cwd")
     with looking(call) as history:
-        found = find(history, session, harness)
+        found = find(history, session, agent)
         if cwd is None and not Path(found.cwd or "/nowhere").is_dir():
             note(f"{one_line(found.cwd) or 'its folder'} is not here: going on in this folder")
             cwd = str(Path.cwd())

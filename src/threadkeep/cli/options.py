@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 # ------------------------------------------------------------------------------
-# What the shell offers after a tab: sessions by id and by title, projects, programs, files.
+# What the shell offers after a tab: sessions by id and by title, projects, agents, files.
 
 _OFFERED = 200
-_LOOKED_AT = 1000  # sessions, for the names of projects and programs
+_LOOKED_AT = 1000  # sessions, for the names of projects and agents
 _TITLE = 60
 
 
@@ -89,7 +89,7 @@ def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def complete_agent(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "Items":
-    """Offer the programs that something was captured of."""
+    """Offer the agents that something was captured of."""
     found = sorted({one.agent for one in _captured(ctx, _LOOKED_AT)})
     return _items(((name, "") for name in found), incomplete)
 
@@ -160,13 +160,11 @@ UNTIL = "Up to this date, or older than: 12h, 7d."
 
 def agent_option(
     help: str = "Only of this agent, such as codex.",  # noqa: A002
-    name: str = "harness",
     *,
     multiple: bool = False,
 ) -> Option:
     """Add the option that names an agent."""
     return click.option(
-        name,
         "--agent",
         metavar="NAME",
         multiple=multiple,
@@ -253,7 +251,7 @@ def until_option(help: str = UNTIL) -> Option:  # noqa: A002
 
 
 _FIELD_OPTIONS: dict[str, Callable[[], Option]] = {
-    "agent": partial(agent_option, name="agent", multiple=True),
+    "agent": partial(agent_option, multiple=True),
     "project": partial(project_option, multiple=True),
     "branch": lambda: _several("branch", "B", "Only on this git branch."),
     "model": lambda: _several("model", "M", "Only of this model."),

@@ -49,11 +49,11 @@ class Book(msgspec.Struct):
     rates: dict[str, Rates | None] = {}
     changed: bool = False
 
-    def rates_of(self, harness: str, model: str, step: int, at: int) -> Rates | None:
+    def rates_of(self, agent: str, model: str, step: int, at: int) -> Rates | None:
         """Give a price, from the book if it is there."""
-        key = f"{harness} {model} {step} {at // _DAY}"
+        key = f"{agent} {model} {step} {at // _DAY}"
         if key not in self.rates:
-            self.rates[key] = rates_of(model, harness, step, at)
+            self.rates[key] = rates_of(model, agent, step, at)
             self.changed = True
         return self.rates[key]
 
@@ -79,10 +79,10 @@ def spent_lately(
 
 
 def _priced(one: RecentAnswer, book: Book) -> AnswerUsage:
-    at, harness, model, *counts = one
+    at, agent, model, *counts = one
     size = counts[0] + counts[2] + counts[3]
     when = at or 0
-    rates = book.rates_of(harness, model, step_of(size), when) if model else None
+    rates = book.rates_of(agent, model, step_of(size), when) if model else None
     pico = None if rates is None else rates.of(TokenCounts(*counts[:5]))
     return AnswerUsage(when, model or _UNKNOWN, (1, *counts), pico if sum(counts[:4]) else 0)
 

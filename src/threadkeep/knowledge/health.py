@@ -104,7 +104,7 @@ def all_drops(tx: Tx) -> list[Drop]:
 class UnknownRecord(msgspec.Struct):
     """A record type that this version does not know."""
 
-    harness: str
+    agent: str
     kind: str
     count: int
     last_seen: int
@@ -118,7 +118,7 @@ def unknown_records(tx: Tx) -> list[UnknownRecord]:
 
 
 class CoverageCounts(msgspec.Struct):
-    """What the store holds of one harness."""
+    """What the store holds of one agent."""
 
     logs: int
     lines: int

@@ -42,14 +42,14 @@ class Entry(msgspec.Struct, gc=False):
     input: Any = None  # the arguments of a tool call, as the program gave them
     images: tuple[Image, ...] = ()
     parent: str = ""  # the record it goes on from, where the program keeps a tree of them
-    origin: str = ""  # the session that it was copied from, as `harness:session_id`
+    origin: str = ""  # the session that it was copied from, as `agent:session_id`
 
 
 class Reader(Protocol):
     """What reads the lines of one program's logs: all that the archive needs to show a text."""
 
     @property
-    def harness(self) -> str:
+    def agent(self) -> str:
         """The program that wrote them."""
         ...
 
@@ -64,7 +64,7 @@ Readers = Mapping[str, Reader]  # by the name that the archive keeps with each l
 class Usage(msgspec.Struct, gc=False):
     """What one answer of a model cost; of several with one key the one with most output counts."""
 
-    key: str  # unique for the harness, over all its sessions: a replayed answer counts once
+    key: str  # unique for the agent, over all its sessions: a replayed answer counts once
     at: int | None
     model: str
     input: int = 0  # without what came from or went to the cache
@@ -92,7 +92,7 @@ class SessionFacts(msgspec.Struct, gc=False, omit_defaults=True):
     slug: str = ""
     version: str = ""  # of the program that wrote the log
     hidden: bool = False  # internal threads: kept, but not listed by default
-    continues: str = ""  # the session that it was handed over from, as `harness:session_id`
+    continues: str = ""  # the session that it was handed over from, as `agent:session_id`
 
 
 class Segment(msgspec.Struct, gc=False):

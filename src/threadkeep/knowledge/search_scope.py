@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.query import Kind, Query
+from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.session_sql import (
     Where,
@@ -78,25 +78,6 @@ class NodeChoice(msgspec.Struct, frozen=True):
 
 
 ANY_NODE: Final = NodeChoice()
-_OF_SOURCE: Final[dict[str, tuple[Kind, ...]]] = {
-    "shell": ("command",),
-    "agent": ("message",),
-    "browser": ("visit",),
-    "ci": ("run", "lesson"),
-    "workflow": ("run", "lesson"),
-    "memory": ("node",),
-}
-
-
-def of_source(query: Query, source: str | None) -> tuple[Query, NodeChoice]:
-    """Read where something comes from, as it was asked before kinds were: `shell`, or an agent."""
-    if not source:
-        return query, ANY_NODE
-    if source not in _OF_SOURCE:
-        return msgspec.structs.replace(query, agent=(*query.agent, source)), ANY_NODE
-    kind = query.kind or _OF_SOURCE[source]
-    nodes = NodeChoice(evidence="memory") if source == "memory" else ANY_NODE
-    return msgspec.structs.replace(query, kind=kind), nodes
 
 
 class Scope(NamedTuple):

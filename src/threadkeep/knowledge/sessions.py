@@ -29,13 +29,13 @@ EVERYTHING = Query()
 
 
 def find_session(
-    tx: Tx, name: str, harness: str | Sequence[str] | None = None, *, exact: bool = False
+    tx: Tx, name: str, agent: str | Sequence[str] | None = None, *, exact: bool = False
 ) -> CapturedSession:
     """Find a session by its id, or by a beginning of it that only one has; of some agents, or any.
 
     Whoever deletes means agents by their `exact` names.
     """
-    given = (harness,) if isinstance(harness, str) else tuple(harness or ())
+    given = (agent,) if isinstance(agent, str) else tuple(agent or ())
     agents = meant_by(tx, Query(agent=given), "agent", everything=True, exact=exact).values
     before, _colon, rest = name.partition(":")
     if rest and not given and tx.one("session_totals_of", {"harness": before}) is not None:

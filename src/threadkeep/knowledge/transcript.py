@@ -494,9 +494,9 @@ class SessionArchive:
             query = msgspec.structs.replace(query, marks=(*query.marks, "all"))
         return self.store.sessions(query, cursor, limit)
 
-    def find(self, name: str, harness: str | None = None) -> CapturedSession:
+    def find(self, name: str, agent: str | None = None) -> CapturedSession:
         """Find a session by its id, or by a beginning of it that only one has."""
-        return self.store.find_session(name, harness)
+        return self.store.find_session(name, agent)
 
     def children(self, session: CapturedSession) -> list[CapturedSession]:
         """Give the sessions that a session started."""

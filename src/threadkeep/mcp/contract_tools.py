@@ -46,11 +46,11 @@ from threadkeep.mcp.tools import (
     clamped,
     cut,
     kept,
-    of_contract_source,
     other,
     text,
     younger_than,
 )
+from threadkeep.memory.agent_query import of_contract_source
 from threadkeep.memory.ask import Citation
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.records import Hit
@@ -190,7 +190,7 @@ def ask(room: ToolContext, given: AskArguments) -> ToolReply:
 
 
 def _place(one: Citation) -> str:
-    return told(one.label, one.day, one.title, one.source, one.ref)
+    return told(one.label, one.day, one.title, one.contract_ref, one.ref)
 
 
 def search_knowledge(room: ToolContext, given: KnowledgeArguments) -> ToolReply:

@@ -23,12 +23,11 @@ from threadkeep.mcp.tools import (
     clamped,
     cut,
     kept,
-    of_contract_source,
     other,
     text,
     younger_than,
 )
-from threadkeep.memory.agent_query import AgentAnswer, AgentHit, AgentMode
+from threadkeep.memory.agent_query import AgentAnswer, AgentHit, AgentMode, of_contract_source
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago
 

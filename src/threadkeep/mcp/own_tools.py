@@ -15,7 +15,6 @@ from threadkeep.knowledge.nodes import Note, write_note
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.results import Sum
-from threadkeep.knowledge.search_scope import of_source
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.paging import go_on, later, left_with, query_of, read_place, when
 from threadkeep.mcp.reply_text import told
@@ -64,7 +63,6 @@ class RecallArguments(msgspec.Struct, frozen=True):
     cursor: Cursor = ""
     project: Project = ""
     agent: Agent = ""
-    source: Annotated[str, text("Source", "Old name of agent and kind; give these.")] = ""
     kind: Annotated[
         Literal["", "message", "command", "visit", "run", "lesson", "node"],
         other("Kind", "Only this kind of thing. Empty: all."),
@@ -326,7 +324,6 @@ _TITLE: Final = 200
 _SNIPPET: Final = 600
 _MOST_SEEN: Final = 2_000  # hits that a question is followed through, page by page
 _MS: Final = 1000
-_NO_AGENT: Final = frozenset({"shell", "browser", "ci"})
 
 
 # ---------------------------------------------------------------------- recall
@@ -346,10 +343,9 @@ def recall(room: ToolContext, given: RecallArguments) -> ToolReply:
         agent=(given.agent,) if given.agent else (),
         session=(given.session,) if given.session else (),
     )
-    within, nodes = of_source(query, given.source)
     fold: Fold = "nothing" if given.all_hits else "session"
     wanted = first + limit + 1
-    answer = room.stores.memory().recall(given.query, within, nodes=nodes, limit=wanted, fold=fold)
+    answer = room.stores.memory().recall(given.query, query, limit=wanted, fold=fold)
     hits = answer.hits[first : first + limit]
     found = kept([_hit_row(hit, room.now()) for hit in hits], _of_hit)
     behind = first + len(found.rows)
@@ -422,8 +418,7 @@ def _span(room: ToolContext, given: TimelineArguments) -> tuple[int | None, int 
 
 def _moment_row(one: Moment) -> MomentRow:
     text = cut(one.text, _SNIPPET)
-    agent = None if one.source in _NO_AGENT else one.source
-    facts = (one.ref, agent, one.project, one.outcome, one.count)
+    facts = (one.ref, one.agent, one.project, one.outcome, one.count)
     return MomentRow(when(one.at) or "", one.kind, text, *facts)
 
 

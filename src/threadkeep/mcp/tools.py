@@ -14,9 +14,6 @@ from threadkeep.base.old_words import today
 from threadkeep.base.text import printable
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.home.stores import Stores
-from threadkeep.knowledge.memory_documents import SOURCE_KIND
-from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.search_scope import NodeChoice
 from threadkeep.memory.fence import FenceItem, defused, fenced
 
 # ------------------------------------------------------------------------------
@@ -102,25 +99,6 @@ def younger_than(age: str, now: int) -> int | None:
     if found is None:
         return None
     return max(0, now - int(found[1][:15]) * _UNITS[found[2]])
-
-
-_GROUNDS: Final = {
-    "shell": "shell",
-    "claude": "agent",
-    "agent": "agent",
-    "browser": "browser",
-    "workflow": "ci",
-    "ci": "ci",
-    "memory": "memory",
-    SOURCE_KIND: "memory",
-}
-
-
-def of_contract_source(query: Query, source: str) -> tuple[Query, NodeChoice]:
-    """Read a source as the contract's own server does: `claude` means any agent."""
-    if not source or source in _GROUNDS:
-        return query, NodeChoice(evidence=_GROUNDS.get(source))
-    return msgspec.structs.replace(query, agent=(source,)), NodeChoice()
 
 
 def moment(told: str, now: int, zone: tzinfo, *, end: bool = False) -> int | None:

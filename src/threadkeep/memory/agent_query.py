@@ -8,6 +8,7 @@ import msgspec
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.agent_views import AgentNodeView, node_views
 from threadkeep.knowledge.evidence import EvidencePacket, Freshness, evidence_packets, freshness_of
+from threadkeep.knowledge.memory_documents import SOURCE_KIND
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
 from threadkeep.memory.records import Hit
@@ -277,6 +278,26 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     conflicts: ConflictReport = ConflictReport()
     limit: int = 0
     truncated: bool = False
+
+
+# What the contract's tools call the evidence of a node -> what the index calls it.
+_GROUNDS: Final = {
+    "shell": "shell",
+    "claude": "agent",
+    "agent": "agent",
+    "browser": "browser",
+    "workflow": "ci",
+    "ci": "ci",
+    "memory": "memory",
+    SOURCE_KIND: "memory",
+}
+
+
+def of_contract_source(query: Query, source: str | None) -> tuple[Query, NodeChoice]:
+    """Read a source as the contract's own server does: `claude` means any agent."""
+    if not source or source in _GROUNDS:
+        return query, NodeChoice(evidence=_GROUNDS.get(source or ""))
+    return msgspec.structs.replace(query, agent=(*query.agent, source)), NodeChoice()
 
 
 def agent_query(

@@ -336,7 +336,8 @@ class Citation(msgspec.Struct, frozen=True):
     ref: str
     quote: str
     label: str  # who or what said it
-    source: str
+    contract_ref: str  # as the contract's tools name it: shell-1, claude-5
+    agent: str | None
     at: int | None
     day: str  # in the zone that was asked for, empty if unknown
     title: str
@@ -476,7 +477,8 @@ def _citation(number: int, hit: Hit, quote: str, zone: tzinfo) -> Citation:
         ref=hit.ref,
         quote=quote,
         label=label_of(hit),
-        source=hit.source,
+        contract_ref=hit.contract_ref,
+        agent=hit.agent,
         at=hit.at,
         day=day_of(hit.at, zone),
         title=hit.title,

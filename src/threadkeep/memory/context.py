@@ -45,7 +45,7 @@ def _item(memory: MemoryReader, hit: Hit, query: str, now: int) -> FenceItem:
         text = memory.open(hit.ref, 0).text
     except NotFound:  # forgotten a moment ago
         text = ""
-    told = (label_of(hit), hit.agent, hit.project, ago(hit.at, now), hit.source, hit.ref)
+    told = (label_of(hit), hit.agent, hit.project, ago(hit.at, now), hit.contract_ref, hit.ref)
     return FenceItem(" · ".join(one for one in told if one), _cut(text, query))
 
 

@@ -203,7 +203,7 @@ def _check(tx: Tx, sources: Readers, asked: RecallRequest) -> None:
     for name in asked.within.agent:
         if is_agent(tx, name):
             continue
-        readable = {source.harness for source in sources.values()}  # loads all of them
+        readable = {source.agent for source in sources.values()}  # loads all of them
         if not is_agent(tx, name, readable):
             known = ", ".join(sorted(readable))
             raise Invalid(f"there is no agent {name!r}", hint=f"known: {known}")

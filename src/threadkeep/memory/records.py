@@ -31,7 +31,7 @@ class Hit(msgspec.Struct, frozen=True):
     at: int | None  # epoch milliseconds
     title: str  # the session, the command, the visit, the summary
     snippet: str  # the words with their neighbours, marked >>> and <<<
-    source: str  # in the contract's form: shell-1, claude-5, browser-2, workflow-9, memory-3
+    contract_ref: str  # as the contract's tools name it: shell-1, claude-5, browser-2, workflow-9
     agent: str | None = None
     project: str | None = None
     cwd: str | None = None

@@ -1,4 +1,4 @@
-"""What happened, in the order of time: commands, agents' turns, pages, CI and commits together.
+"""What happened, in the order of time: commands, turns of agents, visits, runs and commits.
 
 Rows are read without their texts first; texts are read from the archive for what is shown alone.
 """
@@ -75,7 +75,7 @@ def commits_among(rows: Sequence[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
             "kind": "commit",
             "text": f"{text} ({branch})" if branch else text,
             "ref": f"command:{event}",
-            "source": "shell" if kind == "shell" else "claude-code",
+            "agent": None if kind == "shell" else "claude-code",
             "project": place.rstrip("/") if repo else place.rstrip("/").rsplit("/", 1)[-1],
             "outcome": "success",
         }
@@ -100,7 +100,7 @@ _NEAR_MS: Final = 5 * 60_000  # a page read so close to the work belongs to it
 _SESSIONS: Final = 500
 _SHOWN: Final = 400  # characters of a text
 _END_OF_TIME: Final = 1 << 62
-_BY_KIND: Final = {"shell": "shell", "claude-tool": "claude-code"}
+_RAN_BY: Final = {"shell": None, "claude-tool": "claude-code"}
 _ONE_DAY: Final = timedelta(days=1)
 
 
@@ -111,7 +111,7 @@ class Moment(msgspec.Struct, frozen=True):
     kind: MomentKind
     text: str
     ref: str  # opens it
-    source: str  # shell, browser, ci, or the program of an agent
+    agent: str | None = None  # who did it; None: a person, a browser or CI
     project: str | None = None
     outcome: str | None = None  # success, failure; None: nobody knows, or there is none
     count: int = 1  # so often in a row
@@ -144,10 +144,10 @@ def timeline(
         done = [*_commands(tx, rows), *_runs(tx, rows), *_segments(tx, rows)]
         turns = list(_turns(tx, rows, memory.clock(), limit)) if has_archive else []
         done += [moment for moment, _ in turns]
-        pages = _pages(tx, rows)
+        visits = _visits(tx, rows)
         if within.project:
-            pages = near(pages, done)
-        mixed = in_time([*done, *pages])[-limit:] if limit > 0 else []
+            visits = near(visits, done)
+        mixed = in_time([*done, *visits])[-limit:] if limit > 0 else []
         unread = {moment.ref: turn for moment, turn in turns}
         archive = Archive(tx, memory.sources)
         return [_with_text(archive, one, unread.get(one.ref)) for one in mixed]
@@ -179,10 +179,10 @@ def in_time(moments: Iterable[Moment]) -> list[Moment]:
     return folded
 
 
-def near(pages: Sequence[Moment], work: Sequence[Moment], within: int = _NEAR_MS) -> list[Moment]:
-    """Give the pages that were read close to some work."""
+def near(visits: Sequence[Moment], work: Sequence[Moment], within: int = _NEAR_MS) -> list[Moment]:
+    """Give the visits that were made close to some work."""
     times = sorted(one.at for one in work)
-    return [page for page in pages if _is_near(times, page.at, within)]
+    return [one for one in visits if _is_near(times, one.at, within)]
 
 
 # ---------------------------------------------------------------------- inside
@@ -214,18 +214,18 @@ def _commands(tx: Tx, span: RowSpan) -> list[Moment]:
 
 def _command(row: tuple[Any, ...]) -> Moment:
     event, at, command, exit_code, _, cwd, repo, *_rest = row
-    source = _BY_KIND.get(row[9], "agent")
+    agent = _RAN_BY.get(row[9], "agent")
     ended = None if exit_code is None else ("success" if exit_code == 0 else "failure")
     text = " ".join(str(command).split())[:_SHOWN]
     project = repo or str(cwd).rstrip("/").rsplit("/", 1)[-1] or None
-    return Moment(at, "command", text, f"command:{event}", source, project, ended)
+    return Moment(at, "command", text, f"command:{event}", agent, project, ended)
 
 
-def _pages(tx: Tx, span: RowSpan) -> list[Moment]:
+def _visits(tx: Tx, span: RowSpan) -> list[Moment]:
     found = []
     for visit, at, url, title, query in span_rows.visits(tx, span):
         text = f"searched: {query}" if query else (title or url)
-        found.append(Moment(at, "visit", text[:_SHOWN], f"visit:{visit}", "browser"))
+        found.append(Moment(at, "visit", text[:_SHOWN], f"visit:{visit}"))
     return found
 
 
@@ -236,7 +236,7 @@ def _runs(tx: Tx, span: RowSpan) -> list[Moment]:
         ended = conclusion or status
         text = f"{event} on {branch or '?'} at {sha[:10]}: {ended}" + (f" ({said})" if said else "")
         outcome = {"success": "success", "failure": "failure"}.get(conclusion or "")
-        found.append(Moment(at, "run", text, f"run:{run}", "ci", repo, outcome))
+        found.append(Moment(at, "run", text, f"run:{run}", None, repo, outcome))
     return found
 
 
@@ -264,7 +264,7 @@ def _turns(tx: Tx, span: RowSpan, now: int, limit: int) -> Iterable[tuple[Moment
                 kind=turn.kind,
                 text="",
                 ref=f"message:{turn.row.id}",
-                source=session.agent,
+                agent=session.agent,
                 project=session.project or None,
                 tools=turn.tools,
                 errors=turn.errors,

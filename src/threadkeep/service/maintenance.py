@@ -205,9 +205,9 @@ def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> 
             made = enrich(home, history, with_model=False, tell=done.did.append)
             done.did.append(f"knowledge: {made.nodes} new")
         history.store.index()
-    for harness, part in report.harnesses.items():
+    for agent, part in report.agents.items():
         if part.lines:
-            done.did.append(f"{harness} +{part.entries} messages")
+            done.did.append(f"{agent} +{part.entries} messages")
 
 
 def _embed(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> None:

@@ -305,7 +305,7 @@ def _capture(around: ServiceContext, bell: Bell) -> None:
     """
     try:
         look = around.history.capture(dry_run=True)
-        if sum(part.changed for part in look.harnesses.values()) >= _MANY_LOGS:
+        if sum(part.changed for part in look.agents.values()) >= _MANY_LOGS:
             order = order_for(around.home, around.db, around.user_home, catch_up=True)
             _have_done(around, order, bell)
     finally:
@@ -318,10 +318,10 @@ def _watch(around: ServiceContext, bell: Bell) -> None:
     told: set[tuple[str, str]] = set()
 
     def show(report: CaptureReport) -> None:
-        for harness, part in report.harnesses.items():
+        for agent, part in report.agents.items():
             if part.lines:
-                around.tell(f"{harness} +{part.entries} messages")
-        found = {pair for part in report.harnesses.values() for pair in part.errors.items()}
+                around.tell(f"{agent} +{part.entries} messages")
+        found = {pair for part in report.agents.values() for pair in part.errors.items()}
         for path, problem in sorted(found - told):
             around.tell(problem if path in problem else f"{path}: {problem}")
         told.clear()

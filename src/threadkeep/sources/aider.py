@@ -306,7 +306,7 @@ class AiderParser:
 class AiderSource:
     """The chat histories of Aider."""
 
-    harness: Final = "aider"
+    agent: Final = "aider"
     kind: Final = "document"
 
     def roots(self, user: UserHome) -> list[Path]:

@@ -78,7 +78,7 @@ _USED: Final = "sum(input), sum(output), sum(reasoning), sum(cache_read), sum(ca
 class ChatSource:
     """The sessions of chat files whose places are known."""
 
-    harness: Final = "chat"
+    agent: Final = "chat"
     kind: Final = "document"
 
     def __init__(self, paths: Sequence[Path]) -> None:

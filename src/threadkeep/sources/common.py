@@ -115,7 +115,7 @@ class OpenSegment(msgspec.Struct):
 
 
 class Segmenter:
-    """Cuts the entries of one session, taken in order; for harnesses without rules of their own."""
+    """Cuts the entries of one session, taken in order; for agents without rules of their own."""
 
     def __init__(self, log: Log, label: str, state: OpenSegment | None = None) -> None:
         """Start afresh or go on; `label` names the program in the summary."""

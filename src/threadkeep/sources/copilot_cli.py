@@ -270,7 +270,7 @@ class CopilotParser:
 class CopilotSource:
     """The sessions of GitHub Copilot CLI."""
 
-    harness: Final = "copilot-cli"
+    agent: Final = "copilot-cli"
     kind: Final = "lines"
 
     def roots(self, user: UserHome) -> list[Path]:

@@ -18,7 +18,7 @@ _ANYWHERE: Final = b'"threadkeep"'
 
 
 class CopyMark(NamedTuple):
-    """Both are names of sessions, as `harness:session_id`."""
+    """Both are names of sessions, as `agent:session_id`."""
 
     origin: str  # where it was said
     continues: str  # where it was handed over from: the same, unless that was a copy, too

@@ -338,7 +338,7 @@ def _log(path: Path, stamp: Stamp, project: Path) -> Log:
 class GeminiSource:
     """The sessions of Gemini CLI that are kept as line logs."""
 
-    harness: Final = "gemini-cli"
+    agent: Final = "gemini-cli"
     kind: Final = "lines"
 
     def roots(self, user: UserHome) -> list[Path]:

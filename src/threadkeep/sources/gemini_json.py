@@ -23,7 +23,7 @@ from threadkeep.sources.records import DocumentItem, Log, UserHome
 class GeminiDocuments:
     """The sessions of Gemini CLI that are kept as whole documents."""
 
-    harness: Final = "gemini-cli"
+    agent: Final = "gemini-cli"
     kind: Final = "document"
 
     def roots(self, user: UserHome) -> list[Path]:

@@ -36,10 +36,10 @@ class HippoNotes:
     kind: Final = "document"
 
     def __init__(
-        self, harness: str = "hippo", slices: Mapping[str, Sequence[Row]] | None = None
+        self, agent: str = "hippo", slices: Mapping[str, Sequence[Row]] | None = None
     ) -> None:
         """Take the slices of each session, in their order."""
-        self.harness: Final = harness
+        self.agent: Final = agent
         self._slices = slices or {}
 
     def roots(self, user: UserHome) -> list[Path]:  # noqa: ARG002

@@ -45,9 +45,9 @@ class MailboxSource:
 
     kind: Final = "document"
 
-    def __init__(self, roots: Sequence[Path], harness: str = "mailbox") -> None:
-        """Look below these folders; `harness` is `nanoclaw` for folders that are not ours."""
-        self.harness: Final = harness
+    def __init__(self, roots: Sequence[Path], agent: str = "mailbox") -> None:
+        """Look below these folders; `agent` is `nanoclaw` for folders that are not ours."""
+        self.agent: Final = agent
         self._roots = tuple(roots)
 
     def roots(self, user: UserHome) -> list[Path]:
@@ -68,7 +68,7 @@ class MailboxSource:
     def parser(self, log: Log, state: bytes | None) -> Parser:
         """Make a parser; it has no state."""
         del state
-        return SessionParser(log, _LABELS.get(self.harness, self.harness.title()), read_record)
+        return SessionParser(log, _LABELS.get(self.agent, self.agent.title()), read_record)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
         """Read one record alone."""

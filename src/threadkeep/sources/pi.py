@@ -289,7 +289,7 @@ def _is_claw_log(name: str) -> bool:
 class PiSource:
     """The sessions of Pi, Oh-My-Pi and OpenClaw."""
 
-    harness: Final = "pi"
+    agent: Final = "pi"
     kind: Final = "lines"
 
     def roots(self, user: UserHome) -> list[Path]:

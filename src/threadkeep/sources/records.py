@@ -126,7 +126,7 @@ class Source(Protocol):
     """One producer of conversations. What follows `find` is pure but for `items` and `records`."""
 
     @property
-    def harness(self) -> str:
+    def agent(self) -> str:
         """The name under which everything of it is stored."""
         ...
 

@@ -74,7 +74,7 @@ class StateSource:
     def __init__(
         self,
         paths: Sequence[Path] | None = None,
-        harness: str = "state",
+        agent: str = "state",
         *,
         imported: bool = False,
     ) -> None:
@@ -83,7 +83,7 @@ class StateSource:
         With `imported` only at what was imported from there, else at all but that: a session that
         is in two files is one, and what was said in either is part of it.
         """
-        self.harness: Final = harness
+        self.agent: Final = agent
         self._paths = paths
         self._imported = imported
 
@@ -100,7 +100,7 @@ class StateSource:
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
         """Make a parser that starts afresh, or goes on behind a cursor."""
-        return SessionParser(log, self.harness.title(), read_record, state)
+        return SessionParser(log, self.agent.title(), read_record, state)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
         """Read one record alone."""
@@ -141,7 +141,7 @@ def _hermes_files(user: UserHome) -> list[Path]:
     return [home / "state.db", *(profile / "state.db" for profile in profiles)]
 
 
-SOURCE: Final = StateSource(harness="hermes")
+SOURCE: Final = StateSource(agent="hermes")
 
 
 # ---------------------------------------------------------------------- rows

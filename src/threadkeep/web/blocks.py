@@ -469,6 +469,6 @@ def _share(part: int, most: int) -> int:
     return 0 if not part or not most else max(1, round(100 * part / most))
 
 
-def agent_class(harness: str) -> str:
+def agent_class(agent: str) -> str:
     """Give the class that colours an agent; a name that is no word has none."""
-    return harness if _WORD.fullmatch(harness) else ""
+    return agent if _WORD.fullmatch(agent) else ""

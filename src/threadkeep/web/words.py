@@ -100,9 +100,9 @@ _PLAIN: Final = re.compile(r'[^\s"\\]+')
 _SAME: Final = {"agent": ("agent", "harness", "source"), "on": ("on", "since", "until")}
 
 
-def session_address(harness: str, session_id: str, key: str | None = None) -> str:
+def session_address(agent: str, session_id: str, key: str | None = None) -> str:
     """Give the address of a session, opened at one of its messages."""
-    where = f"/sessions/{_quoted(f'{harness}:{session_id}')}"
+    where = f"/sessions/{_quoted(f'{agent}:{session_id}')}"
     return where if key is None else with_query(where, at=key)
 
 

@@ -301,7 +301,7 @@ def real(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[di
     user = real_home(shared_data, place / "user")
     numbers = count()
     with open_history(place / "home", user) as history:
-        history.capture(CaptureFilter(harnesses=frozenset({"codex", "gemini-cli"})))
+        history.capture(CaptureFilter(agents=frozenset({"codex", "gemini-cli"})))
         work = Enricher(history.store, history.sources, new_uuid=lambda: f"u{next(numbers)}")
         assert work.run(at_once=True).errors == []
         with history.store.context.db.read() as tx:

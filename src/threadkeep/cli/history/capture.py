@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from threadkeep.capture.capture import History
     from threadkeep.capture.engine import CaptureFilter
     from threadkeep.capture.observed.intake import BatchReport
-    from threadkeep.capture.records import CaptureReport, HarnessReport
+    from threadkeep.capture.records import AgentReport, CaptureReport
     from threadkeep.memory.learn.worker import EnrichReport
     from threadkeep.memory.records import Hit
 
@@ -283,8 +283,8 @@ def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "C
     """Read names of programs and of their sources."""
     from threadkeep.capture.engine import CaptureFilter
 
-    harnesses = {name: source.harness for name, source in history.sources.items()}
-    known = harnesses | {harness: harness for harness in harnesses.values()}
+    agents = {name: source.agent for name, source in history.sources.items()}
+    known = agents | {agent: agent for agent in agents.values()}
     for name in named:
         if name not in known:
             msg = f"there is no agent {name!r}"
@@ -311,7 +311,7 @@ def _anything_found(
 ) -> bool:
     with without_log(), comparing(call, where) as history:
         look = history.capture(_wanted(history, sources, since), dry_run=True)
-    return any(part.found for part in look.harnesses.values())
+    return any(part.found for part in look.agents.values())
 
 
 def capture_or_demo(call: Call, user_home: str | None) -> Call:
@@ -362,7 +362,7 @@ def report_json(
     learned: "EnrichReport | None" = None,
 ) -> dict[str, object]:
     """Shape a report for `--json`; commands, visits and nodes only where they were looked at."""
-    parts = {name: msgspec.to_builtins(part) for name, part in report.harnesses.items()}
+    parts = {name: msgspec.to_builtins(part) for name, part in report.agents.items()}
     return {
         "dry_run": report.dry_run,
         "seconds": report.seconds,
@@ -376,7 +376,7 @@ def report_json(
 
 def tell_report(report: "CaptureReport") -> None:
     """Show what a run found and took, by program, and what it came to."""
-    parts = {name: part for name, part in report.harnesses.items() if _is_worth_a_row(part)}
+    parts = {name: part for name, part in report.agents.items() if _is_worth_a_row(part)}
     table(_COLUMNS, [_row(name, part) for name, part in parts.items()], spare=_SPARE)
     if not parts:
         note("no agent has left a log here; --user-home DIR looks elsewhere")
@@ -388,11 +388,11 @@ def tell_report(report: "CaptureReport") -> None:
     note(_total(parts, report.seconds))
 
 
-def _is_worth_a_row(part: "HarnessReport") -> bool:
+def _is_worth_a_row(part: "AgentReport") -> bool:
     return bool(part.found or part.errors or part.passed)
 
 
-def _total(parts: Mapping[str, "HarnessReport"], seconds: float) -> str:
+def _total(parts: Mapping[str, "AgentReport"], seconds: float) -> str:
     size = sum(part.source_bytes for part in parts.values())
     lines = sum(part.lines for part in parts.values())
     messages = sum(part.entries for part in parts.values())
@@ -404,7 +404,7 @@ def _total(parts: Mapping[str, "HarnessReport"], seconds: float) -> str:
     return f"{told} in {seconds:.1f} s ({speed_text(size, seconds)})"
 
 
-def _row(name: str, part: "HarnessReport") -> tuple[str, ...]:
+def _row(name: str, part: "AgentReport") -> tuple[str, ...]:
     counts = (part.found, part.changed, part.lines, part.entries)
     wrong = (part.bad_lines, part.masked_lines, sum(part.unknown.values()), len(part.errors))
     return (
@@ -417,7 +417,7 @@ def _row(name: str, part: "HarnessReport") -> tuple[str, ...]:
 
 def tell_errors(report: "CaptureReport") -> int:
     """Name the logs that could not be read, and what to do; give the exit code."""
-    for name, part in report.harnesses.items():
+    for name, part in report.agents.items():
         for path, why in part.passed.items():
             note(f"{name}: {path} is passed over; {one_line(why)}")
         for path, problem in part.errors.items():
@@ -505,7 +505,7 @@ class CapturePrinter:
 
     def tell(self, report: "CaptureReport") -> None:
         """Say what one capture brought."""
-        brought = {name: part for name, part in report.harnesses.items() if part.lines}
+        brought = {name: part for name, part in report.agents.items() if part.lines}
         new = self._new_errors(report)
         if self._call.as_json:
             if brought or new:
@@ -517,17 +517,17 @@ class CapturePrinter:
             warn(_problem(path, problem))
 
     def _new_errors(self, report: "CaptureReport") -> set[tuple[str, str]]:
-        found = {pair for part in report.harnesses.values() for pair in part.errors.items()}
+        found = {pair for part in report.agents.values() for pair in part.errors.items()}
         new = found - self._told
         self._told = found
         return new
 
-    def _line(self, harness: str, part: "HarnessReport") -> None:
+    def _line(self, agent: str, part: "AgentReport") -> None:
         from threadkeep.knowledge.query import Query
 
-        newest = self._history.sessions(Query(agent=(harness,), marks=("all",)), limit=1)
+        newest = self._history.sessions(Query(agent=(agent,), marks=("all",)), limit=1)
         about = [
             f"{one_line(project_of(one))}  {short_id(self._history, one)}  {one_name(one, _TITLE)}"
             for one in newest
         ]
-        write("  ".join([f"{harness} +{counted(part.entries, 'message')}", *about]))
+        write("  ".join([f"{agent} +{counted(part.entries, 'message')}", *about]))

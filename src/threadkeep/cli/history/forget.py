@@ -34,7 +34,7 @@ _KINDS = {
     "entries": "message",
     "segments": "segment",
     "nodes": "node",
-    "events": "event",
+    "observed": "observation",
     "memories": "note",
 }
 _EXAMPLE = 160
@@ -58,7 +58,7 @@ _EXAMPLE = 160
 @since_option("With --until: all that happened in this time.")
 @until_option("A date, or an age: 12h, 7d.")
 @click.option("--pattern", metavar="REGEX", help="Every line in which this is found.")
-@agent_option("Of that, only what is of this agent.", "agent", multiple=True)
+@agent_option("Of that, only what is of this agent.", multiple=True)
 @click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def forget(

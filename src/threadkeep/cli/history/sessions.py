@@ -73,28 +73,28 @@ def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
 
 def session_argument(function: Function) -> Function:
     """Add the argument that names a session, and the option that tells programs apart."""
-    harness = agent_option("The agent that the session is of.")
-    return click.argument("session", shell_complete=complete_captured)(harness(function))
+    agent = agent_option("The agent that the session is of.")
+    return click.argument("session", shell_complete=complete_captured)(agent(function))
 
 
-def find(history: "SessionArchive", name: str, harness: str | None) -> "CapturedSession":
+def find(history: "SessionArchive", name: str, agent: str | None) -> "CapturedSession":
     """Give the session that is meant: an id or its beginning, `program:id`, a title, or `last`."""
     if name != _LAST:
-        return _named(history, name, harness)
-    newest = history.sessions(_of(harness), limit=1)
+        return _named(history, name, agent)
+    newest = history.sessions(_of(agent), limit=1)
     if not newest:
         raise NotFound("no session was captured yet", hint="`threadkeep capture` brings them in")
     return newest[0]
 
 
-def _named(history: "SessionArchive", name: str, harness: str | None) -> "CapturedSession":
+def _named(history: "SessionArchive", name: str, agent: str | None) -> "CapturedSession":
     try:
-        return history.find(name, harness)
+        return history.find(name, agent)
     except NotFound:
         if _REF.fullmatch(name):
             msg = f"{name!r} names one message or event, not a session"
             raise Invalid(msg, hint=f"`threadkeep open {name}` opens it") from None
-        found = _titled(history, name, harness)
+        found = _titled(history, name, agent)
         if not found:
             raise
     if len(found) == 1:
@@ -103,10 +103,10 @@ def _named(history: "SessionArchive", name: str, harness: str | None) -> "Captur
     raise Conflict(f"several sessions are called {name!r}: {ids}", hint="give the id of one")
 
 
-def _titled(history: "SessionArchive", name: str, harness: str | None) -> list["CapturedSession"]:
+def _titled(history: "SessionArchive", name: str, agent: str | None) -> list["CapturedSession"]:
     """Find sessions by their title, or by a beginning of it, among the latest ones."""
     wanted = name.casefold()
-    latest = history.sessions(_of(harness, everything=True), limit=_LOOKED_AT)
+    latest = history.sessions(_of(agent, everything=True), limit=_LOOKED_AT)
     named = [(one_line(one.name).casefold(), one) for one in latest]
     return [one for called, one in named if called == wanted] or [
         one for called, one in named if wanted and called.startswith(wanted)

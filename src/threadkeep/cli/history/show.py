@@ -63,7 +63,7 @@ def show(
     call: Call,
     *,
     session: str,
-    harness: str | None,
+    agent: str | None,
     no_tools: bool,
     reasoning: bool,
     full: bool,
@@ -76,7 +76,7 @@ def show(
     """
     view = TranscriptView(tools=not no_tools, reasoning=reasoning, full=full, at=at)
     with looking(call) as history:
-        found = find(history, session, harness)
+        found = find(history, session, agent)
         entries: Iterable[TranscriptEntry] = history.transcript(found)
         if at is not None:
             entries = _around(found, list(entries), at)
@@ -88,13 +88,13 @@ def show(
 
 @store_command("raw", "threadkeep raw last > session.jsonl", "threadkeep raw codex:019caf10")
 @session_argument
-def raw(call: Call, *, session: str, harness: str | None) -> None:
+def raw(call: Call, *, session: str, agent: str | None) -> None:
     """Write the lines of a session as its program wrote them, but for masked secrets.
 
     Nothing else is written to stdout.
     """
     with looking(call) as history:
-        found = find(history, session, harness)
+        found = find(history, session, agent)
         lines = history.raw(found)
         if call.as_json:
             document(lines=[line.decode("utf-8", "replace") for line in lines])
@@ -127,14 +127,19 @@ def _as_json(
         "session": session_json(session, history.links([session]).get(session.id, NO_LINKS)),
         "tokens": history.store.spent_in(session),
         "children": [session_json(child) for child in history.children(session)],
-        "entries": [_entry_json(shown) for shown in entries],
+        "messages": [_entry_json(shown) for shown in entries],
     }
 
 
 def _entry_json(shown: "TranscriptEntry") -> Json:
-    names = ("key", "role", "kind", "at", "tool", "call_id", "error", "model", "text")
+    names = ("key", "role", "tool", "call_id", "error", "model", "text")
     said = {name: getattr(shown.entry, name) for name in names}
-    return {**said, "at": shown.row.at, "copied_from": shown.entry.origin or None}
+    return {
+        "part": shown.row.kind,
+        **said,
+        "at": shown.row.at,
+        "copied_from": shown.entry.origin or None,
+    }
 
 
 # ---------------------------------------------------------------------- facts

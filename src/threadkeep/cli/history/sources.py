@@ -44,7 +44,7 @@ def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> Non
         table(_STORE, list(_store(found)), spare=("bad lines", "lines"))
     if found.unknown:
         write()
-        rows = [(one.harness, one.kind, f"{one.count:,}", one.path or "") for one in found.unknown]
+        rows = [(one.agent, one.kind, f"{one.count:,}", one.path or "") for one in found.unknown]
         table(("program", "unknown record", "count", "last seen in"), rows, wide="last seen in")
     _remarks(found)
 
@@ -54,7 +54,7 @@ def _disk(found: "Coverage", home: str) -> Iterator[tuple[str, ...]]:
         if one.found or one.gone or one.places or one.unseen:
             yield (
                 one.name,
-                one.harness,
+                one.agent,
                 f"{one.found:,}",
                 _percent(one),
                 when(one.checked_at),
@@ -83,9 +83,9 @@ def _percent(one: "SourceCoverage") -> str:
 
 
 def _store(found: "Coverage") -> Iterator[tuple[str, ...]]:
-    for harness, one in found.stored.items():
+    for agent, one in found.stored.items():
         yield (
-            harness,
+            agent,
             f"{one.sessions:,}",
             f"{one.entries:,}",
             f"{one.lines:,}",

@@ -96,13 +96,14 @@ def kept_current(call: Call, user_home: str | None = None) -> Iterator["SessionA
 
 
 def _show_json(one: "TailEntry") -> None:
-    names = ("key", "role", "kind", "tool", "call_id", "error", "model", "text")
+    names = ("key", "role", "tool", "call_id", "error", "model", "text")
     shown: Json = {
         "session": f"{one.session.agent}:{one.session.session_id}",
         "agent": one.session.agent,
         "project": project_of(one.session),
         "ref": f"message:{one.row.id}",
         "at": one.row.at,
+        "part": one.row.kind,
         **{name: getattr(one.entry, name) for name in names},
     }
     json_line(shown)

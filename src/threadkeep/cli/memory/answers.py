@@ -73,7 +73,7 @@ def _show_answer(call: Call, answer: "Answer") -> None:
 
 
 def _place(one: "Citation") -> str:
-    facts = (one.day, one.label, one.source, one_line(one.title, 60))
+    facts = (one.day, one.label, one.agent, one_line(one.title, 60))
     return " · ".join(fact for fact in facts if fact)
 
 
@@ -193,7 +193,8 @@ def memories(
     """List the notes that Claude keeps for projects, those with the text WORDS in them.
 
     They are captured into stores of schema version 23 (`[stores] knowledge_schema`, or `threadkeep
-    knowledge migrate --to 23`). `threadkeep recall --source memory` finds what was learned of them.
+    knowledge migrate --to 23`). `threadkeep recall --kind node` also finds what was learned
+    of them.
     """
     from threadkeep.knowledge.memory_documents import MemoryFilter
 
@@ -278,7 +279,7 @@ def timeline(
     until: str | None,
     limit: int,
 ) -> None:
-    """Tell what happened: commands, agents' turns, pages, CI and commits, the earliest first.
+    """Tell what happened: commands, turns of agents, visits, runs and commits, the earliest first.
 
     Without a day or a time it is today.
     """
@@ -324,7 +325,7 @@ def read_day(text: str, today: dt.date) -> dt.date:
 def _timeline_row(one: "Moment") -> tuple[str, str, str, str]:
     times = f" ×{one.count}" if one.count > 1 else ""
     failed = " failed" if one.outcome == "failure" else ""
-    what = f"{one.source} {one.kind}{failed}{times}"
+    what = f"{one.agent or ''} {one.kind}{failed}{times}".lstrip()
     tools = ", ".join(f"{name} {count}" for name, count in one.tools.items())
     errors = f"{one.errors} failed" if one.errors else ""
     said = " · ".join(part for part in (one_line(one.text, _TEXT), tools, errors) if part)

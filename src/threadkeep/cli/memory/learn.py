@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "threadkeep enrich --upgrade 20",
     "threadkeep enrich --no-model --json",
 )
-@click.option("-n", "--limit", type=int, help="At most so many segments, commands, pages and runs.")
+@click.option("-n", "--limit", type=int, help="At most so many messages, commands, visits, runs.")
 @click.option(
     "--upgrade",
     type=click.IntRange(0),
@@ -55,7 +55,9 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
             )
             lessons = learn_all(call.home, history, show=lambda n: show(f"{n:,} failures"))
     if call.as_json:
-        document(enrich={**msgspec.to_builtins(done), "nodes": done.nodes, "failures": lessons})
+        queues = {_QUEUES[name]: one for name, one in done.queues.items()}
+        shown = {**msgspec.to_builtins(done), "queues": queues, "nodes": done.nodes}
+        document(enrich={**shown, "failures": lessons})
     else:
         tell_enriched(done)
     for error in done.errors:
@@ -96,13 +98,26 @@ def tell_learned(done: "EnrichReport | None") -> None:
         note(f"{counted(done.nodes, 'node')} of knowledge written; `threadkeep recall` finds them")
 
 
+# What the contract calls the queues -> the kinds of what waits in them.
+_QUEUES: Final = {
+    "agentic": "message",
+    "shell": "command",
+    "workflow": "run",
+    "browser": "visit",
+    "memory": "note",
+}
+
+
 def tell_enriched(done: "EnrichReport") -> None:
     """Show what became of each queue."""
     rows = [
-        (name, *(f"{n:,}" for n in (one.nodes, one.done, one.skipped, one.failed, one.waiting)))
+        (
+            _QUEUES[name],
+            *(f"{n:,}" for n in (one.nodes, one.done, one.skipped, one.failed, one.waiting)),
+        )
         for name, one in done.queues.items()
     ]
-    table(("queue", "nodes", "done", "skipped", "failed", "waiting"), rows)
+    table(("of", "nodes", "done", "skipped", "failed", "waiting"), rows)
     by_model = f", {done.by_author:,} by the model" if done.by_author else ""
     note(f"{counted(done.nodes, 'node')} written{by_model}")
     held = sum(one.held for one in done.queues.values())

@@ -31,7 +31,7 @@ from threadkeep.cli.words import Json, folded, none_has, when
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import Kind, Query
 from threadkeep.knowledge.records import Outcome, Role
-from threadkeep.knowledge.search_scope import NodeChoice, of_source
+from threadkeep.knowledge.search_scope import NodeChoice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,6 @@ def filter_options(function: Function) -> Function:
     """Add the options that say what a hit must be."""
     options: list[Callable[[Function], Function]] = [
         project_option(),
-        click.option("--source", metavar="S", hidden=True),
         agent_option(),
         since_option(),
         until_option(),
@@ -108,20 +107,17 @@ def read_within(
     until: str | None,
     category: str | None,
     include_excluded: bool,
-    source: str | None,
     **chosen: Any,
 ) -> tuple[Query, NodeChoice]:
     """Read the options that say what a hit must be."""
     first, last = read_times(since, until)
-    agent = chosen.pop("harness", None) or chosen.pop("agent", None)
     several: dict[str, Any] = {
         name: (value,) if isinstance(value, str) else tuple(value or ())
-        for name, value in {**chosen, "agent": agent}.items()
+        for name, value in chosen.items()
         if name != "entity"
     }
     query = Query(**several, entity=chosen.get("entity"), since=first, until=last)
-    query, nodes = of_source(query, source)
-    return query, msgspec.structs.replace(nodes, category=category, excluded=include_excluded)
+    return query, NodeChoice(category=category, excluded=include_excluded)
 
 
 newest_option: Final = click.option(
@@ -331,8 +327,15 @@ def show_hits(call: Call, hits: "Sequence[Hit]", *, opens: str = "open") -> None
 def hit_line(hit: "Hit") -> str:
     """Name a hit on one line: its kind, when, where, and what it is called."""
     part = f"{hit.part.replace('_', ' ')} {hit.tool or ''}".strip() if hit.part else ""
-    place = (hit.agent or hit.source, hit.project)
-    facts = [hit.kind, when(hit.at), *place, part, hit.outcome, one_line(hit.title, _TITLE)]
+    facts = [
+        hit.kind,
+        when(hit.at),
+        hit.agent,
+        hit.project,
+        part,
+        hit.outcome,
+        one_line(hit.title, _TITLE),
+    ]
     same = f"{hit.same} more like it" if hit.same else ""
     more = f"{hit.more} more in this session" if hit.more else ""
     return " · ".join(one_line(fact) for fact in (*facts, same, more) if fact)

@@ -111,9 +111,9 @@ def sum_json(one: "Sum") -> Json:
     return {**shown, "tokens": tokens_of(one), "cost_microdollars": shown.pop("cost")}
 
 
-def own_words(harness: str, spent: "Sum") -> Json:
+def own_words(agent: str, spent: "Sum") -> Json:
     """Name the tokens of a program as it names them itself; Codex's input has the cached part."""
-    if harness == "codex":
+    if agent == "codex":
         return {
             "input_tokens": spent.input + spent.cache_read + spent.cache_write,
             "cached_input_tokens": spent.cache_read,

@@ -121,7 +121,7 @@ def _sources(capture: CaptureFacts) -> Iterator[Finding]:
     for source in capture.sources:
         if source.found or source.missed:
             yield _coverage(source, capture, broken)
-    unused = [one.harness for one in capture.sources if not one.found and not one.missed]
+    unused = [one.agent for one in capture.sources if not one.found and not one.missed]
     if unused:
         yield Finding(_GROUP, "unused", "info", "nothing on this machine of: " + ", ".join(unused))
     if capture.disabled:
@@ -130,15 +130,15 @@ def _sources(capture: CaptureFacts) -> Iterator[Finding]:
 
 
 def _coverage(source: SourceFacts, capture: CaptureFacts, broken: set[Key]) -> Finding:
-    check = f"coverage {source.harness}"
+    check = f"coverage {source.agent}"
     if not source.missed:
         return ok(_GROUP, check, f"in the store: all of {source.found:,}")
     if source.unseen:
-        said = f"{source.example} cannot be looked into, and may hold logs of {source.harness}"
+        said = f"{source.example} cannot be looked into, and may hold logs of {source.agent}"
         return Finding(_GROUP, check, "fail", said, source.why, source.fix, _CAPTURE_DOC)
     total = max(source.found, source.missed)
-    said = f"{source.missed:,} of {total:,} logs of {source.harness} are not in the store"
-    overdue = (invariant_of(source.harness), health_name(source.harness)) in broken
+    said = f"{source.missed:,} of {total:,} logs of {source.agent} are not in the store"
+    overdue = (invariant_of(source.agent), health_name(source.agent)) in broken
     unread = source.why or source.closed
     level: Level = "fail" if unread or (overdue and capture.resident) else "warn"
     cause = f"nobody captured since they changed, as {source.example}"
@@ -238,16 +238,16 @@ def _drops(capture: CaptureFacts) -> Iterator[Finding]:
 
 def _drift(capture: CaptureFacts, now: int) -> Iterator[Finding]:
     recent = [one for one in capture.drift if now - one.last_seen < _DRIFT_DAYS * DAY_MS]
-    by_harness: dict[str, int] = {}
+    by_agent: dict[str, int] = {}
     for one in recent:
-        by_harness[one.harness] = by_harness.get(one.harness, 0) + one.count
-    for harness, count in by_harness.items():
-        kinds = ", ".join(one.kind for one in recent if one.harness == harness)
+        by_agent[one.agent] = by_agent.get(one.agent, 0) + one.count
+    for agent, count in by_agent.items():
+        kinds = ", ".join(one.kind for one in recent if one.agent == agent)
         level: Level = "warn" if count >= _MUCH_DRIFT else "info"
-        said = f"{count:,} records of {harness} are of types that are not known here: {kinds}"
+        said = f"{count:,} records of {agent} are of types that are not known here: {kinds}"
         cause = "the program was updated; its lines are archived whole and can be read again later"
         fix = "pip install --upgrade threadkeep"
-        yield Finding(_GROUP, f"drift {harness}", level, said, cause, fix, _CAPTURE_DOC)
+        yield Finding(_GROUP, f"drift {agent}", level, said, cause, fix, _CAPTURE_DOC)
 
 
 def _cleanup(cleanup: CleanupFacts, capture: CaptureFacts) -> Finding:
@@ -257,7 +257,7 @@ def _cleanup(cleanup: CleanupFacts, capture: CaptureFacts) -> Finding:
         return Finding(_GROUP, check, "info", said)
     days = _CLAUDE_DAYS if cleanup.days is None else cleanup.days
     said = f"Claude Code deletes transcripts after {days} days"
-    claude = next((one for one in capture.sources if one.harness == "claude-code"), None)
+    claude = next((one for one in capture.sources if one.agent == "claude-code"), None)
     safe = claude is not None and not claude.missed
     if days > _CLAUDE_DAYS or safe:
         return ok(_GROUP, check, said + ("; all of them are in the store" if safe else ""))

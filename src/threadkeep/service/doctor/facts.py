@@ -65,9 +65,9 @@ class HookFacts(msgspec.Struct, frozen=True):
 
 
 class SourceFacts(msgspec.Struct, frozen=True):
-    """How much of one harness is in the store."""
+    """How much of one agent is in the store."""
 
-    harness: str
+    agent: str
     found: int
     missed: int
     example: str = ""
@@ -80,7 +80,7 @@ class SourceFacts(msgspec.Struct, frozen=True):
 class DriftFacts(msgspec.Struct, frozen=True):
     """A record type that this version does not know."""
 
-    harness: str
+    agent: str
     kind: str
     count: int
     last_seen: int

@@ -288,21 +288,20 @@ def _capture(tx: Tx, seen: DoctorObservation, place: DoctorScope, settings: Conf
         spool_blocked=place.spool.exists() and not place.spool.is_dir(),
         drops=tuple(all_drops(tx)),
         drift=tuple(
-            DriftFacts(one.harness, one.kind, one.count, one.last_seen)
-            for one in unknown_records(tx)
+            DriftFacts(one.agent, one.kind, one.count, one.last_seen) for one in unknown_records(tx)
         ),
         cleanup=_cleanup(place.user),
     )
 
 
 def _sources(seen: DoctorObservation) -> Iterator[SourceFacts]:
-    behind = {one.harness: one for one in seen.snapshot.behind}
-    for harness, found in sorted(seen.ground.found.items()):
-        missed = seen.ground.missed.get(harness, 0)
-        one = behind.get(harness)
+    behind = {one.agent: one for one in seen.snapshot.behind}
+    for agent, found in sorted(seen.ground.found.items()):
+        missed = seen.ground.missed.get(agent, 0)
+        one = behind.get(agent)
         example, why = (one.example, one.why) if one is not None else ("", "")
         unseen, fix = (one.closed, one.fix) if one is not None else (False, "")
-        told = SourceFacts(harness, found, missed, example, why, unseen=unseen, fix=fix)
+        told = SourceFacts(agent, found, missed, example, why, unseen=unseen, fix=fix)
         closed = not unseen and _is_closed(example)
         yield msgspec.structs.replace(told, closed=closed)
 

@@ -21,7 +21,7 @@ class LogBacklog(msgspec.Struct, frozen=True):
     """Logs of one source that are on the disk and not, or not wholly, in the store."""
 
     source: str  # as `source_health` names it
-    harness: str
+    agent: str
     since: int  # the oldest moment from which something of them is missing
     logs: int
     example: str
@@ -164,7 +164,7 @@ TYPING: Final = 10 * MINUTE
 LONGEST_SILENCE: Final = 24 * 60 * MINUTE
 VECTORS_MISSING: Final = 25
 
-_OF_HARNESS: Final = {"opencode": "I-11", "codex": "I-13", "cursor": "I-15"}
+_OF_AGENT: Final = {"opencode": "I-11", "codex": "I-13", "cursor": "I-15"}
 
 INVARIANTS: Final = {
     "I-1": "what is typed in a shell with the hook is in the store",
@@ -201,9 +201,9 @@ def check(seen: Snapshot) -> list[Violation]:
     return list(found.values())
 
 
-def invariant_of(harness: str) -> str:
-    """Name the rule about the logs of a harness; those without one of their own share I-2."""
-    return _OF_HARNESS.get(harness, "I-2")
+def invariant_of(agent: str) -> str:
+    """Name the rule about the logs of an agent; those without one of their own share I-2."""
+    return _OF_AGENT.get(agent, "I-2")
 
 
 def age(seen: Snapshot, since: int) -> int:
@@ -228,7 +228,7 @@ def _logs(seen: Snapshot) -> Iterator[Violation]:
         patience = POLLED_PATIENCE if one.polled else LOG_PATIENCE
         # No look, however long, gets behind a closed door.
         if one.closed or (not busy and age(seen, one.since) >= patience):
-            yield Violation(invariant_of(one.harness), one.source, one.since, _told(one))
+            yield Violation(invariant_of(one.agent), one.source, one.since, _told(one))
 
 
 def is_busy(seen: Snapshot) -> bool:

@@ -178,7 +178,7 @@ class LogScan(msgspec.Struct, frozen=True):
 
     behind: tuple[LogBacklog, ...]
     seen: dict[str, SeenLog]
-    found: dict[str, int]  # logs on the disk, by harness
+    found: dict[str, int]  # logs on the disk, by agent
     missed: dict[str, int]  # of these, logs that are behind
 
 
@@ -207,15 +207,15 @@ def look_at_logs(
     for reader, source in sources.items():
         known = all_looks(tx, reader, sums=sums)
         logs, missing = _look(known, reader, source, user, before, now)
-        found[source.harness] = found.get(source.harness, 0) + logs
-        behind.setdefault(source.harness, []).extend(missing)
+        found[source.agent] = found.get(source.agent, 0) + logs
+        behind.setdefault(source.agent, []).extend(missing)
     seen = {
         _key(one.reader, one.path): SeenLog(one.mark, _first_seen(one, before, now))
         for missing in behind.values()
         for one in missing
     }
-    grouped = (_group(tx, harness, missing) for harness, missing in behind.items() if missing)
-    missed = {harness: len(missing) for harness, missing in behind.items()}
+    grouped = (_group(tx, agent, missing) for agent, missing in behind.items() if missing)
+    missed = {agent: len(missing) for agent, missing in behind.items()}
     return LogScan(tuple(grouped), seen, found, missed)
 
 
@@ -316,20 +316,20 @@ def _changed_at(log: Log) -> int:
     return latest // 1_000_000
 
 
-def _group(tx: Tx, harness: str, missing: list[_Missing]) -> LogBacklog:
-    """Put the logs of one harness together.
+def _group(tx: Tx, agent: str, missing: list[_Missing]) -> LogBacklog:
+    """Put the logs of one agent together.
 
     A place that cannot be looked into stands for them, else the one that waits longest.
     """
     first = min(missing, key=lambda one: (not one.why, one.since))
     return LogBacklog(
-        source=health_name(harness),
-        harness=harness,
+        source=health_name(agent),
+        agent=agent,
         since=first.since,
         logs=len(missing),
         example=first.path,
         why=_error(tx, first) if first.failed else first.why,
-        polled=first.polled or harness in _POLLED,
+        polled=first.polled or agent in _POLLED,
         closed=first.mark == _CLOSED,
         fix=first.fix,
     )

@@ -62,7 +62,7 @@ class _Place(NamedTuple):
 class ClaudeMemory:
     """The source of Claude Code's memories."""
 
-    harness = "claude-code"
+    agent = "claude-code"
     kind: Final = "memory"
 
     def __init__(

@@ -523,7 +523,7 @@ class ClaudeParser:
 class ClaudeCode:
     """The source of all that Claude Code and the programs built on it write down."""
 
-    harness: Final = "claude-code"
+    agent: Final = "claude-code"
     kind: Final = "lines"
 
     def roots(self, user: UserHome) -> list[Path]:

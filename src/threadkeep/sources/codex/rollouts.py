@@ -508,7 +508,7 @@ class CodexParser:
 class CodexSource:
     """Rollouts of every version, from bare lines to the paginated history."""
 
-    harness: Final = "codex"
+    agent: Final = "codex"
     kind: Final = "lines"
 
     def roots(self, user: UserHome) -> list[Path]:

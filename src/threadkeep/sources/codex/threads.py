@@ -106,7 +106,7 @@ class IndexParser:
 class CodexIndex:
     """The index of names as a log of its own: it has no session, only facts about others."""
 
-    harness: Final = "codex"
+    agent: Final = "codex"
     kind: Final = "lines"
 
     def roots(self, user: UserHome) -> list[Path]:

@@ -12,7 +12,7 @@ from threadkeep.errors import Busy
 from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import table, text
 from threadkeep.sources.cursor.messages import (
-    HARNESS,
+    AGENT,
     CursorEntry,
     CursorMessage,
     CursorParser,
@@ -29,7 +29,7 @@ TRANSCRIPTS: Final = "agent-transcripts"
 class CursorTranscripts:
     """Reads `*.jsonl` transcripts."""
 
-    harness = HARNESS
+    agent = AGENT
     kind: Literal["lines", "document"] = "lines"
 
     def roots(self, user: UserHome) -> list[Path]:

@@ -16,7 +16,7 @@ from threadkeep.errors import Busy, NotFound
 from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.sources.common import table, text
 from threadkeep.sources.cursor.messages import (
-    HARNESS,
+    AGENT,
     CursorParser,
     CursorRecord,
     epoch_ms,
@@ -77,7 +77,7 @@ _SIDECAR: Final = "meta.json"
 class CursorChats:
     """Reads `store.db` files."""
 
-    harness = HARNESS
+    agent = AGENT
     kind: Literal["lines", "document"] = "document"
 
     def roots(self, user: UserHome) -> list[Path]:

@@ -19,7 +19,7 @@ from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import Segmenter, describe_input, linked, number, rows, table, text
 from threadkeep.sources.cursor.messages import (
-    HARNESS,
+    AGENT,
     LABEL,
     CursorEntry,
     CursorMessage,
@@ -248,7 +248,7 @@ _MESSAGES: Final = f"""
 class CursorEditor:
     """Reads the global `state.vscdb`."""
 
-    harness = HARNESS
+    agent = AGENT
     kind: Literal["lines", "document"] = "document"
 
     def roots(self, user: UserHome) -> list[Path]:

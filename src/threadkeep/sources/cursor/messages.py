@@ -23,7 +23,7 @@ from threadkeep.sources.common import (
 from threadkeep.sources.cursor.paths import ancestor_with, encode, is_absolute
 from threadkeep.sources.records import Harvest, Log
 
-HARNESS: Final = "cursor"
+AGENT: Final = "cursor"
 LABEL: Final = "Cursor"
 _QUERY: Final = "<user_query>"
 _QUERY_END: Final = "</user_query>"

@@ -20,7 +20,7 @@ from threadkeep.sources.cursor.agent_transcripts import (
     read_line,
     slug_of,
 )
-from threadkeep.sources.cursor.messages import HARNESS, CursorParser
+from threadkeep.sources.cursor.messages import AGENT, CursorParser
 from threadkeep.sources.cursor.paths import projects_root
 from threadkeep.sources.files import file_bytes
 from threadkeep.sources.records import DocumentItem, Log, UserHome
@@ -33,7 +33,7 @@ _BETTER: Final = {".jsonl": 0, ".json": 1, ".txt": 2}
 class OldCursorTranscripts:
     """Reads `*.txt` and `*.json` transcripts."""
 
-    harness = HARNESS
+    agent = AGENT
     kind: Literal["lines", "document"] = "document"
 
     def roots(self, user: UserHome) -> list[Path]:

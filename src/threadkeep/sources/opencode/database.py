@@ -13,7 +13,7 @@ from threadkeep.knowledge.records import Entry
 from threadkeep.sources.common import number, table, text
 from threadkeep.sources.files import one_line, stored_object, wrap
 from threadkeep.sources.folders import database_stamp, listed
-from threadkeep.sources.opencode.messages import HARNESS, OpencodeParser, read_record
+from threadkeep.sources.opencode.messages import AGENT, OpencodeParser, read_record
 from threadkeep.sources.records import DocumentItem, Log, UserHome
 
 # ------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ _DIFFS: Final = "summary_diffs"  # can be large, and never changes alone
 class OpencodeDatabases:
     """Reads `opencode.db` and its like."""
 
-    harness = HARNESS
+    agent = AGENT
     kind: Literal["lines", "document"] = "document"
 
     def roots(self, user: UserHome) -> list[Path]:

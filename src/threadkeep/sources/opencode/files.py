@@ -23,7 +23,7 @@ from threadkeep.sources.opencode.database import (
     session_line,
     stored_sessions,
 )
-from threadkeep.sources.opencode.messages import HARNESS, OpencodeParser, read_record
+from threadkeep.sources.opencode.messages import AGENT, OpencodeParser, read_record
 from threadkeep.sources.records import DocumentItem, Log, Stamp, UnreadablePlace, UserHome
 
 _RENAMED: Final = {"parentID": "parent_id", "projectID": "project_id"}
@@ -33,7 +33,7 @@ _PLAIN: Final = ("id", "slug", "title", "directory", "version", "agent")
 class OpencodeTree:
     """Reads the folders below `storage`."""
 
-    harness = HARNESS
+    agent = AGENT
     kind: Literal["lines", "document"] = "document"
 
     def roots(self, user: UserHome) -> list[Path]:

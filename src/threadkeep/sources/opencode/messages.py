@@ -217,7 +217,7 @@ def _rendered(tool: str, given: dict[str, Any]) -> str:
     return _first(given, _OBJECT_KEYS) or tool
 
 
-HARNESS: Final = "opencode"
+AGENT: Final = "opencode"
 _SILENT: Final = {"step-start", "step-finish", "snapshot", "patch", "agent"}
 _NOTED: Final = {"compaction", "file", "retry"}
 _MOST_UNKNOWN: Final = 200

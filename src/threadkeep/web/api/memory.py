@@ -13,8 +13,8 @@ from threadkeep.home.stores import Stores
 from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
 from threadkeep.knowledge.query import Kind, Query
 from threadkeep.knowledge.records import Kind as EntryKind, Outcome, Role
-from threadkeep.knowledge.search_scope import NodeChoice, of_source
-from threadkeep.memory.agent_query import AgentAnswer, AgentMode
+from threadkeep.knowledge.search_scope import NodeChoice
+from threadkeep.memory.agent_query import AgentAnswer, AgentMode, of_contract_source
 from threadkeep.memory.ask import Answer
 from threadkeep.memory.fixed import Fix
 from threadkeep.memory.records import HitDetail, RecallResult
@@ -46,7 +46,7 @@ class AgentQuestion(Strict, frozen=True):
     query: Text
     mode: AgentMode = "known"
     agent: Name | None = None
-    source: Name | None = None  # an agent, or where it comes from: give `agent` instead
+    source: Name | None = None  # what the nodes rest on, in the words of the contract's tool
     since: Moment | None = None
     project: Name | None = None
     branch: Name | None = None
@@ -101,7 +101,7 @@ def query(stores: Stores, _: Empty, body: AgentQuestion) -> AgentAnswer:
         branch=_one(body.branch),
         agent=_one(body.agent),
     )
-    within, nodes = of_source(given, body.source)
+    within, nodes = of_contract_source(given, body.source)
     nodes = msgspec.structs.replace(nodes, excluded=body.include_excluded)
     memory = stores.memory()
     return memory.agent_query(body.query, within, nodes=nodes, mode=body.mode, limit=body.limit)
@@ -167,7 +167,6 @@ class Recall(Strict, frozen=True):
     tool: Name | None = None
     outcome: Outcome | None = None
     kind: tuple[Kind, ...] = ()
-    source: Name | None = None  # as it was asked before: give agent and kind
     category: Name | None = None
     include_excluded: bool = False
     limit: Limit = 10
@@ -236,7 +235,7 @@ class ContextBlock(msgspec.Struct, frozen=True):
 
 
 def recall(stores: Stores, asked: Recall) -> RecallResult:
-    """Find what answers a question best: messages, commands, visits, CI, what was learned."""
+    """Find what answers a question best: messages, commands, visits, runs, what was learned."""
     names = ("project", "branch", "model", "session", "role", "part", "tool", "outcome")
     several: dict[str, Any] = {name: _one(getattr(asked, name)) for name in names}
     query = Query(
@@ -247,15 +246,14 @@ def recall(stores: Stores, asked: Recall) -> RecallResult:
         since=asked.since,
         until=asked.until,
     )
-    within, nodes = of_source(query, asked.source)
-    nodes = msgspec.structs.replace(nodes, category=asked.category, excluded=asked.include_excluded)
+    nodes = NodeChoice(category=asked.category, excluded=asked.include_excluded)
     options: dict[str, Any] = {
         "limit": asked.limit,
         "explain": asked.explain,
         "newest": asked.newest,
         "fold": "nothing" if asked.all_hits else "session",
     }
-    return stores.memory().recall(asked.q, within, nodes=nodes, **options)
+    return stores.memory().recall(asked.q, query, nodes=nodes, **options)
 
 
 def _one(value: str | None) -> tuple[str, ...]:

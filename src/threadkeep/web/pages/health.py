@@ -28,7 +28,7 @@ class CoverageRow(msgspec.Struct, frozen=True):
     """How much of one source is in the store."""
 
     name: str
-    harness: str
+    agent: str
     places: tuple[str, ...]
     found: int
     current: int
@@ -42,7 +42,7 @@ class CoverageRow(msgspec.Struct, frozen=True):
 class UnknownRow(msgspec.Struct, frozen=True):
     """A record type that this version does not know."""
 
-    harness: str
+    agent: str
     kind: str
     count: int
     last_seen: int
@@ -90,7 +90,7 @@ def show_coverage(visit: SiteRequest) -> CoveragePage:
     rows = [
         CoverageRow(
             name=one.name,
-            harness=one.harness,
+            agent=one.agent,
             places=tuple(one.places),
             found=one.found,
             current=one.current,
@@ -103,7 +103,7 @@ def show_coverage(visit: SiteRequest) -> CoveragePage:
         for one in found.sources
         if one.found or one.gone or one.places
     ]
-    unknown = (UnknownRow(one.harness, one.kind, one.count, one.last_seen) for one in found.unknown)
+    unknown = (UnknownRow(one.agent, one.kind, one.count, one.last_seen) for one in found.unknown)
     return CoveragePage(tuple(rows), tuple(unknown))
 
 

@@ -384,11 +384,12 @@ MEMORY_PAGES: Final = (
 
 
 # ------------------------------------------------------------------------------
-# The timeline page: one day in the order of time, what each source did in a lane of its own.
+# The timeline page: one day in the order of time, in lanes: agents, commands, visits, runs.
 
 _LIMIT: Final = 600
 _AGENTS: Final = "agents"
-_LANES: Final = (_AGENTS, "shell", "browser", "ci")  # from left to right
+_KIND_LANES: Final = {"command": "commands", "commit": "commands", "visit": "visits", "run": "runs"}
+_LANES: Final = tuple(dict.fromkeys((_AGENTS, *_KIND_LANES.values())))  # from left to right
 # What comes first of what happened in the same moment.
 _FIRST: Final = {"prompt": 0, "answer": 2}
 
@@ -499,11 +500,11 @@ def lanes_of(moments: Iterable[Moment]) -> tuple[str, ...]:
 
 
 def _lane(moment: Moment) -> str:
-    return moment.source if moment.source in _LANES else _AGENTS
+    return _AGENTS if moment.agent else _KIND_LANES.get(moment.kind, _AGENTS)
 
 
 def hours_of(moments: Iterable[Moment], lanes: Sequence[str], zone: ZoneInfo) -> tuple[Hour, ...]:
-    """Sort moments into hours, each in the lane of its source."""
+    """Sort moments into hours, each in its lane."""
     hours: dict[int, list[TimelineRow]] = {}
     for one in sorted(moments, key=lambda one: (one.at, _FIRST.get(one.kind, 1))):
         row = TimelineRow(one, lanes.index(_lane(one)) + 1, opening_address(one.ref))
