@@ -1,13 +1,23 @@
 """Named queries and scripts: found by name, cut at the right semicolons."""
 
 import sqlite3
+import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.base.sql import load_queries, load_text, parse_queries, split_statements
+from threadkeep.base.sql import (
+    load_overrides,
+    load_queries,
+    load_text,
+    parse_queries,
+    split_statements,
+    to_postgres,
+)
 
 TRIGGER = """CREATE TRIGGER r AFTER INSERT ON t BEGIN
   UPDATE t SET a = 1; -- one; two
@@ -130,3 +140,52 @@ def test_a_piece_that_is_not_there_or_there_twice_is_an_error() -> None:
         parse_queries("-- name: one\nSELECT {columns};\n")
     with pytest.raises(ValueError, match="piece 'a' is defined twice"):
         parse_queries("-- piece: a\n1\n-- piece: a\n2\n")
+
+
+@pytest.mark.parametrize(
+    "sql, written",
+    [
+        ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = %(b)s"),
+        ("SELECT ':a', \":b\", a % 2, 'x%'", "SELECT ':a', \":b\", a %% 2, 'x%%'"),
+        ("SELECT a -- isn't :it\nFROM t", "SELECT a\nFROM t"),
+        ("SELECT a LIKE :b ESCAPE '\\', 'LIKE'", "SELECT a ILIKE %(b)s ESCAPE '\\', 'LIKE'"),
+        ("SELECT CAST(:a AS INTEGER)", "SELECT CAST(%(a)s AS bigint)"),
+        ("SELECT CAST(a AS REAL), integers", "SELECT CAST(a AS double precision), integers"),
+    ],
+)
+def test_a_query_is_written_for_postgres(sql: str, written: str) -> None:
+    assert to_postgres(sql) == written
+
+
+def test_each_engine_fills_in_its_own_pieces() -> None:
+    text = """
+-- piece: chosen
+id IN ({ids:some})
+-- name: one
+SELECT {raw:t.title}, {size:title} FROM t WHERE {chosen};
+"""
+    assert parse_queries(text) == {
+        "one": "SELECT CAST(t.title AS BLOB), length(CAST(title AS BLOB)) FROM t"
+        " WHERE id IN (SELECT value FROM json_each(:some))"
+    }
+    (query,) = parse_queries(text, "postgres").values()
+    assert query.startswith(
+        "SELECT t.title, octet_length(title) FROM t WHERE id IN (SELECT unnest("
+    )
+
+
+def test_a_query_of_postgres_stands_for_one_of_the_same_name(tmp_path: Path) -> None:
+    package = ModuleType("threadkeep_with_sql")
+    package.__path__ = [str(tmp_path)]
+    (tmp_path / "sql" / "postgres").mkdir(parents=True)
+    (tmp_path / "sql" / "one.sql").write_text("-- name: a\nSELECT 1;\n-- name: b\nSELECT 2;\n")
+    other = tmp_path / "sql" / "postgres" / "one.sql"
+    other.write_text("-- name: b\nSELECT :n;\n")
+    with patch.dict(sys.modules, {package.__name__: package}):
+        assert dict(load_queries(package.__name__, "one.sql")) == {"a": "SELECT 1", "b": "SELECT 2"}
+        found = load_queries(package.__name__, "one.sql", engine="postgres")
+        assert found == {"a": "SELECT 1", "b": "SELECT %(n)s"}
+        assert load_overrides(package.__name__, "one.sql") == {"b": "SELECT %(n)s"}
+        other.write_text("-- name: c\nSELECT 3;\n")
+        with pytest.raises(ValueError, match=r"does not have: \['c'\]"):
+            load_queries(package.__name__, "one.sql", engine="postgres")

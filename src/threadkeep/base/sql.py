@@ -2,6 +2,19 @@
 
 What several queries share stands once, under a line `-- piece: its_name`, before them; a query puts
 it in with `{its_name}`, and so does a later piece. A table's list of columns is the usual one.
+
+Queries are written in what SQLite and PostgreSQL have in common. What they have under different
+names is a piece with an argument, which each engine fills in:
+
+| piece | what it is |
+|---|---|
+| `{ids:name}` | a subquery with the column `value`: the integers of the JSON list `:name` |
+| `{texts:name}` | the same for a list of strings |
+| `{raw:column}` | the text of a column, in bytes where the engine may hold some that is no UTF-8 |
+| `{size:column}` | how many bytes a text has |
+
+`to_postgres` does the rest. A query that has to be another one on PostgreSQL stands once more under
+its name, in the file of the same name in the folder `sql/postgres`.
 """
 
 import re
@@ -9,13 +22,32 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Final, Literal
+
+Engine = Literal["sqlite", "postgres"]
 
 _MARK = re.compile(r"-- (name|piece): *(\w+)\s*")
 _NAME = re.compile(r"^-- name: *(\w+)\s*$", re.MULTILINE)
-_PIECE = re.compile(r"\{(\w+)\}")
+_PIECE = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
+
+_OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
+    "sqlite": {
+        "ids": "SELECT value FROM json_each(:{})",
+        "texts": "SELECT value FROM json_each(:{})",
+        "raw": "CAST({} AS BLOB)",
+        "size": "length(CAST({} AS BLOB))",
+    },
+    "postgres": {
+        # A JSON list of integers is an array with other brackets.
+        "ids": "SELECT unnest(CAST(translate(:{}, '[]', '{{}}') AS bigint[])) AS value",
+        "texts": "SELECT json_array_elements_text(CAST(:{} AS json)) AS value",
+        "raw": "{}",
+        "size": "octet_length({})",
+    },
+}
 
 
-def parse_queries(text: str) -> dict[str, str]:
+def parse_queries(text: str, engine: Engine = "sqlite") -> dict[str, str]:
     """Split a file of named queries into a mapping from name to SQL."""
     found: dict[str, dict[str, list[str]]] = {"name": {}, "piece": {}}
     current: list[str] = []
@@ -31,12 +63,60 @@ def parse_queries(text: str) -> dict[str, str]:
             current.append(line)
     pieces: dict[str, str] = {}
     for name, lines in found["piece"].items():
-        pieces[name] = _with_pieces(lines, pieces)
-    return {name: _with_pieces(lines, pieces).rstrip(";") for name, lines in found["name"].items()}
+        pieces[name] = _with_pieces(lines, pieces, engine)
+    queries = {
+        name: _with_pieces(lines, pieces, engine).rstrip(";")
+        for name, lines in found["name"].items()
+    }
+    if engine == "postgres":
+        return {name: to_postgres(query) for name, query in queries.items()}
+    return queries
 
 
-def _with_pieces(lines: list[str], pieces: Mapping[str, str]) -> str:
-    return _PIECE.sub(lambda use: pieces[use[1]], "\n".join(lines).strip())
+def _with_pieces(lines: list[str], pieces: Mapping[str, str], engine: Engine) -> str:
+    def put_in(use: re.Match[str]) -> str:
+        name, argument = use.groups()
+        return pieces[name] if argument is None else _OF_ENGINE[engine][name].format(argument)
+
+    return _PIECE.sub(put_in, "\n".join(lines).strip())
+
+
+# What stands in quotes or comments is found first, so that the others are found outside of it only.
+_TOKEN = re.compile(
+    r"""(?P<quoted>'(?:[^']|'')*'|"[^"]*")
+    |\s*(?P<comment>--[^\n]*)
+    |\bLIMIT\s+:(?P<limit>\w+)
+    |(?<![:\w]):(?P<name>[A-Za-z_]\w*)
+    |\b(?P<word>LIKE|INTEGER|REAL|BLOB)\b
+    |(?P<percent>%)""",
+    re.VERBOSE,
+)
+_WORDS: Final = {
+    "LIKE": "ILIKE",  # as SQLite's: on columns of the collation "C" it folds ASCII only
+    "INTEGER": "bigint",
+    "REAL": "double precision",
+    "BLOB": "bytea",
+}
+
+
+def to_postgres(sql: str) -> str:
+    """Write a query in PostgreSQL's dialect, with parameters as psycopg wants them."""
+    return _TOKEN.sub(_token_of_postgres, sql)
+
+
+def _token_of_postgres(found: re.Match[str]) -> str:
+    match found.lastgroup:
+        case "quoted":
+            return found[0].replace("%", "%%")
+        case "comment":
+            return ""
+        case "limit":  # a negative one means all, which PostgreSQL says with NULL
+            return f"LIMIT nullif(greatest(CAST(%({found['limit']})s AS bigint), -1), -1)"
+        case "name":
+            return f"%({found['name']})s"
+        case "word":
+            return _WORDS[found["word"]]
+    return "%%"
 
 
 def load_text(package: str, file: str) -> str:
@@ -45,9 +125,32 @@ def load_text(package: str, file: str) -> str:
     return Path(where, "sql", file).read_text(encoding="utf-8")
 
 
-def load_queries(package: str, *files: str) -> Mapping[str, str]:
+def load_queries(package: str, *files: str, engine: Engine = "sqlite") -> Mapping[str, str]:
     """Give the named queries of a package's `sql/` folder, `queries.sql` unless files are given."""
-    return _QueryFiles(package, files or ("queries.sql",))
+    chosen = files or ("queries.sql",)
+    return _QueryFiles(package, chosen) if engine == "sqlite" else _of_postgres(package, chosen)
+
+
+def _of_postgres(package: str, files: tuple[str, ...]) -> Mapping[str, str]:
+    """Give the queries of files, each as it is in `sql/postgres` if it is there."""
+    found: dict[str, str] = {}
+    for file in files:
+        queries = parse_queries(load_text(package, file), "postgres")
+        others = load_overrides(package, file)
+        if lost := others.keys() - queries.keys():
+            msg = f"queries of sql/postgres/{file} that {file} does not have: {sorted(lost)}"
+            raise ValueError(msg)
+        found |= {**queries, **others}
+    return found
+
+
+def load_overrides(package: str, file: str) -> Mapping[str, str]:
+    """Give the queries of a file that have to be other ones on PostgreSQL."""
+    try:
+        text = load_text(package, f"postgres/{file}")
+    except FileNotFoundError:  # most files have none
+        return {}
+    return parse_queries(text, "postgres")
 
 
 class _QueryFiles(Mapping[str, str]):

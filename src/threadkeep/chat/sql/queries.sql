@@ -10,7 +10,7 @@ ON CONFLICT(key) DO UPDATE SET value = excluded.value;
 -- name: count_flush
 -- Always another value: an update to the same bytes writes no page, and then nothing is synced.
 INSERT INTO tk_meta(key, value) VALUES ('flushes', '1')
-ON CONFLICT(key) DO UPDATE SET value = CAST(value AS INTEGER) + 1;
+ON CONFLICT(key) DO UPDATE SET value = CAST(CAST(tk_meta.value AS INTEGER) + 1 AS TEXT);
 
 -- ---------------------------------------------------------------- sessions
 
@@ -40,7 +40,7 @@ WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:workspace AS TEXT) IS NULL OR coalesce(workspace_root, '') = :workspace)
   AND (CAST(:parent AS TEXT) IS NULL OR parent_id = :parent)
   AND (CAST(:title AS TEXT) IS NULL OR nullif(title, 'New Chat') LIKE :title ESCAPE '\')
-  AND (CAST(:archived AS INTEGER) IS NULL OR (archived_at IS NOT NULL) = :archived)
+  AND (CAST(:archived AS INTEGER) IS NULL OR (CASE WHEN archived_at IS NULL THEN 0 ELSE 1 END) = :archived)
   AND (:ephemeral OR NOT json_valid(metadata_json)
        OR coalesce(json_extract(metadata_json, '$.ephemeral'), 0) IN (0, 'false'))
   AND (updated_at, id) < (coalesce(CAST(:updated AS INTEGER), 9223372036854775807),
@@ -74,7 +74,8 @@ WHERE id = :id;
 -- name: set_session_usage
 UPDATE chat_sessions SET prompt_tokens = :input, completion_tokens = :output,
   reasoning_tokens = :reasoning, cache_read = :cache_read, cache_write = :cache_write,
-  total_tokens = :input + :output + :reasoning + :cache_read + :cache_write,
+  total_tokens = CAST(:input AS INTEGER) + CAST(:output AS INTEGER) + CAST(:reasoning AS INTEGER)
+    + CAST(:cache_read AS INTEGER) + CAST(:cache_write AS INTEGER),
   cost_usd = cost_usd + :cost_usd, updated_at = max(updated_at, :now)
 WHERE id = :id;
 
@@ -108,7 +109,7 @@ FROM chat_messages WHERE session_id = :session_id ORDER BY created_at, id;
 -- Without decoding every message: a key that is spelled with escapes is looked at as well.
 SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
 FROM chat_messages WHERE session_id = :session_id AND role = 'user'
-  AND (instr(metadata_json, 'queued_at') OR instr(metadata_json, '\u'));
+  AND (instr(metadata_json, 'queued_at') > 0 OR instr(metadata_json, '\u') > 0);
 
 -- name: newest_replies
 SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
@@ -323,7 +324,7 @@ SELECT body FROM system_prompts WHERE digest = :digest;
 -- name: get_usage
 -- What record_usage wrote: neither a stream nor a message put in takes its place.
 SELECT input, output, reasoning, cache_read, cache_write, cost_usd
-FROM tk_usage WHERE message_id = :message_id AND NOT put_in;
+FROM tk_usage WHERE message_id = :message_id AND put_in = 0;
 
 -- name: decided_usage
 SELECT input, output, reasoning, cache_read, cache_write, cost_usd, put_in
@@ -366,7 +367,7 @@ UNION ALL SELECT 1 FROM tk_finished WHERE message_id = :message_id LIMIT 1;
 -- A reply of another program that has a say in the sums: only a recount knows what it says now.
 SELECT 1 FROM chat_messages m
 WHERE m.session_id = :session_id AND m.role = 'assistant'
-  AND (instr(m.metadata_json, 'usage') OR m.id IN (
+  AND (instr(m.metadata_json, 'usage') > 0 OR m.id IN (
     SELECT message_id FROM chat_parts
     WHERE session_id = :session_id AND type = 'data-compaction'))
   AND NOT EXISTS (SELECT 1 FROM tk_usage WHERE message_id = m.id)
@@ -422,8 +423,8 @@ WHERE tk_search MATCH :query AND tk_search.rowid >= :oldest
   AND (CAST(:agent AS TEXT) IS NULL OR s.agent = :agent)
   AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)
   AND (:archived OR s.archived_at IS NULL)
-  AND (:hidden OR coalesce(m.hidden_at, CASE WHEN json_valid(m.metadata_json)
-    THEN json_extract(m.metadata_json, '$.hidden_at') END) IS NULL)
+  AND (:hidden OR (m.hidden_at IS NULL AND CASE WHEN json_valid(m.metadata_json)
+    THEN json_extract(m.metadata_json, '$.hidden_at') END IS NULL))
   AND (CAST(:since AS INTEGER) IS NULL OR m.created_at >= :since)
   AND (CAST(:until AS INTEGER) IS NULL OR m.created_at < :until)
 ORDER BY score, m.created_at DESC LIMIT :limit;
@@ -441,14 +442,14 @@ WHERE p.data_json LIKE :term ESCAPE '\'
   AND (CAST(:agent AS TEXT) IS NULL OR s.agent = :agent)
   AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)
   AND (:archived OR s.archived_at IS NULL)
-  AND (:hidden OR coalesce(m.hidden_at, CASE WHEN json_valid(m.metadata_json)
-    THEN json_extract(m.metadata_json, '$.hidden_at') END) IS NULL)
+  AND (:hidden OR (m.hidden_at IS NULL AND CASE WHEN json_valid(m.metadata_json)
+    THEN json_extract(m.metadata_json, '$.hidden_at') END IS NULL))
   AND (CAST(:since AS INTEGER) IS NULL OR m.created_at >= :since)
   AND (CAST(:until AS INTEGER) IS NULL OR m.created_at < :until)
 ORDER BY m.created_at DESC LIMIT :limit;
 
 -- name: mark_all_dirty
-INSERT OR IGNORE INTO tk_search_dirty(part_id) SELECT id FROM chat_parts;
+INSERT INTO tk_search_dirty(part_id) SELECT id FROM chat_parts WHERE true ON CONFLICT DO NOTHING;
 
 -- name: forget_all_docs
 DELETE FROM tk_search_docs;
@@ -498,10 +499,11 @@ WHERE (CAST(:before AS INTEGER) IS NULL OR updated_at < :before)
 ORDER BY updated_at, id;
 
 -- name: session_size
-SELECT coalesce(sum(length(CAST(data_json AS BLOB))), 0), count(*) FROM chat_parts WHERE session_id = :id;
+SELECT coalesce(sum({size:data_json}), 0), count(*) FROM chat_parts WHERE session_id = :id;
 
 -- name: largest_sessions
-SELECT p.session_id, nullif(s.title, 'New Chat'), sum(length(CAST(p.data_json AS BLOB))) AS bytes, count(*) AS parts
+SELECT p.session_id, nullif(max(s.title), 'New Chat'), sum({size:p.data_json}) AS bytes,
+  count(*) AS parts
 FROM chat_parts p JOIN chat_sessions s ON s.id = p.session_id
 GROUP BY p.session_id ORDER BY bytes DESC LIMIT :limit;
 
@@ -510,8 +512,8 @@ SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize) FROM dbstat s
 LEFT JOIN sqlite_master m ON m.name = s.name GROUP BY 1 ORDER BY 2 DESC;
 
 -- name: text_by_table
-SELECT 'chat_parts', coalesce(sum(length(CAST(data_json AS BLOB))), 0) FROM chat_parts
-UNION ALL SELECT 'chat_events', coalesce(sum(length(CAST(data_json AS BLOB))), 0) FROM chat_events;
+SELECT 'chat_parts', coalesce(sum({size:data_json}), 0) FROM chat_parts
+UNION ALL SELECT 'chat_events', coalesce(sum({size:data_json}), 0) FROM chat_events;
 
 -- ---------------------------------------------------------------- export and import
 
@@ -532,7 +534,7 @@ ON CONFLICT(kind, id) DO UPDATE SET columns_json = excluded.columns_json;
 -- name: sessions_to_export
 SELECT id FROM chat_sessions
 WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
-  AND (CAST(:archived AS INTEGER) IS NULL OR (archived_at IS NOT NULL) = :archived)
+  AND (CAST(:archived AS INTEGER) IS NULL OR (CASE WHEN archived_at IS NULL THEN 0 ELSE 1 END) = :archived)
 ORDER BY created_at, id;
 
 -- name: all_extra

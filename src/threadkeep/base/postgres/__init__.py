@@ -1,0 +1,1 @@
+"""What PostgreSQL needs to run the queries that are written for both engines."""

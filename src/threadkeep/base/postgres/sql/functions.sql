@@ -1,0 +1,25 @@
+-- Functions that SQLite has built in and queries use, made once in the schema of a home. As there,
+-- the greater or the smaller of two values is NULL if one of them is: greatest() would skip it.
+
+CREATE FUNCTION max(a bigint, b bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN a >= b THEN a WHEN a < b THEN b END;
+CREATE FUNCTION max(a double precision, b double precision) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN a >= b THEN a WHEN a < b THEN b END;
+CREATE FUNCTION max(a text, b text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN a >= b THEN a WHEN a < b THEN b END;
+CREATE FUNCTION min(a bigint, b bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN a <= b THEN a WHEN a > b THEN b END;
+CREATE FUNCTION min(a double precision, b double precision) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN a <= b THEN a WHEN a > b THEN b END;
+CREATE FUNCTION min(a text, b text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN a <= b THEN a WHEN a > b THEN b END;
+
+-- Where a text begins in another, from 1; 0 if nowhere.
+CREATE FUNCTION instr(whole text, part text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN strpos(whole, part);
+
+-- JSON is kept as text: what is no JSON is asked for with json_valid() first.
+CREATE FUNCTION json_valid(value text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN value IS JSON;
+CREATE FUNCTION json_extract(value text, path text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_path_query_first(CAST(value AS jsonb), CAST(path AS jsonpath)) #>> '{}';

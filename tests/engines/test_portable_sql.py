@@ -1,0 +1,168 @@
+"""Every named query of chat, state and knowledge is accepted by both engines.
+
+SQLite explains it over a fresh store, PostgreSQL prepares it over the same tables. It is not asked
+for what SQLite alone has: virtual tables, the catalogue, the statistics of its pages.
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import psycopg
+import pytest
+
+from tests.support.postgres import (
+    copied_tables,
+    explained_by,
+    plain_tables,
+    prepared_by,
+    virtual_tables,
+)
+from threadkeep.base.sql import load_overrides, load_queries
+from threadkeep.testing import ChatFactory
+
+# What stands in every SQLite file, whatever made it.
+_OF_SQLITE: Final = re.compile(r"\b(sqlite_\w+|pragma_\w+|dbstat)\b")
+_MOST_OVERRIDES: Final = 80
+
+
+class Store(NamedTuple):
+    """A store's tables in a SQLite file, its queries, and the files that these are in."""
+
+    file: sqlite3.Connection
+    queries: Mapping[str, str]
+    for_postgres: Mapping[str, str]
+
+
+# Queries of one engine only, each with its reason.
+SQLITE_ALONE: Final[Mapping[str, Mapping[str, str]]] = {"chat": {}}
+FILES: Final[Mapping[str, tuple[str, ...]]] = {"chat": ("queries.sql",)}
+
+
+@contextmanager
+def chat() -> Iterator[Store]:
+    with ChatFactory() as factory, opened(factory.place(factory.open())) as file:
+        yield Store(file, *queries_of("chat"))
+
+
+STORES: Final[Mapping[str, Callable[[], Any]]] = {"chat": chat}
+
+
+@contextmanager
+def opened(path: str) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(path)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def queries_of(store: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    package, files = f"threadkeep.{store}", FILES[store]
+    return load_queries(package, *files), load_queries(package, *files, engine="postgres")
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> Iterator[tuple[str, Store]]:
+    with STORES[request.param]() as made:
+        yield request.param, made
+
+
+def is_of_sqlite(query: str, virtual: set[str]) -> bool:
+    """Tell whether a query asks something that SQLite alone has."""
+    return bool(_OF_SQLITE.search(query)) or not virtual.isdisjoint(re.findall(r"\w+", query))
+
+
+def test_both_engines_accept_every_query(
+    store: tuple[str, Store], server: psycopg.Connection[Any]
+) -> None:
+    name, (file, queries, for_postgres) = store
+    refused = {one: why for one in queries if (why := explained_by(file)(queries[one]))}
+    assert refused == {}, "by SQLite"
+    with copied_tables(file, server):
+        prepare, virtual = prepared_by(server), virtual_tables(file)
+        refused = {
+            one: why
+            for one, query in queries.items()
+            if not is_of_sqlite(query, virtual) and (why := prepare(for_postgres[one]))
+        }
+    alone = SQLITE_ALONE[name]
+    assert {one: why for one, why in refused.items() if one not in alone} == {}, "by PostgreSQL"
+    assert set(refused) == set(alone), "the list may only shrink"
+
+
+def test_few_queries_are_written_twice() -> None:
+    found = [
+        query
+        for name, files in FILES.items()
+        for file in files
+        for query in load_overrides(f"threadkeep.{name}", file)
+    ]
+    assert len(found) <= _MOST_OVERRIDES
+
+
+# ---------------------------------------------------------------------- the order of NULL
+
+# SQLite puts NULL before everything, PostgreSQL behind it: a query that orders by a column in which
+# it may stand has to say where it belongs.
+_ORDERED: Final = re.compile(r"\bORDER BY\b")
+_PARTS: Final = re.compile(r"([(),]|\b(?:LIMIT|UNION|ROWS|RETURNING)\b)")
+_ENDS: Final = {",", ")", "LIMIT", "UNION", "ROWS", "RETURNING"}
+_TABLE: Final = re.compile(
+    r"\b(?:FROM|JOIN|UPDATE|INTO)\s+(?:full\.)?(\w+)(?:\s+(?:AS\s+)?(?!WHERE|JOIN|ON|LEFT|ORDER)(\w+))?"
+)
+_COLUMN: Final = re.compile(r'(?:(\w+)\.)?"?(\w+)"?(?:\s+(?:ASC|DESC))?')
+
+
+def order_terms(query: str) -> Iterator[str]:
+    """Yield what a query is ordered by."""
+    for found in _ORDERED.finditer(query):
+        depth, term = 0, ""
+        for part in _PARTS.split(query[found.end() :]):
+            if depth == 0 and part in _ENDS:
+                yield " ".join(term.split())
+                term = ""
+                if part != ",":
+                    break
+                continue
+            depth += {"(": 1, ")": -1}.get(part, 0)
+            term += part
+        else:
+            yield " ".join(term.split())
+
+
+def may_be_null(file: sqlite3.Connection) -> Mapping[str, frozenset[str]]:
+    """Give the columns of each table in which NULL may stand."""
+    return {
+        table: frozenset(
+            name
+            for _, name, _, required, _, key in file.execute(f'PRAGMA table_info("{table}")')
+            if not required and not key
+        )
+        for table in plain_tables(file)
+    }
+
+
+def unsaid_nulls(query: str, columns: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    """Yield the terms of a query that leave the order of NULL to the engine."""
+    tables = {alias or table: table for table, alias in _TABLE.findall(query) if table in columns}
+    for term in order_terms(query):
+        found = _COLUMN.fullmatch(term)
+        if found is None:
+            continue
+        alias, column = found.groups()
+        asked = [tables[alias]] if alias in tables else [] if alias else list(tables.values())
+        nullable = any(column in columns[table] for table in asked)
+        known = re.search(rf'\b{column}"? IS NOT NULL', query)
+        renamed = not alias and re.search(rf"\bAS {column}\b", query)
+        if nullable and not known and not renamed:
+            yield term
+
+
+def test_where_null_belongs_is_said(store: tuple[str, Store]) -> None:
+    _, (file, queries, _) = store
+    columns = may_be_null(file)
+    unsaid = {name: terms for name in queries if (terms := [*unsaid_nulls(queries[name], columns)])}
+    assert unsaid == {}
