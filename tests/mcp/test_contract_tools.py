@@ -7,6 +7,9 @@ import pytest
 
 from tests.mcp.asking import TOOLS, ask, data, refused
 from tests.mcp.conftest import REPOSITORY, SHA
+from threadkeep.errors import Invalid
+from threadkeep.knowledge.agent_views import entity_views, event_views
+from threadkeep.knowledge.query import Query
 from threadkeep.mcp.tools import ToolContext, clamped, input_schema, moment, younger_than
 
 NOW = 1_800_000_000_000
@@ -150,11 +153,22 @@ def test_filters_narrow(room: ToolContext) -> None:
     assert sources(source="shell", query="deploy") == {"shell"}
     assert sources(query="100%_sure") == set()
     assert sources(branch="main", source="shell") == {"shell"}
+    assert sources(branch="zzzz") == sources(project="zzzz") == {"browser"}  # a page has neither
     by_kind = data(room, "get_entities", type="tool", query="pytest")["result"]
     assert {row["type"] for row in by_kind} == {"tool"}
     found = data(room, "get_lessons", repo=REPOSITORY, path="harbor/app.py", tool="ruff")
     assert [row["rule_id"] for row in found["result"]] == ["E501"]
     assert data(room, "get_lessons", path="docs/x.md")["result"] == []
+
+
+def test_of_several_values_any_will_do_and_others_are_refused(room: ToolContext) -> None:
+    with room.stores.memory().store.read() as tx:
+        main = event_views(tx, "shell", Query(branch=("main",)), 10)
+        assert main == event_views(tx, "shell", Query(branch=("zzzz", "main")), 10) != []
+        with pytest.raises(Invalid, match="events cannot be chosen by model"):
+            event_views(tx, "all", Query(model=("m-1",)), 10)
+        with pytest.raises(Invalid, match="entities cannot be chosen by branch"):
+            entity_views(tx, None, Query(branch=("main",)), 10)
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical", "recent"])

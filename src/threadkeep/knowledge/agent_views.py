@@ -7,6 +7,8 @@ import msgspec
 
 from threadkeep.base.json import encode
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.query import Query, refuse_fields
+from threadkeep.knowledge.row_conditions import within
 from threadkeep.knowledge.workflow_runs import RunDetails, run_details
 
 MOST_ANNOTATIONS: Final = 10  # of each job
@@ -15,6 +17,7 @@ _MOST_NAMES: Final = 20
 _NAME_LENGTH: Final = 200
 # The names under which the contract's own programs know the sources.
 _SOURCES: Final = {"event": "shell", "visit": "browser", "run": "workflow", "memory": "memory"}
+_ASKED_BY: Final = ("text", "project", "since", "until")
 _HARNESSES: Final = {"claude-code": "claude"}
 
 
@@ -65,21 +68,6 @@ class ProjectView(msgspec.Struct, frozen=True):
     last_seen: int
 
 
-class AgentViewFilter(msgspec.Struct, frozen=True):
-    """What is asked for; None means anything. Texts and projects are parts of what they match."""
-
-    text: str | None = None
-    project: str | None = None
-    since: int | None = None
-    branch: str | None = None
-    limit: int = 20
-
-    def params(self) -> dict[str, Any]:
-        """Give the values for the queries."""
-        parts = {"text": _within(self.text), "project": _within(self.project)}
-        return {**msgspec.structs.asdict(self), **parts}
-
-
 # ---------------------------------------------------------------------- nodes
 
 
@@ -116,9 +104,10 @@ def _source(kind: str, harness: str, number: int) -> str:
 # ---------------------------------------------------------------------- events
 
 
-def event_views(tx: Tx, source: str, wanted: AgentViewFilter) -> list[EventView]:
+def event_views(tx: Tx, source: str, query: Query, limit: int) -> list[EventView]:
     """Give what happened, the latest first: `shell`, `claude` (any agent), `browser`, or `all`."""
-    values = wanted.params()
+    refuse_fields(query, (*_ASKED_BY, "branch"), "events")
+    values = _values(query, limit)
     found: list[EventView] = []
     if source in {"shell", "all"}:
         found += [_command(row) for row in tx.all("viewed_commands", values)]
@@ -127,7 +116,7 @@ def event_views(tx: Tx, source: str, wanted: AgentViewFilter) -> list[EventView]
     if source in {"browser", "all"}:  # a page has no project and no branch
         found += [_visit(row) for row in tx.all("viewed_visits", values)]
     found.sort(key=lambda one: one.timestamp, reverse=True)
-    return found[: wanted.limit]
+    return found[:limit]
 
 
 def _command(row: Sequence[Any]) -> EventView:
@@ -152,9 +141,10 @@ def _visit(row: Sequence[Any]) -> EventView:
 # ---------------------------------------------------------------------- entities, projects, CI
 
 
-def entity_views(tx: Tx, kind: str | None, wanted: AgentViewFilter) -> list[AgentEntityView]:
+def entity_views(tx: Tx, kind: str | None, query: Query, limit: int) -> list[AgentEntityView]:
     """Give what knowledge mentions, seen last first."""
-    rows = tx.all("viewed_all_entities", {**wanted.params(), "type": kind})
+    refuse_fields(query, _ASKED_BY, "entities")
+    rows = tx.all("viewed_all_entities", _values(query, limit, type=kind))
     return [AgentEntityView(t, _text(name), _text(same), a, b) for t, name, same, a, b in rows]
 
 
@@ -174,11 +164,17 @@ def latest_run(tx: Tx, repo: str, sha: str | None, branch: str | None) -> RunDet
 # ---------------------------------------------------------------------- columns
 
 
-def _within(text: str | None) -> str | None:
-    if not text:
-        return None
-    plain = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{plain}%"
+def _values(query: Query, limit: int, **more: str | None) -> dict[str, Any]:
+    """Give what a query asks for as the contract does: texts and projects are parts of a column."""
+    return {
+        "text": within(query.text) if query.text else None,
+        "projects": encode([within(one) for one in query.project]),
+        "branches": encode(query.branch),
+        "since": query.since,
+        "until": query.until,
+        "limit": limit,
+        **more,
+    }
 
 
 def _text(value: Any) -> str:

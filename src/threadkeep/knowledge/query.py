@@ -71,13 +71,17 @@ _FIELDS_OF: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def refuse_others(query: Query, kind: Kind) -> None:
-    """Refuse what cannot be asked of rows of a kind: nobody would learn why nothing is found."""
-    known = _FIELDS_OF[kind]
+def refuse_fields(query: Query, known: Sequence[str], what: str) -> None:
+    """Refuse a query that says more than some fields."""
     for name in Query.__struct_fields__:
         if name not in known and getattr(query, name):
             names = ", ".join(one for one in known if one != "kind")
-            raise Invalid(f"{kind}s cannot be chosen by {name}", hint=f"they can be by {names}")
+            raise Invalid(f"{what} cannot be chosen by {name}", hint=f"they can be by {names}")
+
+
+def refuse_others(query: Query, kind: Kind) -> None:
+    """Refuse what cannot be asked of rows of a kind: nobody would learn why nothing is found."""
+    refuse_fields(query, _FIELDS_OF[kind], f"{kind}s")
     if query.kind and kind not in query.kind:
         raise Invalid(f"{kind}s are listed here, not {query.kind[0]}s", hint="leave out the kind")
 

@@ -8,7 +8,6 @@ import msgspec
 from threadkeep.base.tx import Tx
 from threadkeep.home.opening import answering
 from threadkeep.knowledge.agent_views import (
-    AgentViewFilter,
     EventView,
     entity_views,
     event_views,
@@ -230,16 +229,16 @@ def _hits(
 
 def search_events(room: ToolContext, given: EventArguments) -> ToolReply:
     """Find commands, sessions and pages by a part of their text."""
-    wanted = _narrowed(room, given, branch=given.branch or None)
-    found = _read(room, lambda tx: event_views(tx, given.source, wanted))
+    query, limit = _narrowed(room, given, given.branch, text=given.query), clamped(given.limit)
+    found = _read(room, lambda tx: event_views(tx, given.source, query, limit))
     rows = [_short(one) for one in found]
     return _listing(room, rows, reply_text.of_event, EventList)
 
 
 def get_entities(room: ToolContext, given: EntityArguments) -> ToolReply:
     """List what knowledge mentions."""
-    wanted = _narrowed(room, given)
-    rows = _read(room, lambda tx: entity_views(tx, given.type or None, wanted))
+    query, limit = _narrowed(room, given, text=given.query), clamped(given.limit)
+    rows = _read(room, lambda tx: entity_views(tx, given.type or None, query, limit))
     return _listing(room, rows, reply_text.of_entity, EntityList)
 
 
@@ -300,14 +299,8 @@ def _asked(
     kind: tuple[Kind, ...] = (),
 ) -> dict[str, Any]:
     """Read the filters that nearly all of these tools have, as recall takes them."""
-    within = Query(
-        project=(given.project,) if given.project else (),
-        since=younger_than(given.since, room.now()),
-        branch=(branch,) if branch else (),
-        entity=entity or None,
-        kind=kind,
-    )
-    within, nodes = of_contract_source(within, given.source)
+    narrowed = _narrowed(room, given, branch=branch, entity=entity or None, kind=kind)
+    within, nodes = of_contract_source(narrowed, given.source)
     nodes = msgspec.structs.replace(
         nodes,
         category=getattr(given, "category", "") or None,
@@ -316,13 +309,12 @@ def _asked(
     return {"within": within, "nodes": nodes}
 
 
-def _narrowed(room: ToolContext, given: Any, branch: str | None = None) -> AgentViewFilter:
-    return AgentViewFilter(
-        text=given.query or None,
-        project=given.project or None,
+def _narrowed(room: ToolContext, given: Any, branch: str = "", **more: Any) -> Query:
+    return Query(
+        project=(given.project,) if given.project else (),
         since=younger_than(given.since, room.now()),
-        branch=branch,
-        limit=clamped(given.limit),
+        branch=(branch,) if branch else (),
+        **more,
     )
 
 

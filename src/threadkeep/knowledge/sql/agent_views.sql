@@ -1,10 +1,10 @@
 -- What agents ask of the contract's tables in the contract's own shapes; probes are never among it.
 
 -- piece: in_project
-(CAST(:project AS TEXT) IS NULL OR e.cwd LIKE :project ESCAPE '\' OR e.git_repo LIKE :project ESCAPE '\')
+(:projects = '[]' OR EXISTS (SELECT 1 FROM json_each(:projects) AS p WHERE e.cwd LIKE p.value ESCAPE '\' OR e.git_repo LIKE p.value ESCAPE '\'))
 
 -- piece: session_in_project
-(CAST(:project AS TEXT) IS NULL OR a.cwd LIKE :project ESCAPE '\' OR a.project_dir LIKE :project ESCAPE '\')
+(:projects = '[]' OR EXISTS (SELECT 1 FROM json_each(:projects) AS p WHERE a.cwd LIKE p.value ESCAPE '\' OR a.project_dir LIKE p.value ESCAPE '\'))
 
 -- ------------------------------------------------------------------ nodes
 
@@ -34,8 +34,8 @@ WHERE l.knowledge_node_id = :id AND e.type IN ('tool', 'file', 'service', 'proje
 -- name: viewed_commands
 SELECT e.id, e.timestamp, CAST(e.command AS BLOB), e.exit_code, e.duration_ms, CAST(e.cwd AS BLOB), CAST(e.git_branch AS BLOB) FROM events AS e
 WHERE e.probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR e.command LIKE :text ESCAPE '\')
-  AND (CAST(:since AS INTEGER) IS NULL OR e.timestamp >= :since) AND {in_project}
-  AND (CAST(:branch AS TEXT) IS NULL OR e.git_branch = :branch)
+  AND (CAST(:since AS INTEGER) IS NULL OR e.timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR e.timestamp < :until) AND {in_project}
+  AND (:branches = '[]' OR e.git_branch IN (SELECT value FROM json_each(:branches)))
 ORDER BY e.timestamp DESC, e.id DESC LIMIT :limit
 
 -- name: viewed_segments
@@ -43,14 +43,14 @@ SELECT a.id, a.start_time, CAST(substr(a.summary_text, 1, 4000) AS BLOB), a.mess
   CASE WHEN json_valid(a.tool_calls_json) THEN json_array_length(a.tool_calls_json) ELSE 0 END, CAST(a.cwd AS BLOB), CAST(a.git_branch AS BLOB)
 FROM agentic_sessions AS a
 WHERE a.probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR a.summary_text LIKE :text ESCAPE '\')
-  AND (CAST(:since AS INTEGER) IS NULL OR a.start_time >= :since) AND {session_in_project}
-  AND (CAST(:branch AS TEXT) IS NULL OR a.git_branch = :branch)
+  AND (CAST(:since AS INTEGER) IS NULL OR a.start_time >= :since) AND (CAST(:until AS INTEGER) IS NULL OR a.start_time < :until) AND {session_in_project}
+  AND (:branches = '[]' OR a.git_branch IN (SELECT value FROM json_each(:branches)))
 ORDER BY a.start_time DESC, a.id DESC LIMIT :limit
 
 -- name: viewed_visits
 SELECT id, timestamp, CAST(url AS BLOB), CAST(title AS BLOB), domain, dwell_ms, scroll_depth FROM browser_events
 WHERE probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR url LIKE :text ESCAPE '\' OR title LIKE :text ESCAPE '\')
-  AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since)
+  AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
 ORDER BY timestamp DESC, id DESC LIMIT :limit
 
 -- ------------------------------------------------------------------ entities, projects, CI
@@ -58,8 +58,8 @@ ORDER BY timestamp DESC, id DESC LIMIT :limit
 -- name: viewed_all_entities
 SELECT n.type, CAST(n.name AS BLOB), CAST(n.canonical AS BLOB), n.first_seen, n.last_seen FROM entities AS n
 WHERE (CAST(:type AS TEXT) IS NULL OR n.type = :type) AND (CAST(:text AS TEXT) IS NULL OR n.name LIKE :text ESCAPE '\')
-  AND (CAST(:since AS INTEGER) IS NULL OR n.last_seen >= :since)
-  AND (CAST(:project AS TEXT) IS NULL OR EXISTS (
+  AND (CAST(:since AS INTEGER) IS NULL OR n.last_seen >= :since) AND (CAST(:until AS INTEGER) IS NULL OR n.last_seen < :until)
+  AND (:projects = '[]' OR EXISTS (
     SELECT 1 FROM knowledge_node_entities AS l WHERE l.entity_id = n.id AND (
       EXISTS (SELECT 1 FROM knowledge_node_events AS k JOIN events AS e ON e.id = k.event_id
         WHERE k.knowledge_node_id = l.knowledge_node_id AND {in_project})
