@@ -47,8 +47,9 @@ def _below(room: str) -> set[str]:
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     **{room: _below(room) for room in ROOMS},
-    **{room: _below(room) | {"__init__"} for room in SURFACES},
-    "aio": _below("service"),  # ... the async face of the stores,
+    **{room: _below(room) | {"__init__", "verbs"} for room in SURFACES},
+    "verbs": _below("sources"),  # ... the table of the stores' verbs,
+    "aio": _below("service") | {"verbs"},  # the async face of the stores,
     "testing": _below("service") | {"aio"},  # what users need for their own tests,
     "__init__": _below("service") | {"aio"},
     "__main__": {"cli"},

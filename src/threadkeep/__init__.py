@@ -8,9 +8,10 @@ from threadkeep import errors
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
+    from threadkeep.base.page import Page
     from threadkeep.capture.capture import History
     from threadkeep.chat.recorder import Recorder
-    from threadkeep.chat.records import Event, Message, Page, Run, Session
+    from threadkeep.chat.records import Event, Message, Run, Session
     from threadkeep.chat.search import ChatHit, ChatHit as Hit
     from threadkeep.chat.store import ChatStore
     from threadkeep.home.home import Home
@@ -24,7 +25,8 @@ __all__ += ["Mailroom", "Message", "Page", "Recorder", "Run", "Session", "Sessio
 __all__ += ["ThreadkeepError", "__version__", "errors", "open"]
 
 _LAZY = {  # where each name lives; it is loaded when first asked for, so that importing is quick
-    **dict.fromkeys(("Event", "Message", "Page", "Run", "Session"), "threadkeep.chat.records"),
+    **dict.fromkeys(("Event", "Message", "Run", "Session"), "threadkeep.chat.records"),
+    "Page": "threadkeep.base.page",
     "ChatStore": "threadkeep.chat.store",
     "History": "threadkeep.capture.capture",
     **dict.fromkeys(("ChatHit", "Hit"), "threadkeep.chat.search"),

@@ -15,9 +15,9 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ReadOnly
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
+from threadkeep.verbs import TABLES
 from threadkeep.web import aliases
 from threadkeep.web.api import DESCRIBED
-from threadkeep.web.api.chat import ChatList, DeleteChat, delete_session, sessions
 from threadkeep.web.api.state import StateList, sessions as state_sessions
 from threadkeep.web.api.state_messages import StateSearch, search
 
@@ -97,7 +97,7 @@ def test_old_names_of_parameters_are_read_as_the_new_ones(site: Site) -> None:
 
 
 def test_wrong_requests_are_refused_with_the_field(site: Site) -> None:
-    for path in ("limit=0", "limit=201", "limit=x", "other=1"):
+    for path in ("limit=0", "limit=501", "limit=x", "other=1"):
         refused = site.get(f"/api/chat/sessions?{path}")
         assert refused.status == 400
         assert path.partition("=")[0] in refused.json["message"]
@@ -344,9 +344,9 @@ def test_a_store_that_cannot_be_written_is_read_all_the_same(
         return opens(*args, **options)
 
     monkeypatch.setattr(home, "chat", refuse)
-    assert [one.id for one in sessions(stores, ChatList()).items] == ["c1"]
+    assert [one.id for one in stores.call(TABLES["chat"]["sessions"], {}).items] == ["c1"]
     with pytest.raises(ReadOnly):
-        delete_session(stores, DeleteChat(session="c1"))
+        stores.call(TABLES["chat"]["delete"], {"session": "c1"})
 
 
 def test_looking_at_a_file_of_hermes_leaves_it_alone(tmp_path: Path) -> None:

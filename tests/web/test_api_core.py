@@ -1,38 +1,26 @@
 """The parts of the API that need no server: requests read strictly, pages, the description."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from threadkeep.base.page import Page, page_before, page_of, read_cursor, write_cursor
+from threadkeep.base.verb_table import Given
 from threadkeep.errors import Invalid
+from threadkeep.verbs import TABLES
 from threadkeep.web.api import DESCRIBED
-from threadkeep.web.api.chat import NewChat
-from threadkeep.web.api.chat_messages import Prune
 from threadkeep.web.api.endpoints import Unfit, read_address, read_body
 from threadkeep.web.api.openapi import document
 from threadkeep.web.api.state_messages import NewMessages
-from threadkeep.web.api.verb import (
-    ListRequest,
-    ResultPage,
-    Strict,
-    page_before,
-    page_of,
-    read_cursor,
-    write_cursor,
-)
 
 KEYS = st.tuples(st.integers(0, 5), st.text(max_size=3))
 
 
-class Page(msgspec.Struct, frozen=True):
-    limit: int
-    cursor: str = ""
-
-
-class Sample(Strict, frozen=True):
+class Sample(Given, frozen=True):
     name: str
     count: int | None = None
     share: float = 0.0
@@ -40,17 +28,20 @@ class Sample(Strict, frozen=True):
     tags: tuple[str, ...] = ()
 
 
-def all_pages(ask: Any, limit: int) -> list[Any]:
-    items, wanted = [], Page(limit)
+NEW_CHAT: Any = TABLES["chat"]["create_session"].body
+PRUNE: Any = TABLES["chat"]["prune"].body
+
+
+def all_pages(ask: Callable[[int, str], Page[Any]], limit: int) -> list[Any]:
+    items, cursor = [], ""
     while True:
-        page: ResultPage[Any] = ask(wanted)
-        found = list(page.items)
-        assert len(found) <= limit
-        items += found
+        page = ask(limit, cursor)
+        assert len(page.items) <= limit
+        items += page.items
         if page.next is None:
             return items
-        assert found
-        wanted = Page(limit, page.next)
+        assert page.items
+        cursor = page.next
 
 
 # ---------------------------------------------------------------------- what a request says
@@ -88,12 +79,12 @@ def test_what_is_missing_is_named() -> None:
 
 def test_a_body_is_refused_with_the_place_of_what_is_wrong() -> None:
     with pytest.raises(Invalid, match="not JSON") as caught:
-        read_body(NewChat, b"{not json")
+        read_body(NEW_CHAT, b"{not json")
     assert caught.value.http_status == 400
     with pytest.raises(Unfit, match=re.escape("messages[1].role: Expected `str`")):
         read_body(NewMessages, b'{"messages":[{"role":"user"},{"role":7}]}')
     with pytest.raises(Unfit, match="unknown field `extra`"):
-        read_body(NewChat, b'{"agent":"a","model":"m","extra":1}')
+        read_body(NEW_CHAT, b'{"agent":"a","model":"m","extra":1}')
 
 
 def test_a_whole_number_may_be_written_with_a_point_and_nothing_else_changes() -> None:
@@ -101,13 +92,13 @@ def test_a_whole_number_may_be_written_with_a_point_and_nothing_else_changes() -
     (message,) = read_body(NewMessages, raw).messages
     assert type(message.token_count) is int
     assert type(message.content["kept"]) is float
-    assert read_body(Prune, b'{"before":1e3}').before == 1000
+    assert read_body(PRUNE, b'{"before":1e3}').before == 1000
     with pytest.raises(Unfit, match="token_count"):
         read_body(NewMessages, b'{"messages":[{"role":"user","token_count":8.5}]}')
 
 
 def test_a_half_character_is_text_like_any_other() -> None:
-    assert read_body(NewChat, b'{"agent":"\\ud800","model":"m"}').agent == "\ud800"
+    assert read_body(NEW_CHAT, b'{"agent":"\\ud800","model":"m"}').agent == "\ud800"
 
 
 # ---------------------------------------------------------------------- pages
@@ -119,17 +110,17 @@ def test_pages_put_together_are_the_list(
     limit: int,
     newest_first: bool,  # noqa: FBT001
 ) -> None:
-    def ask(wanted: ListRequest) -> ResultPage[tuple[int, str]]:
-        return page_of(keys, lambda key: key, wanted, newest_first=newest_first)
+    def ask(size: int, cursor: str) -> Page[tuple[int, str]]:
+        return page_of(keys, lambda key: key, size, cursor, newest_first=newest_first)
 
     assert all_pages(ask, limit) == sorted(keys, reverse=newest_first)
 
 
 @given(st.sets(KEYS, min_size=3, max_size=12), KEYS)
 def test_a_page_goes_on_behind_what_is_gone(keys: set[tuple[int, str]], new: Any) -> None:
-    first = page_of(keys, lambda key: key, Page(2))
-    shown = list(first.items)
-    rest = page_of((keys - {shown[-1]}) | {new}, lambda key: key, Page(50, first.next or ""))
+    first = page_of(keys, lambda key: key, 2, None)
+    shown = first.items
+    rest = page_of((keys - {shown[-1]}) | {new}, lambda key: key, 50, first.next)
     assert list(rest.items) == sorted(key for key in (keys | {new}) if key > shown[-1])
 
 
@@ -142,7 +133,10 @@ def test_pages_of_what_is_fetched_lose_nothing_of_one_time(
     def fetch(before: int | None, count: int) -> list[tuple[int, int]]:
         return [key for key in ordered if before is None or key[0] < before][:count]
 
-    assert all_pages(lambda wanted: page_before(fetch, lambda key: key, wanted), limit) == ordered
+    def ask(size: int, cursor: str) -> Page[tuple[int, int]]:
+        return page_before(fetch, lambda key: key, size, cursor)
+
+    assert all_pages(ask, limit) == ordered
 
 
 @given(st.lists(st.integers(-(2**53), 2**53) | st.text(), max_size=4))

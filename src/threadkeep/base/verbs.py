@@ -9,6 +9,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
+from threadkeep.base.limits import within_limits
 from threadkeep.base.tx import Tx
 
 C = TypeVar("C")
@@ -18,11 +19,12 @@ R = TypeVar("R")
 
 def reads(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
     """Make a verb that runs in one read transaction."""
+    act = within_limits(function)
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with store.context.db.read() as tx:
-            return function(store.context, tx, *args, **kwargs)
+            return act(store.context, tx, *args, **kwargs)
 
     show_as_method(verb, function, given=2)
     return verb
@@ -30,11 +32,12 @@ def reads(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate[
 
 def writes(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
     """Make a verb that runs in one write transaction, durable when it returns."""
+    act = within_limits(function)
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with store.context.db.write() as tx:
-            return function(store.context, tx, *args, **kwargs)
+            return act(store.context, tx, *args, **kwargs)
 
     show_as_method(verb, function, given=2)
     return verb
@@ -42,10 +45,11 @@ def writes(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate
 
 def calls(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Any, P], R]:
     """Make a verb that takes care of its transactions itself."""
+    act = within_limits(function)
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return function(store.context, *args, **kwargs)
+        return act(store.context, *args, **kwargs)
 
     show_as_method(verb, function, given=1)
     return verb

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from threadkeep.base import json
+from threadkeep.base.page import Cursor, Limit, Page, read_cursor, write_cursor
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
@@ -227,6 +228,33 @@ def ui_messages(
     check_view(view)
     session_id = need_session(tx, ref_id(session, "session")).id
     return select(load(tx, session_id), view)
+
+
+def message_page(
+    ctx: ChatContext,
+    tx: Tx,
+    session: SessionRef,
+    view: View = "transcript",
+    *,
+    limit: Limit = 50,
+    cursor: Cursor | None = None,
+) -> Page[Json]:
+    """Give the messages of a session in the AI SDK's shape, in order, one page at a time."""
+    found = ui_messages(ctx, tx, session, view)
+    begin = _behind(found, cursor) if cursor else 0
+    page = found[begin : begin + limit]
+    more = begin + limit < len(found)
+    return Page(page, write_cursor([page[-1]["id"]]) if more else None)
+
+
+def _behind(messages: Sequence[Json], cursor: str) -> int:
+    """Find the place behind the message of a cursor."""
+    (last,) = read_cursor(cursor, str)
+    places = (place for place, one in enumerate(messages) if one["id"] == last)
+    place = next(places, None)
+    if place is None:
+        raise Conflict(f"the message {last[:80]!r} is not shown any more", hint="begin anew")
+    return place + 1
 
 
 def ui_message(_ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -> Json:

@@ -1,7 +1,7 @@
 """What the chat store gives back: sessions, messages, parts, runs and events as plain values."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -10,7 +10,6 @@ from threadkeep.base.text import from_sql
 from threadkeep.errors import Invalid
 
 Json = dict[str, Any]
-T = TypeVar("T")
 
 USAGE_BUCKETS = ("input", "output", "reasoning", "cache_read", "cache_write")
 
@@ -97,13 +96,6 @@ class Event(msgspec.Struct, frozen=True):
     data: Json
     at: int
     part_id: str | None = None
-
-
-class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A page of a list, and the cursor that gives the next one (None at the end)."""
-
-    items: list[T]
-    next_cursor: str | None = None
 
 
 SessionRef = str | Session

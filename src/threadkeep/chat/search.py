@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from threadkeep.base.fts import index_text, literal_terms, match_query, snippet
+from threadkeep.base.limits import Moment
+from threadkeep.base.page import Limit
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.chat.context import ChatContext, optional_text, optional_whole
@@ -25,7 +27,6 @@ log = logging.getLogger(__name__)
 
 _BATCH = 500
 _CANDIDATES = 2000
-LIMIT = 200
 _PATIENCE = 2.0  # a search must not wait long for somebody's write
 _INDEX = "CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='porter unicode61')"
 _SKIPPED_KEYS = frozenset({"type", "state", "toolCallId", "providerMetadata", "url", "id"})
@@ -116,9 +117,9 @@ def search(
     role: str | None = None,
     archived: bool = False,
     hidden: bool = False,
-    since: int | None = None,
-    until: int | None = None,
-    limit: int = 20,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    limit: Limit = 20,
 ) -> list[ChatHit]:
     """Find parts by their text, tool names, inputs and results; best first.
 
@@ -127,9 +128,6 @@ def search(
     if not isinstance(text, str):
         msg = f"a search is text, not {type(text).__name__}"
         raise Invalid(msg, hint="pass the words to look for")
-    if not isinstance(limit, int) or not 1 <= limit <= LIMIT:
-        msg = f"a search gives 1 to {LIMIT} hits, not {limit!r}"
-        raise Invalid(msg, hint="narrow the search with filters")
     params: Json = {
         "session_id": None if session is None else ref_id(session, "session"),
         "agent": optional_text(agent, "agent"),

@@ -3,11 +3,14 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.base import json
+from threadkeep.base.limits import Moment, Number
+from threadkeep.base.page import Cursor, Page
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.chat import journal, search
@@ -25,7 +28,6 @@ from threadkeep.chat.permissions import validate_rule
 from threadkeep.chat.records import (
     UNTITLED,
     Json,
-    Page,
     Session,
     SessionRef,
     message_of,
@@ -37,7 +39,8 @@ from threadkeep.chat.rows import SESSION, need_message, need_session, rehash
 from threadkeep.chat.views import counts
 from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError
 
-PAGE, PAGE_LIMIT = 50, 500
+PAGE = 50
+PageSize = Annotated[int, Meta(ge=1, le=500, description="How many at most.")]
 
 
 def create_session(
@@ -124,17 +127,14 @@ def list_sessions(
     archived: bool | None = False,
     title: str | None = None,
     ephemeral: bool = False,
-    limit: int = PAGE,
-    cursor: str | None = None,
+    limit: PageSize = PAGE,
+    cursor: Cursor | None = None,
 ) -> Page[Session]:
     """List sessions, newest first, one page at a time.
 
     Archived ones are left out (True: only those, None: all), and ephemeral branches unless asked
     for. `title` matches any part of the title.
     """
-    if not isinstance(limit, int) or not 1 <= limit <= PAGE_LIMIT:
-        msg = f"a page has 1 to {PAGE_LIMIT} sessions, not {limit!r}"
-        raise Invalid(msg, hint="ask for the next page with its cursor")
     updated, last_id = _read_cursor(optional_text(cursor, "cursor"))
     params = {
         "agent": optional_text(agent, "agent"),
@@ -164,7 +164,7 @@ def _read_cursor(cursor: str | None) -> tuple[int | None, str | None]:
     updated, colon, last_id = cursor.partition(":")
     if not colon or not re.fullmatch("[0-9]{1,18}", updated):
         msg = f"{cursor!r} is not a cursor of a session list"
-        raise Invalid(msg, hint="pass the next_cursor of the page before")
+        raise Invalid(msg, hint="pass the `next` of the page before")
     return int(updated), last_id
 
 
@@ -222,10 +222,43 @@ def _changed(ctx: ChatContext, tx: Tx, session_id: str, kind: str) -> Session:
     return need_session(tx, session_id)
 
 
-def delete_session(ctx: ChatContext, tx: Tx, session: SessionRef) -> None:
-    """Delete a session with its messages, parts, runs and journal; branches of it stay."""
+def change(
+    ctx: ChatContext,
+    tx: Tx,
+    session: SessionRef,
+    *,
+    title: str | UnsetType | None = UNSET,
+    metadata: Json | UnsetType = UNSET,
+    permissions: Sequence[Json] | UnsetType = UNSET,
+    archived: bool | UnsetType = UNSET,
+) -> Session:
+    """Change title, metadata, permissions, or whether a session is archived, all or none.
+
+    What is left out stays. A title None is none; a key of metadata set to None is removed.
+    """
+    known = need_session(tx, ref_id(session, "session"))
+    if permissions is not UNSET:
+        known = set_permissions(ctx, tx, known, permissions)
+    if metadata is not UNSET:
+        known = set_metadata(ctx, tx, known, metadata)
+    if title is not UNSET:
+        known = set_title(ctx, tx, known, title)
+    if archived is not UNSET:
+        known = archive(ctx, tx, known) if archived else unarchive(ctx, tx, known)
+    return known
+
+
+def delete_session(
+    ctx: ChatContext, tx: Tx, session: SessionRef, *, dry_run: bool = False
+) -> list[str]:
+    """Delete a session with its messages, parts, runs and journal; branches of it stay.
+
+    Gives the ids of what was deleted, or would be in a dry run.
+    """
     session_id = need_session(tx, ref_id(session, "session")).id
     refuse_if_running(tx, session_id, "delete")
+    if dry_run:
+        return [session_id]
     last = journal.last_seq(tx, session_id)
     tx.run("delete_session", {"id": session_id})
     for table in ("delete_stream", "delete_finished", "delete_recordings"):
@@ -233,6 +266,7 @@ def delete_session(ctx: ChatContext, tx: Tx, session: SessionRef) -> None:
     if journal.log_is_on(tx):
         gone = json.encode({"put": [], "deleted": [[SESSION, session_id]]})
         journal.put_at(tx, session_id, last + 1, "delete", gone, at=ctx.clock())
+    return [session_id]
 
 
 # ------------------------------------------------------------------------------
@@ -352,8 +386,8 @@ def _content(ctx: ChatContext) -> dict[str, int]:
 def prune(
     ctx: ChatContext,
     *,
-    before: int | None = None,
-    keep: int | None = None,
+    before: Moment | None = None,
+    keep: Number | None = None,
     agent: str | None = None,
     archived_only: bool = False,
     dry_run: bool = False,

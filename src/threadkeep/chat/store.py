@@ -18,7 +18,6 @@ from threadkeep.chat import (
     diff as diff_,
     eventlog,
     history,
-    messages,
     messages as turns,
     recorder,
     recovery,
@@ -140,15 +139,17 @@ class ChatStore:
     set_title = writes(sessions_.set_title)
     set_metadata = writes(sessions_.set_metadata)
     set_permissions = writes(sessions_.set_permissions)
+    change = writes(sessions_.change)
     archive = writes(sessions_.archive)
     unarchive = writes(sessions_.unarchive)
     delete = writes(sessions_.delete_session)
 
     # messages
-    say = writes(messages.say)
-    put_message = writes(messages.put_message)
-    ui_messages = reads(messages.ui_messages)
-    message = reads(messages.ui_message)
+    say = writes(turns.say)
+    put_message = writes(turns.put_message)
+    ui_messages = reads(turns.ui_messages)
+    messages = reads(turns.message_page)
+    message = reads(turns.ui_message)
     timeline = reads(timeline_.timeline)
     find_session = reads(lookup.find_session)
     find_message = reads(lookup.find_message)
@@ -158,6 +159,7 @@ class ChatStore:
     record = calls(recorder.record)
     tail = calls(tail_.tail)
     read_tail = calls(tail_.read_events)
+    journal = calls(tail_.journal_page)
     record_usage = writes(usage.record_usage)
     spend = reads(usage.spend)
     repair_orphans = writes(orphans.repair_orphans)

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from threadkeep.base import json
+from threadkeep.base.page import Cursor, Limit, Page, read_cursor, write_cursor
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.chat.context import ChatContext, need_whole
@@ -62,6 +64,16 @@ def read_events(ctx: ChatContext, session_id: str, after: int) -> tuple[list[Eve
         events = _next_events(tx, session_id, after)
         recordings = tx.all("session_recordings", {"session_id": session_id})
         return events, any(is_running(row) for row in recordings)
+
+
+def journal_page(
+    ctx: ChatContext, session: SessionRef, *, limit: Limit = 50, cursor: Cursor | None = None
+) -> Page[Event]:
+    """Give what is in the journal of a session, in order, one page at a time."""
+    after = max(read_cursor(cursor, int)[0], 0) if cursor else 0
+    found = list(islice(tail(ctx, session, after, follow=False), limit + 1))
+    page = found[:limit]
+    return Page(page, write_cursor([page[-1].seq]) if len(found) > limit else None)
 
 
 def _next_events(tx: Tx, session_id: str, after: int) -> list[Event]:

@@ -144,8 +144,7 @@ _TYPED = {
     "import with replace": "import with --replace",
     "unrewind shows": "`rewind --undo` shows",
     "open the store with a larger part_limit": "set a larger part_limit in the configuration",
-    "pass the next_cursor of the page before": "give the --cursor that the page before ended with",
-    "ask for the next page with its cursor": "ask for the next page with --cursor",
+    "pass the `next` of the page before": "give the --cursor that the page before ended with",
     "`force` sends it in any case": "--force sends it in any case",
     "`dead_letters` lists": "`threadkeep mail retry SESSION --list` lists",
 }

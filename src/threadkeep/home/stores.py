@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
-from threadkeep.errors import ReadOnly, SchemaMismatch, ThreadkeepError
+from threadkeep.errors import NoStore, ReadOnly, SchemaMismatch, ThreadkeepError
 
 if TYPE_CHECKING:
     from threadkeep.base.database import Database
+    from threadkeep.base.verb_table import Verb
     from threadkeep.capture.capture import History
     from threadkeep.chat.replies import Replies
     from threadkeep.chat.store import ChatStore
@@ -192,6 +193,30 @@ class Stores:
             question.use(kept)
             kept.retire()
         return store
+
+    def call(self, verb: "Verb", given: dict[str, Any]) -> Any:
+        """Call a verb of the table; a list of what is not there yet is empty."""
+        try:
+            if verb.upload and verb.owner.store == "chat":
+                given = {**given, verb.upload: self._checked(given[verb.upload])}
+            return verb.function(self._opened_for(verb), **given)
+        except NoStore:
+            if verb.nothing is None:
+                raise
+            return verb.nothing
+
+    def _opened_for(self, verb: "Verb") -> Any:
+        opens: dict[str, Callable[[Way], Any]] = {"chat": self.chat, "state": self.state}
+        return opens[verb.owner.store](verb.way)
+
+    def _checked(self, lines: Any) -> Any:
+        """Look at what is imported before a store is begun for it."""
+        if isinstance(lines, str):
+            lines = lines.splitlines(keepends=True)
+        as_bytes = (
+            one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in lines
+        )
+        return self.home.checked_input(as_bytes, path=self._chat)
 
     # ------------------------------------------------------------------ chat, state, mail
 

@@ -46,17 +46,23 @@ class WebProblem(msgspec.Struct, frozen=True):
     error: str  # a word for programs
     message: str  # for people
     hint: str = ""
+    kind: str = ""  # the class of the error, for the client that raises it again
 
 
-def problem(status: int, message: str, hint: str = "") -> Response:
+def problem(status: int, message: str, hint: str = "", kind: str = "") -> Response:
     """Say what went wrong, for programs."""
-    body = WebProblem(_WORDS.get(status, "failed"), message, hint)
-    return Response(msgspec.json.encode(body), status, media_type=JSON_TYPE)
+    body = WebProblem(_WORDS.get(status, "failed"), message, hint, kind)
+    return Response(as_json(body), status, media_type=JSON_TYPE)
 
 
 def problem_of(error: ThreadkeepError) -> Response:
     """Say what a store refused."""
-    return problem(error.http_status, error.message, error.hint)
+    return problem(error.http_status, error.message, error.hint, kind_of(error))
+
+
+def kind_of(error: Exception) -> str:
+    """Name the class of an error so that it can be found again."""
+    return f"{type(error).__module__}:{type(error).__qualname__}"
 
 
 def as_json(value: Any) -> bytes:

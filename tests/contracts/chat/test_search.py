@@ -246,7 +246,7 @@ def test_unknown_session_is_said_not_searched(store: ChatStore) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 201, "5", None, 1.5])
 def test_limit_out_of_range_is_refused(store: ChatStore, limit: Any) -> None:
-    with pytest.raises(Invalid, match="hits"):
+    with pytest.raises(Invalid, match="limit must be a number from 1 to 200"):
         store.search("x", limit=limit)
 
 

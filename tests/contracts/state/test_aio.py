@@ -7,14 +7,15 @@ from tests.support.states import Factory
 from threadkeep.aio import AsyncSessionDB
 from threadkeep.state.session_db import SessionDB
 
-HERE_ONLY = {"iter_messages", "iter_export", "close"}
+STREAMS = {"iter_messages", "iter_export"}
 
 
 def test_every_verb_can_be_awaited() -> None:
     verbs = {name for name, one in vars(SessionDB).items() if inspect.isfunction(one)}
     public = {name for name in verbs if not name.startswith("_")}
     twins = {name for name, one in vars(AsyncSessionDB).items() if inspect.iscoroutinefunction(one)}
-    assert public - twins == HERE_ONLY - {"close"}
+    assert public - twins == STREAMS
+    assert all(inspect.isasyncgenfunction(getattr(AsyncSessionDB, name)) for name in STREAMS)
 
 
 def test_usage_is_queued_and_seen(factory: Factory) -> None:

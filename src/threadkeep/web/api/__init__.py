@@ -11,7 +11,6 @@ from threadkeep import __version__
 from threadkeep.web.answers import json_answer
 from threadkeep.web.api import (
     chat,
-    chat_messages,
     happened,
     health,
     history,
@@ -26,14 +25,13 @@ from threadkeep.web.api import (
 )
 from threadkeep.web.api.endpoints import routes_of
 from threadkeep.web.api.openapi import document
-from threadkeep.web.api.verb import Json, Verb
+from threadkeep.web.api.verb import ApiVerb, Json
 
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     *history.VERBS,
     *memory.VERBS,
     *happened.VERBS,
     *chat.VERBS,
-    *chat_messages.VERBS,
     *state.VERBS,
     *state_messages.VERBS,
     *mail.VERBS,
@@ -41,7 +39,7 @@ VERBS: tuple[Verb, ...] = (
     *health.VERBS,
     *web.VERBS,
 )
-DESCRIBED: tuple[Verb, ...] = (*VERBS, *streams.VERBS)
+DESCRIBED: tuple[ApiVerb, ...] = (*VERBS, *streams.VERBS)
 
 
 def api_routes() -> list[BaseRoute]:

@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -16,12 +16,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from threadkeep.base import json
+from threadkeep.base.limits import limit_words, limits_of
 from threadkeep.base.old_words import renamed, today
 from threadkeep.errors import Invalid, NoStore
 from threadkeep.web import aliases
 from threadkeep.web.answers import JSON_TYPE, problem, tagged
 from threadkeep.web.api.openapi import LINES_TYPE
-from threadkeep.web.api.verb import GivenLines, Lines, Verb
+from threadkeep.web.api.verb import ApiVerb, GivenLines, Lines
 from threadkeep.web.gate import Receive, Send
 from threadkeep.web.page import Reads
 
@@ -57,7 +58,8 @@ def read_address(kind: type[S], pairs: Iterable[tuple[str, str]], path: Mapping[
     try:
         return msgspec.convert(found, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the address is not right: {told(error)}", hint=_hint(known)) from None
+        reason = told(error, kind, found)
+        raise Invalid(f"the address is not right: {reason}", hint=_hint(known)) from None
 
 
 def _take(found: dict[str, Any], known: Mapping[str, inspect.Type], name: str, text: str) -> None:
@@ -122,7 +124,8 @@ def read_body(kind: type[S], raw: bytes) -> S:
     try:
         return msgspec.convert(with_whole(value, inspect.type_info(kind)), kind, strict=True)
     except msgspec.ValidationError as error:
-        raise Unfit(f"the body is not right: {told(error)}", hint="see /api/openapi.json") from None
+        reason = told(error, kind, value)
+        raise Unfit(f"the body is not right: {reason}", hint="see /api/openapi.json") from None
 
 
 def with_whole(value: Any, kind: inspect.Type) -> Any:
@@ -143,12 +146,15 @@ def with_whole(value: Any, kind: inspect.Type) -> Any:
     return value
 
 
-def told(error: msgspec.ValidationError) -> str:
-    """Say what is wrong, the name of the field first."""
+def told(error: msgspec.ValidationError, kind: Any, given: Any) -> str:
+    """Say what is wrong, the name of the field first; of a limit what the store itself says."""
     found = _PLACE.fullmatch(str(error))
     if found is None:
         return str(error)
     what, where = found.groups()
+    hints = get_type_hints(kind, include_extras=True) if isinstance(kind, type) else {}
+    if limits_of(hints.get(where)) is not None:
+        return limit_words(where, given[where], hints[where])
     return f"{where}: {what}" if where else what
 
 
@@ -159,8 +165,8 @@ _PIECE: Final = 64 * 1024
 class Endpoint:
     """The verbs of one address, by method."""
 
-    def __init__(self, verbs: Iterable[Verb]) -> None:
-        self._verbs: dict[str, Verb] = {one.method: one for one in verbs}
+    def __init__(self, verbs: Iterable[ApiVerb]) -> None:
+        self._verbs: dict[str, ApiVerb] = {one.method: one for one in verbs}
         reads = ["HEAD"] if "GET" in self._verbs else []
         self._allowed = ", ".join([*self._verbs, *reads, "OPTIONS"])
 
@@ -186,7 +192,7 @@ class Endpoint:
         return await run_in_threadpool(_done, one, request, raw)
 
 
-def _done(one: Verb, request: Request, raw: bytes) -> Response:
+def _done(one: ApiVerb, request: Request, raw: bytes) -> Response:
     pairs = request.query_params.multi_items()
     given: list[Any] = [read_address(one.asked, pairs, request.path_params)]
     if one.body is not None:
@@ -209,7 +215,7 @@ def _lines(raw: bytes) -> GivenLines:
     return GivenLines(raw)
 
 
-def _written(one: Verb, request: Request, answer: Any) -> Response:
+def _written(one: ApiVerb, request: Request, answer: Any) -> Response:
     if isinstance(answer, Lines):
         return StreamingResponse(_pieces(answer.lines), one.status, media_type=LINES_TYPE)
     plain = msgspec.to_builtins(answer, enc_hook=_plain)
@@ -241,9 +247,9 @@ def _joined(lines: Iterable[str]) -> Iterator[bytes]:
     yield bytes(held)
 
 
-def routes_of(verbs: Iterable[Verb]) -> list[Route]:
+def routes_of(verbs: Iterable[ApiVerb]) -> list[Route]:
     """Give a route for each address, old ones too; one with a name in it comes last."""
-    by_path: dict[str, list[Verb]] = {}
+    by_path: dict[str, list[ApiVerb]] = {}
     for one in verbs:
         by_path.setdefault(one.path, []).append(one)
     by_path |= {old: by_path[new] for old, new in aliases.API.items() if new in by_path}

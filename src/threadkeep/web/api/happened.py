@@ -4,6 +4,9 @@ from typing import Literal
 
 import msgspec
 
+from threadkeep.base.limits import Moment, RowId
+from threadkeep.base.page import Cursor, Limit, Page, page_before, page_of
+from threadkeep.base.verb_table import Given
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.command_list import CommandRow, StoredVisit
 from threadkeep.knowledge.lessons import Lesson
@@ -17,27 +20,12 @@ from threadkeep.knowledge.views import (
     visits as stored_visits,
 )
 from threadkeep.knowledge.workflow_runs import RunDetails, RunRow
-from threadkeep.web.api.verb import (
-    Cursor,
-    Limit,
-    Moment,
-    Name,
-    Names,
-    ResultPage,
-    RowId,
-    Strict,
-    Verb,
-    Words,
-    page_before,
-    page_of,
-    query_of,
-    verb,
-)
+from threadkeep.web.api.verb import ApiVerb, Name, Names, Words, query_of, verb
 
 _ALL = 100_000
 
 
-class CommandList(Strict, frozen=True):
+class CommandList(Given, frozen=True):
     """Which commands."""
 
     q: Words = ""
@@ -56,7 +44,7 @@ class CommandList(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class VisitList(Strict, frozen=True):
+class VisitList(Given, frozen=True):
     """Which web pages."""
 
     q: Words = ""
@@ -67,7 +55,7 @@ class VisitList(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class RunList(Strict, frozen=True):
+class RunList(Given, frozen=True):
     """Which runs of CI."""
 
     q: Words = ""
@@ -81,13 +69,13 @@ class RunList(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class OneRun(Strict, frozen=True):
+class OneRun(Given, frozen=True):
     """A run of CI, by its number."""
 
     run: RowId
 
 
-class NodeList(Strict, frozen=True):
+class NodeList(Given, frozen=True):
     """Which nodes."""
 
     q: Words = ""
@@ -99,13 +87,13 @@ class NodeList(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class OneNode(Strict, frozen=True):
+class OneNode(Given, frozen=True):
     """A node, by its number or uuid."""
 
     node: Name
 
 
-class EntityListRequest(Strict, frozen=True):
+class EntityListRequest(Given, frozen=True):
     """Which entities."""
 
     q: Words = ""
@@ -114,33 +102,33 @@ class EntityListRequest(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class OneEntity(Strict, frozen=True):
+class OneEntity(Given, frozen=True):
     """An entity, by its number."""
 
     entity: RowId
 
 
-class GraphSize(Strict, frozen=True):
+class GraphSize(Given, frozen=True):
     """How many entities."""
 
     limit: Limit = 150
 
 
-class LessonListRequest(Strict, frozen=True):
+class LessonListRequest(Given, frozen=True):
     """Which page of the lessons."""
 
     limit: Limit = 50
     cursor: Cursor = ""
 
 
-def commands(stores: Stores, asked: CommandList) -> ResultPage[CommandRow]:
+def commands(stores: Stores, asked: CommandList) -> Page[CommandRow]:
     """List commands of shells and tools, the latest first."""
     store, query = stores.browse().store, query_of(stores, asked)
 
     def fetch(until: int | None, count: int) -> list[CommandRow]:
         return stored_commands(store, _before(query, until), count)
 
-    return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
+    return page_before(fetch, lambda one: (one.timestamp, one.id), asked.limit, asked.cursor)
 
 
 def _before(query: Query, until: int | None) -> Query:
@@ -149,21 +137,25 @@ def _before(query: Query, until: int | None) -> Query:
     return msgspec.structs.replace(query, until=min(ends, default=None))
 
 
-def visits(stores: Stores, asked: VisitList) -> ResultPage[StoredVisit]:
+def visits(stores: Stores, asked: VisitList) -> Page[StoredVisit]:
     """List web pages that were read, the latest first."""
     store, query = stores.browse().store, query_of(stores, asked)
 
     def fetch(until: int | None, count: int) -> list[StoredVisit]:
         return stored_visits(store, _before(query, until), asked.domain, count)
 
-    return page_before(fetch, lambda one: (one.timestamp, one.id), asked)
+    return page_before(fetch, lambda one: (one.timestamp, one.id), asked.limit, asked.cursor)
 
 
-def runs(stores: Stores, asked: RunList) -> ResultPage[RunRow]:
+def runs(stores: Stores, asked: RunList) -> Page[RunRow]:
     """List runs of CI, the newest first."""
     found = ci_runs(stores.browse().store, query_of(stores, asked), _ALL)
     return page_of(
-        found, lambda one: (one.started_at or one.first_seen_at, one.id), asked, newest_first=True
+        found,
+        lambda one: (one.started_at or one.first_seen_at, one.id),
+        asked.limit,
+        asked.cursor,
+        newest_first=True,
     )
 
 
@@ -175,11 +167,11 @@ def run(stores: Stores, asked: OneRun) -> RunDetails:
 # ---------------------------------------------------------------------- what was learned
 
 
-def nodes(stores: Stores, asked: NodeList) -> ResultPage[NodeRow]:
+def nodes(stores: Stores, asked: NodeList) -> Page[NodeRow]:
     """List what was learned, the newest first."""
     query = query_of(stores, asked)
     page = stores.browse().nodes(query, after=asked.cursor or None, limit=asked.limit)
-    return ResultPage(page.items, page.next)
+    return Page(list(page.items), page.next)
 
 
 def node(stores: Stores, asked: OneNode) -> NodeView:
@@ -189,10 +181,12 @@ def node(stores: Stores, asked: OneNode) -> NodeView:
     return stores.browse().node(int(name) if plain else name)
 
 
-def entities(stores: Stores, asked: EntityListRequest) -> ResultPage[EntityRow]:
+def entities(stores: Stores, asked: EntityListRequest) -> Page[EntityRow]:
     """List what knowledge mentions, the most often mentioned first."""
     found = stores.browse().entities(text=asked.q, type=asked.type, limit=_ALL)
-    return page_of(found, lambda one: (one.nodes, one.id), asked, newest_first=True)
+    return page_of(
+        found, lambda one: (one.nodes, one.id), asked.limit, asked.cursor, newest_first=True
+    )
 
 
 def entity(stores: Stores, asked: OneEntity) -> EntityView:
@@ -205,13 +199,15 @@ def graph(stores: Stores, asked: GraphSize) -> Graph:
     return stores.browse().graph(asked.limit)
 
 
-def lessons(stores: Stores, asked: LessonListRequest) -> ResultPage[Lesson]:
+def lessons(stores: Stores, asked: LessonListRequest) -> Page[Lesson]:
     """List failures that came back, the most frequent first."""
     found = stores.browse().lessons(_ALL)
-    return page_of(found, lambda one: (one.occurrences, one.id), asked, newest_first=True)
+    return page_of(
+        found, lambda one: (one.occurrences, one.id), asked.limit, asked.cursor, newest_first=True
+    )
 
 
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("GET", "/commands", commands),
     verb("GET", "/visits", visits),
     verb("GET", "/runs", runs),

@@ -3,27 +3,19 @@
 import msgspec
 
 from threadkeep import __version__
+from threadkeep.base.limits import RowId
+from threadkeep.base.page import Cursor, Limit, Page, page_of
+from threadkeep.base.verb_table import Given
 from threadkeep.home.status import Status
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.health import Alarm
 from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding, Level
 from threadkeep.service.health import ObservedStatus, observed_status
-from threadkeep.web.api.verb import (
-    Cursor,
-    Empty,
-    Limit,
-    ResultPage,
-    RowId,
-    Strict,
-    Verb,
-    Words,
-    page_of,
-    verb,
-)
+from threadkeep.web.api.verb import ApiVerb, Empty, Words, verb
 
 
-class AlarmList(Strict, frozen=True):
+class AlarmList(Given, frozen=True):
     """Which alarms: with `all` also those that were seen or went away."""
 
     all: bool = False
@@ -31,13 +23,13 @@ class AlarmList(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class OneAlarm(Strict, frozen=True):
+class OneAlarm(Given, frozen=True):
     """An alarm, by its number."""
 
     alarm: RowId
 
 
-class AlarmNote(Strict, frozen=True):
+class AlarmNote(Given, frozen=True):
     """What to remember about an alarm."""
 
     note: Words | None = None
@@ -82,10 +74,12 @@ def doctor(stores: Stores, _: Empty) -> Diagnosis:
     return Diagnosis(found.level, found.took_ms, found.findings)
 
 
-def alarms(stores: Stores, asked: AlarmList) -> ResultPage[AlarmRow]:
+def alarms(stores: Stores, asked: AlarmList) -> Page[AlarmRow]:
     """List recorded gaps in capture, the latest first."""
     found = [_row(one) for one in stores.browse().store.alarms(active=not asked.all)]
-    return page_of(found, lambda one: (one.raised_at, one.id), asked, newest_first=True)
+    return page_of(
+        found, lambda one: (one.raised_at, one.id), asked.limit, asked.cursor, newest_first=True
+    )
 
 
 def ack(stores: Stores, asked: OneAlarm, body: AlarmNote) -> AlarmRow:
@@ -108,7 +102,7 @@ def _row(alarm: Alarm) -> AlarmRow:
     )
 
 
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("GET", "/health/status", status),
     verb("GET", "/health/sources", sources),
     verb("GET", "/health/doctor", doctor),

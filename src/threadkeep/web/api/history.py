@@ -5,6 +5,9 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from threadkeep.base.limits import Moment, Number
+from threadkeep.base.page import Cursor, Limit, Page, page_of
+from threadkeep.base.verb_table import Given
 from threadkeep.capture.coverage import Coverage
 from threadkeep.capture.forget import ForgetReport
 from threadkeep.capture.forget_selection import refuse_mixture
@@ -23,26 +26,19 @@ from threadkeep.knowledge.results import (
     Window,
 )
 from threadkeep.web.api.verb import (
-    Cursor,
+    ApiVerb,
     DryRun,
     Empty,
-    Limit,
     Lines,
-    Moment,
     Name,
     Names,
-    Number,
-    ResultPage,
-    Strict,
-    Verb,
     Words,
-    page_of,
     query_of,
     verb,
 )
 
 
-class SessionFilterRequest(Strict, frozen=True):
+class SessionFilterRequest(Given, frozen=True):
     """Which sessions: fields, and `q` in the filter language: `agent:codex cost:>1 docker`."""
 
     q: Words = ""
@@ -68,13 +64,13 @@ class SessionListRequest(SessionFilterRequest, frozen=True):
     cursor: Cursor = ""
 
 
-class OneSession(Strict, frozen=True):
+class OneSession(Given, frozen=True):
     """A session: `agent:id`, or the beginning of an id."""
 
     session: Name
 
 
-class TranscriptRequest(Strict, frozen=True):
+class TranscriptRequest(Given, frozen=True):
     """A part of a transcript: around a key or position, before or after a position."""
 
     session: Name
@@ -84,7 +80,7 @@ class TranscriptRequest(Strict, frozen=True):
     limit: Limit = 100
 
 
-class FindIn(Strict, frozen=True):
+class FindIn(Given, frozen=True):
     """Words to find in one session."""
 
     session: Name
@@ -92,7 +88,7 @@ class FindIn(Strict, frozen=True):
     limit: Limit = 200
 
 
-class ForgetWhat(Strict, frozen=True):
+class ForgetWhat(Given, frozen=True):
     """What to forget, said in one way: sessions, a project, a time, a pattern, or a filter."""
 
     q: Words = ""
@@ -119,7 +115,7 @@ class ParsedQuery(msgspec.Struct, frozen=True):
     text: str
 
 
-class ListPage(Strict, frozen=True):
+class ListPage(Given, frozen=True):
     """Which page of a list."""
 
     limit: Limit = 50
@@ -159,9 +155,9 @@ def window(stores: Stores, asked: TranscriptRequest) -> Window:
     )
 
 
-def find(stores: Stores, asked: FindIn) -> ResultPage[Spot]:
+def find(stores: Stores, asked: FindIn) -> Page[Spot]:
     """Find words in one session, in its order."""
-    return ResultPage(stores.browse().find(asked.session, asked.q, asked.limit))
+    return Page(stores.browse().find(asked.session, asked.q, asked.limit))
 
 
 def raw(stores: Stores, asked: OneSession) -> Lines:
@@ -185,9 +181,9 @@ def activity(stores: Stores, asked: SessionFilterRequest) -> dict[str, int]:
     return stores.browse().activity(query_of(stores, asked))
 
 
-def blocks(stores: Stores, asked: SessionFilterRequest) -> ResultPage[BillingBlock]:
+def blocks(stores: Stores, asked: SessionFilterRequest) -> Page[BillingBlock]:
     """Give the five-hour blocks of subscriptions, with the gaps between them."""
-    return ResultPage(stores.browse().blocks_report(query_of(stores, asked)))
+    return Page(stores.browse().blocks_report(query_of(stores, asked)))
 
 
 def today(stores: Stores, _: Empty) -> Today:
@@ -195,10 +191,16 @@ def today(stores: Stores, _: Empty) -> Today:
     return stores.browse().today()
 
 
-def projects(stores: Stores, asked: ListPage) -> ResultPage[ProjectRow]:
+def projects(stores: Stores, asked: ListPage) -> Page[ProjectRow]:
     """List projects, the one used last first."""
     found = stores.browse().projects()
-    return page_of(found, lambda one: (one.last_at or 0, one.name), asked, newest_first=True)
+    return page_of(
+        found,
+        lambda one: (one.last_at or 0, one.name),
+        asked.limit,
+        asked.cursor,
+        newest_first=True,
+    )
 
 
 def coverage(stores: Stores, _: Empty) -> Coverage:
@@ -244,7 +246,7 @@ def _collect_first(stores: Stores) -> None:
 
 
 _ONE = "/sessions/{session}"
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("GET", "/sessions", sessions, kept=True),
     verb("GET", "/sessions/facets", facets, kept=True),
     verb("GET", "/sessions/parse", parse),

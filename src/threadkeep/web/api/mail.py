@@ -6,6 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from threadkeep.base.clock import iso, now_ms
+from threadkeep.base.page import Cursor, Limit, Page, page_of, read_cursor, write_cursor
+from threadkeep.base.verb_table import Given
 from threadkeep.errors import ThreadkeepError
 from threadkeep.home.mail import folder_of, host_of, look_into, session_named
 from threadkeep.home.stores import Stores
@@ -24,30 +26,18 @@ from threadkeep.mailbox.letters import (
 from threadkeep.mailbox.records import DeadLetter, Destination, Direction, Mail
 from threadkeep.mailbox.recurrence import next_times
 from threadkeep.mailbox.verification import Problem as Flaw, verify as verify_folder
-from threadkeep.web.api.verb import (
-    Cursor,
-    Empty,
-    Limit,
-    Name,
-    ResultPage,
-    Strict,
-    Verb,
-    page_of,
-    read_cursor,
-    verb,
-    write_cursor,
-)
+from threadkeep.web.api.verb import ApiVerb, Empty, Name, verb
 
 Few = Annotated[int, Meta(ge=1, le=100)]
 
 
-class OneBox(Strict, frozen=True):
+class OneBox(Given, frozen=True):
     """A session: the beginning of its id, the name of its agent, or `last`."""
 
     session: Name
 
 
-class BoxList(Strict, frozen=True):
+class BoxList(Given, frozen=True):
     """Which sessions to list."""
 
     status: Literal["active", "closed"] | None = None
@@ -55,7 +45,7 @@ class BoxList(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class BoxPage(Strict, frozen=True):
+class BoxPage(Given, frozen=True):
     """A session, and which page of what it has."""
 
     session: Name
@@ -63,7 +53,7 @@ class BoxPage(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class LetterList(Strict, frozen=True):
+class LetterList(Given, frozen=True):
     """Which letters of a session: oldest first, or the newest alone."""
 
     session: Name
@@ -74,14 +64,14 @@ class LetterList(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class OneLetter(Strict, frozen=True):
+class OneLetter(Given, frozen=True):
     """A letter of a session, by its number or id."""
 
     session: Name
     letter: Name
 
 
-class NextRuns(Strict, frozen=True):
+class NextRuns(Given, frozen=True):
     """A recurrence as cron writes it, and how many runs."""
 
     every: Name
@@ -120,11 +110,13 @@ class MailboxCheck(msgspec.Struct, frozen=True):
     problems: list[Flaw]
 
 
-def sessions(stores: Stores, asked: BoxList) -> ResultPage[Box]:
+def sessions(stores: Stores, asked: BoxList) -> Page[Box]:
     """List sessions with what is open in each, the newest first."""
     found = stores.mail_index().sessions(status=asked.status)
-    page = page_of(found, lambda one: (one.created_at, one.id), asked, newest_first=True)
-    return ResultPage([_box(stores, one) for one in page.items], page.next)
+    page = page_of(
+        found, lambda one: (one.created_at, one.id), asked.limit, asked.cursor, newest_first=True
+    )
+    return Page([_box(stores, one) for one in page.items], page.next)
 
 
 def _box(stores: Stores, session: MailboxSession) -> Box:
@@ -151,37 +143,37 @@ def session(stores: Stores, asked: OneBox) -> Box:
     return _box(stores, session_named(stores.home, asked.session))
 
 
-def agents(stores: Stores, _: Empty) -> ResultPage[AgentGroup]:
+def agents(stores: Stores, _: Empty) -> Page[AgentGroup]:
     """List the agents that have mailboxes."""
-    return ResultPage(stores.mail_index().agent_groups())
+    return Page(stores.mail_index().agent_groups())
 
 
-def chats(stores: Stores, _: Empty) -> ResultPage[MessagingGroup]:
+def chats(stores: Stores, _: Empty) -> Page[MessagingGroup]:
     """List the chats that mail comes from."""
-    return ResultPage(stores.mail_index().messaging_groups())
+    return Page(stores.mail_index().messaging_groups())
 
 
-def destinations(stores: Stores, asked: OneBox) -> ResultPage[Destination]:
+def destinations(stores: Stores, asked: OneBox) -> Page[Destination]:
     """List the names that an agent may write to."""
-    return ResultPage(host_of(stores.home, asked.session).destinations())
+    return Page(host_of(stores.home, asked.session).destinations())
 
 
 # ---------------------------------------------------------------------- letters
 
 
-def letters(stores: Stores, asked: LetterList) -> ResultPage[Letter]:
+def letters(stores: Stores, asked: LetterList) -> Page[Letter]:
     """Give mail of both directions in the order of time; even numbers came in, odd went out."""
     ctx = look_into(stores.home, asked.session)
     if asked.newest or asked.state is not None:
         way, state = asked.direction, asked.state
-        return ResultPage(newest_letters(ctx, direction=way, state=state, limit=asked.limit))
+        return Page(newest_letters(ctx, direction=way, state=state, limit=asked.limit))
     seen = read_cursor(asked.cursor, int, int) if asked.cursor else [0, 0]
     size = asked.limit + 1
     coming = [] if asked.direction == "out" else incoming(ctx, after=seen[0], limit=size)
     going = [] if asked.direction == "in" else outgoing(ctx, after=seen[1], limit=size)
     both = in_order(coming, going)
     page = both[: asked.limit]
-    return ResultPage(page, _behind(seen, page) if len(both) > asked.limit else None)
+    return Page(page, _behind(seen, page) if len(both) > asked.limit else None)
 
 
 def _behind(seen: list[int], page: list[Letter]) -> str:
@@ -192,9 +184,9 @@ def _behind(seen: list[int], page: list[Letter]) -> str:
     return write_cursor(seen)
 
 
-def trace(stores: Stores, asked: OneLetter) -> ResultPage[MailboxEvent]:
+def trace(stores: Stores, asked: OneLetter) -> Page[MailboxEvent]:
     """Tell all that happened to one letter, in order of time."""
-    return ResultPage(trace_mail(look_into(stores.home, asked.session), letter_ref(asked.letter)))
+    return Page(trace_mail(look_into(stores.home, asked.session), letter_ref(asked.letter)))
 
 
 def letter_ref(text: str) -> str | int:
@@ -203,20 +195,20 @@ def letter_ref(text: str) -> str | int:
     return int(text) if plain else text
 
 
-def dead(stores: Stores, asked: BoxPage) -> ResultPage[DeadLetter]:
+def dead(stores: Stores, asked: BoxPage) -> Page[DeadLetter]:
     """List the letters that nobody tries again by itself."""
     found = host_of(stores.home, asked.session).dead_letters()
-    return page_of(found, lambda one: (one.direction, one.id), asked)
+    return page_of(found, lambda one: (one.direction, one.id), asked.limit, asked.cursor)
 
 
 # ---------------------------------------------------------------------- tasks
 
 
-def tasks(stores: Stores, asked: BoxPage) -> ResultPage[Task]:
+def tasks(stores: Stores, asked: BoxPage) -> Page[Task]:
     """List the tasks that are still to come, each with its next runs."""
     box = look_into(stores.home, asked.session)
     shown = [task_of(one, box.zone) for one in tasks_of(box)]
-    return page_of(shown, lambda one: (one.due or "", one.id), asked)
+    return page_of(shown, lambda one: (one.due or "", one.id), asked.limit, asked.cursor)
 
 
 def task_of(mail: Mail, zone: str) -> Task:
@@ -237,9 +229,9 @@ def _runs(every: str, zone: str, count: int) -> list[str]:
     return [iso(int(one.timestamp() * 1000)) for one in found]
 
 
-def next_runs(stores: Stores, asked: NextRuns) -> ResultPage[str]:
+def next_runs(stores: Stores, asked: NextRuns) -> Page[str]:
     """Tell when a recurrence runs next."""
-    return ResultPage(_runs(asked.every, stores.home.zone, asked.count))
+    return Page(_runs(asked.every, stores.home.zone, asked.count))
 
 
 def verify(stores: Stores, asked: OneBox) -> MailboxCheck:
@@ -249,7 +241,7 @@ def verify(stores: Stores, asked: OneBox) -> MailboxCheck:
 
 
 _ONE = "/mail/sessions/{session}"
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("GET", "/mail/sessions", sessions),
     verb("GET", "/mail/agents", agents),
     verb("GET", "/mail/chats", chats),

@@ -6,6 +6,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.base.clock import now_ms
+from threadkeep.base.limits import Number
+from threadkeep.base.verb_table import Given
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.home.mail import host_of, session_named
 from threadkeep.home.stores import Stores
@@ -23,13 +25,13 @@ from threadkeep.web.api.mail import (
     session as read_box,
     task_of,
 )
-from threadkeep.web.api.verb import DryRun, Empty, Name, Number, Strict, Verb, verb
+from threadkeep.web.api.verb import ApiVerb, DryRun, Empty, Name, verb
 
 Due = Annotated[str, Meta(max_length=64, description="A time in ISO form.")] | Number | None
 _DAY_MS = 86_400_000
 
 
-class NewBox(Strict, frozen=True):
+class NewBox(Given, frozen=True):
     """A mailbox for a session of an agent; a channel and a chat go together."""
 
     agent: Name
@@ -40,7 +42,7 @@ class NewBox(Strict, frozen=True):
     zone: Name | None = None  # of the agent's tasks, in all its sessions
 
 
-class LetterFile(Strict, frozen=True):
+class LetterFile(Given, frozen=True):
     """A file that goes with a letter."""
 
     name: Name
@@ -48,7 +50,7 @@ class LetterFile(Strict, frozen=True):
     type: str = "application/octet-stream"
 
 
-class NewLetter(Strict, frozen=True):
+class NewLetter(Given, frozen=True):
     """A letter to an agent."""
 
     text: str
@@ -61,7 +63,7 @@ class NewLetter(Strict, frozen=True):
     on_wake: bool = False
 
 
-class NewTask(Strict, frozen=True):
+class NewTask(Given, frozen=True):
     """A task for an agent, once or again and again."""
 
     prompt: str
@@ -70,7 +72,7 @@ class NewTask(Strict, frozen=True):
     id: Name | None = None
 
 
-class TaskChange(Strict, frozen=True):
+class TaskChange(Given, frozen=True):
     """What to change of a task; what is left out stays."""
 
     prompt: str | UnsetType = UNSET
@@ -78,7 +80,7 @@ class TaskChange(Strict, frozen=True):
     process_after: Due | UnsetType = UNSET
 
 
-class OneTask(Strict, frozen=True):
+class OneTask(Given, frozen=True):
     """A task of a session, by its number, id or series."""
 
     session: Name
@@ -100,13 +102,13 @@ class Runs(msgspec.Struct, frozen=True):
     changed: int
 
 
-class Retry(Strict, frozen=True):
+class Retry(Given, frozen=True):
     """Whether also to try what may have been sent already."""
 
     force: bool = False
 
 
-class Purge(Strict, frozen=True):
+class Purge(Given, frozen=True):
     """Which dead letters: one, or all that are old enough."""
 
     letter: Name | None = None
@@ -122,7 +124,7 @@ class Purged(msgspec.Struct, frozen=True):
     purged: int
 
 
-class PruneLimits(Strict, frozen=True):
+class PruneLimits(Given, frozen=True):
     """What of an agent's mail is old: by age, by how many of the newest stay, or by both."""
 
     older_than_ms: Number | None = None
@@ -130,7 +132,7 @@ class PruneLimits(Strict, frozen=True):
     dry_run: DryRun = True
 
 
-class Received(Strict, frozen=True):
+class Received(Given, frozen=True):
     """What somebody said in a chat."""
 
     channel: Name
@@ -149,14 +151,14 @@ class Delivered(msgspec.Struct, frozen=True):
     letters: list[StoredLetter]
 
 
-class QuestionAnswer(Strict, frozen=True):
+class QuestionAnswer(Given, frozen=True):
     """The answer to a question that an agent asked."""
 
     option: Name
     user_id: Name = "user"
 
 
-class OneQuestion(Strict, frozen=True):
+class OneQuestion(Given, frozen=True):
     """A question that an agent asked, by its id."""
 
     question: Name
@@ -319,7 +321,7 @@ def cancel(stores: Stores, asked: OneTask, _: Empty) -> Runs:
 
 
 _ONE = "/mail/sessions/{session}"
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("POST", "/mail/sessions", create_session, 201),
     verb("POST", "/mail/receive", receive),
     verb("POST", "/mail/questions/{question}", answer),

@@ -7,6 +7,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta
 
+from threadkeep.base.limits import Moment
+from threadkeep.base.page import Cursor, Limit, Page, page_before
+from threadkeep.base.verb_table import Given
 from threadkeep.errors import Invalid
 from threadkeep.home.opening import answering
 from threadkeep.home.stores import Stores
@@ -19,20 +22,7 @@ from threadkeep.memory.ask import Answer
 from threadkeep.memory.fixed import Fix
 from threadkeep.memory.records import HitDetail, RecallResult
 from threadkeep.memory.timeline import Moment as Happened
-from threadkeep.web.api.verb import (
-    Cursor,
-    Empty,
-    Limit,
-    Moment,
-    Name,
-    ResultPage,
-    Strict,
-    Text,
-    Verb,
-    Words,
-    page_before,
-    verb,
-)
+from threadkeep.web.api.verb import ApiVerb, Empty, Name, Text, Words, verb
 
 # ------------------------------------------------------------------------------
 # Claude's notes, and one question with all that its answer rests on.
@@ -40,7 +30,7 @@ from threadkeep.web.api.verb import (
 Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
-class AgentQuestion(Strict, frozen=True):
+class AgentQuestion(Given, frozen=True):
     """A question, how it is to be answered, and what a hit must be."""
 
     query: Text
@@ -54,7 +44,7 @@ class AgentQuestion(Strict, frozen=True):
     include_excluded: bool = False
 
 
-class WantedNotes(Strict, frozen=True):
+class WantedNotes(Given, frozen=True):
     """Which notes are meant; an empty text means any."""
 
     query: Words = ""
@@ -69,7 +59,7 @@ class WantedNotes(Strict, frozen=True):
     include_source_path: bool = False
 
 
-class WantedHistory(Strict, frozen=True):
+class WantedHistory(Given, frozen=True):
     """Which note is meant: its document, or its repository and its name there."""
 
     repository: Words = ""
@@ -138,7 +128,7 @@ def revisions(stores: Stores, _: Empty, body: WantedHistory) -> RevisionList:
     return RevisionList(*memory.memory_history(asked))
 
 
-NOTE_VERBS: tuple[Verb, ...] = (
+NOTE_VERBS: tuple[ApiVerb, ...] = (
     verb("POST", "/agent/query", query),
     verb("POST", "/notes/query", notes),
     verb("POST", "/notes/history", revisions),
@@ -150,7 +140,7 @@ Characters = Annotated[int, Meta(ge=200, le=100_000)]
 Few = Annotated[int, Meta(ge=1, le=50)]
 
 
-class Recall(Strict, frozen=True):
+class Recall(Given, frozen=True):
     """A question, and what a hit must be."""
 
     q: Words
@@ -175,7 +165,7 @@ class Recall(Strict, frozen=True):
     all_hits: bool = False  # every hit, not only the best of each session
 
 
-class Like(Strict, frozen=True):
+class Like(Given, frozen=True):
     """A hit by its ref, or any text."""
 
     q: Words
@@ -183,7 +173,7 @@ class Like(Strict, frozen=True):
     limit: Few = 10
 
 
-class FixRequest(Strict, frozen=True):
+class FixRequest(Given, frozen=True):
     """An error, or a part of what it said."""
 
     error: Text
@@ -191,7 +181,7 @@ class FixRequest(Strict, frozen=True):
     limit: Few = 10
 
 
-class ContextFor(Strict, frozen=True):
+class ContextFor(Given, frozen=True):
     """What a prompt is about, and how much may be said of it."""
 
     about: Text
@@ -200,14 +190,14 @@ class ContextFor(Strict, frozen=True):
     max_chars: Characters = 4000
 
 
-class OneRef(Strict, frozen=True):
+class OneRef(Given, frozen=True):
     """A hit by its ref, and how many of its neighbours."""
 
     ref: Name
     around: Near = 3
 
 
-class Ask(Strict, frozen=True):
+class Ask(Given, frozen=True):
     """A question; with `model` the configured one writes the answer, if there is one."""
 
     question: Text
@@ -217,7 +207,7 @@ class Ask(Strict, frozen=True):
     include_excluded: bool = False
 
 
-class TimelineRequest(Strict, frozen=True):
+class TimelineRequest(Given, frozen=True):
     """A day (2026-03-01), or a span of time; without either everything, the latest first."""
 
     day: Annotated[str, Meta(max_length=10)] | None = None
@@ -277,11 +267,11 @@ def ask(stores: Stores, _: Empty, body: Ask) -> Answer:
     return memory.ask(body.question, **given, answer_with=model, zone=zone)
 
 
-def fixed(stores: Stores, _: Empty, body: FixRequest) -> ResultPage[Fix]:
+def fixed(stores: Stores, _: Empty, body: FixRequest) -> Page[Fix]:
     """Find how an error was ended before; the most telling first."""
     memory = stores.memory()
     within = Query(project=_one(body.project))
-    return ResultPage(memory.fixed(body.error, within=within, limit=body.limit))
+    return Page(memory.fixed(body.error, within=within, limit=body.limit))
 
 
 def similar(stores: Stores, asked: Like) -> RecallResult:
@@ -299,7 +289,7 @@ def context(stores: Stores, _: Empty, body: ContextFor) -> ContextBlock:
     return ContextBlock(memory.context(body.about, within=within, **given))
 
 
-def timeline(stores: Stores, asked: TimelineRequest) -> ResultPage[Happened]:
+def timeline(stores: Stores, asked: TimelineRequest) -> Page[Happened]:
     """Tell what happened: commands, agents' turns, pages, CI and commits, the latest first."""
     zone = ZoneInfo(stores.home.zone)
     since, last = _span(asked, zone)
@@ -313,7 +303,7 @@ def timeline(stores: Stores, asked: TimelineRequest) -> ResultPage[Happened]:
     def key(one: Happened) -> tuple[int, str]:
         return one.at, f"{one.kind} {one.ref}"
 
-    return page_before(fetch, key, asked, str)
+    return page_before(fetch, key, asked.limit, asked.cursor, str)
 
 
 def _span(asked: TimelineRequest, zone: ZoneInfo) -> tuple[int | None, int | None]:
@@ -329,7 +319,7 @@ def _span(asked: TimelineRequest, zone: ZoneInfo) -> tuple[int | None, int | Non
         raise Invalid(f"{asked.day!r} is not a day", hint="write 2026-03-01") from None
 
 
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("GET", "/recall", recall),
     verb("GET", "/open/{ref}", opened),
     verb("POST", "/ask", ask),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.web.answers import WebProblem
-from threadkeep.web.api.verb import Empty, GivenLines, Json, Lines, Verb
+from threadkeep.web.api.verb import ApiVerb, Empty, GivenLines, Json, Lines
 
 JSON_TYPE: Final = "application/json"
 LINES_TYPE: Final = "application/x-ndjson"
@@ -40,7 +40,7 @@ _ETAG: Final = {
 }
 
 
-def document(verbs: Sequence[Verb], version: str) -> Json:
+def document(verbs: Sequence[ApiVerb], version: str) -> Json:
     """Describe all verbs, what they take and what they give."""
     kinds = [WebProblem, *(kind for one in verbs for kind in _kinds(one))]
     schemas, components = msgspec.json.schema_components(
@@ -75,7 +75,7 @@ def _head(version: str) -> Json:
     }
 
 
-def _kinds(one: Verb) -> list[Any]:
+def _kinds(one: ApiVerb) -> list[Any]:
     """Give the types of a verb that have a schema: of the address, the body, the answer."""
     body = [] if one.body in (None, GivenLines) else [one.body]
     answer = [] if one.answer is Lines else [one.item or one.answer]
@@ -95,7 +95,7 @@ def _plain_schema(kind: type) -> Json:
     raise NotImplementedError(kind)
 
 
-def _operation(one: Verb, schemas: list[Json], components: Json) -> Json:
+def _operation(one: ApiVerb, schemas: list[Json], components: Json) -> Json:
     asked, *rest = schemas
     shape = components[_name_in(asked)]
     found: Json = {"operationId": one.name, "summary": one.summary, "tags": [one.tag]}
@@ -113,7 +113,7 @@ def _operation(one: Verb, schemas: list[Json], components: Json) -> Json:
     return found
 
 
-def _parameters(one: Verb, shape: Json) -> Iterable[Json]:
+def _parameters(one: ApiVerb, shape: Json) -> Iterable[Json]:
     for name, schema in shape["properties"].items():
         in_path = f"{{{name}}}" in one.path
         plain = _without_null(schema)
@@ -134,7 +134,7 @@ def _without_null(schema: Json) -> Json:
     return {**plain, "anyOf": kept} if kept else plain
 
 
-def _answer(one: Verb, schema: list[Json]) -> Json:
+def _answer(one: ApiVerb, schema: list[Json]) -> Json:
     if one.answer is Lines:
         content = _content(LINES_TYPE, {"type": "string"})
         return {"description": "One line for each.", **content}

@@ -8,34 +8,22 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from threadkeep import SessionDB
+from threadkeep.base.limits import Number, RowId
+from threadkeep.base.page import Cursor, Limit, Page, read_cursor, write_cursor
+from threadkeep.base.verb_table import Given
 from threadkeep.home.stores import Stores
 from threadkeep.state.naming import find_state_session, flags_of
-from threadkeep.web.api.chat import DeleteReport
-from threadkeep.web.api.verb import (
-    Cursor,
-    DryRun,
-    Empty,
-    Json,
-    Limit,
-    Name,
-    Number,
-    ResultPage,
-    RowId,
-    Strict,
-    Verb,
-    read_cursor,
-    verb,
-    write_cursor,
-)
+from threadkeep.verbs import DeleteReport
+from threadkeep.web.api.verb import ApiVerb, DryRun, Empty, Json, Name, verb
 
 
-class OneState(Strict, frozen=True):
+class OneState(Given, frozen=True):
     """A session: its id, a beginning of it, its title, or `last`."""
 
     session: Name
 
 
-class StateList(Strict, frozen=True):
+class StateList(Given, frozen=True):
     """Which sessions to list."""
 
     source: str | None = None
@@ -48,7 +36,7 @@ class StateList(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class NewState(Strict, frozen=True):
+class NewState(Given, frozen=True):
     """A session to begin."""
 
     session_id: Name
@@ -61,7 +49,7 @@ class NewState(Strict, frozen=True):
     relation: Literal["compression", "branch", "delegate"] | None = None
 
 
-class StateChange(Strict, frozen=True):
+class StateChange(Given, frozen=True):
     """What to change of a session; what is left out stays."""
 
     title: str | UnsetType | None = UNSET
@@ -70,41 +58,41 @@ class StateChange(Strict, frozen=True):
     archived: bool | UnsetType = UNSET
 
 
-class End(Strict, frozen=True):
+class End(Given, frozen=True):
     """Why a session ends."""
 
     reason: str | None = None
 
 
-class DeleteState(Strict, frozen=True):
+class DeleteState(Given, frozen=True):
     """A session to delete."""
 
     session: Name
     dry_run: DryRun = True
 
 
-class Continuation(Strict, frozen=True):
+class Continuation(Given, frozen=True):
     """The session in which a compressed one goes on, and what it begins with."""
 
     new_session_id: Name
     messages: tuple[Json, ...] = ()
 
 
-class Branch(Strict, frozen=True):
+class Branch(Given, frozen=True):
     """A new session that has the messages of another up to one of them."""
 
     new_session_id: Name
     up_to_id: RowId | None = None
 
 
-class Relation(Strict, frozen=True):
+class Relation(Given, frozen=True):
     """What a session is to another."""
 
     parent_id: Name
     relation: Literal["compression", "branch", "delegate"]
 
 
-def sessions(stores: Stores, asked: StateList) -> ResultPage[Json]:
+def sessions(stores: Stores, asked: StateList) -> Page[Json]:
     """List sessions, newest first; a compressed one as the session in which it goes on."""
     store = stores.state("look")
     begin = _begin(store, asked)
@@ -112,7 +100,7 @@ def sessions(stores: Stores, asked: StateList) -> ResultPage[Json]:
     page, more = found[: asked.limit], len(found) > asked.limit
     flags = flags_of(store, [one["id"] for one in page])
     shown = [_shown(one, flags[one["id"]]) for one in page]
-    return ResultPage(shown, write_cursor([begin + len(page), page[-1]["id"]]) if more else None)
+    return Page(shown, write_cursor([begin + len(page), page[-1]["id"]]) if more else None)
 
 
 def _listed(store: SessionDB, asked: StateList, offset: int, limit: int) -> list[Json]:
@@ -221,10 +209,10 @@ def reopen(stores: Stores, asked: OneState, _: Empty) -> Json:
     return _one(store, found)
 
 
-def lineage(stores: Stores, asked: OneState) -> ResultPage[Json]:
+def lineage(stores: Stores, asked: OneState) -> Page[Json]:
     """Give the whole family of a session, parents before children."""
     store = stores.state("look")
-    return ResultPage(finite(store.get_lineage(find_state_session(store, asked.session))))
+    return Page(finite(store.get_lineage(find_state_session(store, asked.session))))
 
 
 def compress(stores: Stores, asked: OneState, body: Continuation) -> Json:
@@ -250,7 +238,7 @@ def relate(stores: Stores, asked: OneState, body: Relation) -> Json:
 
 
 _ONE = "/state/sessions/{session}"
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("GET", "/state/sessions", sessions),
     verb("POST", "/state/sessions", create_session, 201),
     verb("GET", _ONE, session),

@@ -6,6 +6,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from threadkeep.base.limits import Number, RowId
+from threadkeep.base.page import Cursor, Limit, Page, read_cursor, write_cursor
+from threadkeep.base.verb_table import Given
 from threadkeep.home.stores import Stores
 from threadkeep.state.naming import (
     find_state_session,
@@ -13,26 +16,18 @@ from threadkeep.state.naming import (
     session_as_lines,
     session_lines,
 )
-from threadkeep.web.api.chat_messages import ChangeCount, Verified
+from threadkeep.verbs import ChangeCount, Verified
 from threadkeep.web.api.state import OneState, finite
 from threadkeep.web.api.verb import (
-    Cursor,
+    ApiVerb,
     DryRun,
     Empty,
     GivenLines,
     Json,
-    Limit,
     Lines,
     Name,
-    Number,
-    ResultPage,
-    RowId,
-    Strict,
-    Verb,
     Words,
-    read_cursor,
     verb,
-    write_cursor,
 )
 
 Seconds = Annotated[float, Meta(ge=0, le=1e11, description="A time in Unix seconds.")]
@@ -41,7 +36,7 @@ Days = Annotated[float, Meta(ge=0, le=1e6)]
 Money = Annotated[float, Meta(ge=0, le=1e12)]
 
 
-class StateMessages(Strict, frozen=True):
+class StateMessages(Given, frozen=True):
     """Which messages of a session."""
 
     session: Name
@@ -49,7 +44,7 @@ class StateMessages(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class NewMessage(Strict, frozen=True):
+class NewMessage(Given, frozen=True):
     """A message to store."""
 
     role: Name
@@ -66,7 +61,7 @@ class NewMessage(Strict, frozen=True):
     idempotency_key: Name | None = None
 
 
-class NewMessages(Strict, frozen=True):
+class NewMessages(Given, frozen=True):
     """Messages to store, all or none."""
 
     messages: tuple[NewMessage, ...]
@@ -78,7 +73,7 @@ class StoredIds(msgspec.Struct, frozen=True):
     ids: list[int]
 
 
-class StateMessageRequest(Strict, frozen=True):
+class StateMessageRequest(Given, frozen=True):
     """A message, and how many of its neighbours."""
 
     message: RowId
@@ -86,13 +81,13 @@ class StateMessageRequest(Strict, frozen=True):
     after: Near = 5
 
 
-class BackTo(Strict, frozen=True):
+class BackTo(Given, frozen=True):
     """The message that is taken back with everything after it."""
 
     message_id: RowId
 
 
-class Clear(Strict, frozen=True):
+class Clear(Given, frozen=True):
     """Whether all messages of a session shall really go."""
 
     dry_run: DryRun = True
@@ -105,7 +100,7 @@ class Cleared(msgspec.Struct, frozen=True):
     messages: int
 
 
-class StateSearch(Strict, frozen=True):
+class StateSearch(Given, frozen=True):
     """Words, and where to look for them."""
 
     q: Words
@@ -120,7 +115,7 @@ class StateSearch(Strict, frozen=True):
     cursor: Cursor = ""
 
 
-class StateUsage(Strict, frozen=True):
+class StateUsage(Given, frozen=True):
     """How to sum up."""
 
     by: Literal["model", "source", "day", "session"] = "model"
@@ -129,7 +124,7 @@ class StateUsage(Strict, frozen=True):
     source: str | None = None
 
 
-class Tokens(Strict, frozen=True):
+class Tokens(Given, frozen=True):
     """Tokens and costs to count; with `absolute` they are the new sums."""
 
     input_tokens: Number = 0
@@ -144,19 +139,19 @@ class Tokens(Strict, frozen=True):
     idempotency_key: Name | None = None
 
 
-class OfSource(Strict, frozen=True):
+class OfSource(Given, frozen=True):
     """Of which source; without one, of all."""
 
     source: str | None = None
 
 
-class StateImport(Strict, frozen=True):
+class StateImport(Given, frozen=True):
     """What becomes of a session that is there already."""
 
     on_conflict: Literal["skip", "update", "replace", "error"] = "skip"
 
 
-class StatePrune(Strict, frozen=True):
+class StatePrune(Given, frozen=True):
     """Which sessions to let go: those not used for so many days."""
 
     older_than_days: Days = 90
@@ -173,7 +168,7 @@ class Pruned(msgspec.Struct, frozen=True):
     deleted: int
 
 
-class Quick(Strict, frozen=True):
+class Quick(Given, frozen=True):
     """How much to check."""
 
     quick: bool = False
@@ -182,14 +177,14 @@ class Quick(Strict, frozen=True):
 # ---------------------------------------------------------------------- messages
 
 
-def messages(stores: Stores, asked: StateMessages) -> ResultPage[Json]:
+def messages(stores: Stores, asked: StateMessages) -> Page[Json]:
     """Give the messages of a session, in order."""
     after = read_cursor(asked.cursor, int)[0] if asked.cursor else None
     store = stores.state("look")
     found = find_state_session(store, asked.session)
     rows = store.get_messages(found, limit=asked.limit + 1, after_id=after)
     page = finite(rows[: asked.limit])
-    return ResultPage(page, write_cursor([page[-1]["id"]]) if len(rows) > asked.limit else None)
+    return Page(page, write_cursor([page[-1]["id"]]) if len(rows) > asked.limit else None)
 
 
 def append(stores: Stores, asked: OneState, body: NewMessages) -> StoredIds:
@@ -204,17 +199,17 @@ def _without_null(message: Json) -> Json:
     return {name: value for name, value in message.items() if value is not None}
 
 
-def conversation(stores: Stores, asked: OneState) -> ResultPage[Json]:
+def conversation(stores: Stores, asked: OneState) -> Page[Json]:
     """Give a session as the conversation that a model is given."""
     store = stores.state("look")
     found = find_state_session(store, asked.session)
-    return ResultPage(finite(store.get_messages_as_conversation(found)))
+    return Page(finite(store.get_messages_as_conversation(found)))
 
 
-def around(stores: Stores, asked: StateMessageRequest) -> ResultPage[Json]:
+def around(stores: Stores, asked: StateMessageRequest) -> Page[Json]:
     """Give a message with its neighbours."""
     store = stores.state("look")
-    return ResultPage(finite(messages_near(store, asked.message, asked.before, asked.after)))
+    return Page(finite(messages_near(store, asked.message, asked.before, asked.after)))
 
 
 def rewind(stores: Stores, asked: OneState, body: BackTo) -> ChangeCount:
@@ -244,7 +239,7 @@ def clear(stores: Stores, asked: OneState, body: Clear) -> Cleared:
 # ---------------------------------------------------------------------- search and usage
 
 
-def search(stores: Stores, asked: StateSearch) -> ResultPage[Json]:
+def search(stores: Stores, asked: StateSearch) -> Page[Json]:
     """Find words in what was said, called and answered."""
     offset = max(read_cursor(asked.cursor, int)[0], 0) if asked.cursor else 0
     store = stores.state("ask")
@@ -262,14 +257,14 @@ def search(stores: Stores, asked: StateSearch) -> ResultPage[Json]:
         session_id=within,
     )
     page, more = found[: asked.limit], len(found) > asked.limit
-    return ResultPage(finite(page), write_cursor([offset + asked.limit]) if more else None)
+    return Page(finite(page), write_cursor([offset + asked.limit]) if more else None)
 
 
-def usage(stores: Stores, asked: StateUsage) -> ResultPage[Json]:
+def usage(stores: Stores, asked: StateUsage) -> Page[Json]:
     """Sum up tokens and costs."""
     given = msgspec.structs.asdict(asked)
     store = stores.state("look")
-    return ResultPage(finite(store.usage(given.pop("by"), **given)))
+    return Page(finite(store.usage(given.pop("by"), **given)))
 
 
 def count_tokens(stores: Stores, asked: OneState, body: Tokens) -> Json:
@@ -357,7 +352,7 @@ def reindex(stores: Stores, _: Empty, __: Empty) -> ChangeCount:
 
 
 _ONE = "/state/sessions/{session}"
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("GET", f"{_ONE}/messages", messages),
     verb("POST", f"{_ONE}/messages", append, 201),
     verb("GET", f"{_ONE}/conversation", conversation),

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from threadkeep import ChatStore, Recorder, Session
 from threadkeep.base import json
+from threadkeep.base.verb_table import Given
 from threadkeep.chat.replies import Active, Replies, Reply, active_reply, ask_to_stop, find_run
 from threadkeep.chat.ui_messages import open_chat, save_messages, settled_messages
 from threadkeep.chat.wire.sse import DONE
@@ -25,7 +26,7 @@ from threadkeep.errors import Invalid, NoStore
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
 from threadkeep.web.api.endpoints import Unfit, read_address, routes_of
-from threadkeep.web.api.verb import Json, Name, Strict, verb
+from threadkeep.web.api.verb import Json, Name, verb
 
 # ------------------------------------------------------------------------------
 # Recording a reply from the body of a request, chunk by chunk while it arrives.
@@ -37,7 +38,7 @@ EVENT: Final = b"data: "
 _GONE: Final = 499  # the client went away; nobody reads this
 
 
-class RecordRequest(Strict, frozen=True):
+class RecordRequest(Given, frozen=True):
     """A chat and who replies in it; the id of a message goes on with that one.
 
     `protocol` is the version of the AI SDK that the stream comes from.
@@ -266,26 +267,26 @@ _EVENTS: Final = "text/event-stream"
 _REASON: Final = "stopped by the user"
 
 
-class OneClientChat(Strict, frozen=True):
+class OneClientChat(Given, frozen=True):
     """A chat, by the id that its client gave it; it is the id of the session."""
 
     chat_id: Name
 
 
-class SavedBy(Strict, frozen=True):
+class SavedBy(Given, frozen=True):
     """A chat, and whose it is when it begins."""
 
     chat_id: Name
     agent: Name = AGENT
 
 
-class Saved(Strict, frozen=True):
+class Saved(Given, frozen=True):
     """How many messages were new, or other than before."""
 
     changed: int
 
 
-class Wish(Strict, frozen=True):
+class Wish(Given, frozen=True):
     """Which reply to stop, by its run or its message, and why."""
 
     run_id: Name | None = None
@@ -293,7 +294,7 @@ class Wish(Strict, frozen=True):
     reason: Name = _REASON
 
 
-class Doing(Strict, frozen=True):
+class Doing(Given, frozen=True):
     """Whether a reply is recorded, which one, and whether it was asked to stop."""
 
     active: bool

@@ -5,12 +5,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from threadkeep.base.page import Page
+from threadkeep.base.verb_table import Given
 from threadkeep.home.stores import Stores
 from threadkeep.service.web_access import Login, Logins, read_token
-from threadkeep.web.api.verb import Empty, ResultPage, Strict, Verb, verb
+from threadkeep.web.api.verb import ApiVerb, Empty, verb
 
 
-class OneLogin(Strict, frozen=True):
+class OneLogin(Given, frozen=True):
     """A login, by its id or a beginning of it that only one has."""
 
     login: Annotated[str, Meta(pattern="^[0-9a-f]{1,10}$")]
@@ -22,9 +24,9 @@ class Revoked(msgspec.Struct, frozen=True):
     revoked: list[Login]
 
 
-def logins(stores: Stores, _: Empty) -> ResultPage[Login]:
+def logins(stores: Stores, _: Empty) -> Page[Login]:
     """List the browsers that a link let in, those used last first."""
-    return ResultPage(Logins(stores.home).listed(read_token(stores.home)))
+    return Page(Logins(stores.home).listed(read_token(stores.home)))
 
 
 def revoke(stores: Stores, asked: OneLogin, _: Empty) -> Login:
@@ -37,7 +39,7 @@ def revoke_all(stores: Stores, _: Empty, __: Empty) -> Revoked:
     return Revoked(Logins(stores.home).revoke_all(read_token(stores.home)))
 
 
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[ApiVerb, ...] = (
     verb("GET", "/web/logins", logins),
     verb("POST", "/web/logins/revoke", revoke_all),
     verb("POST", "/web/logins/{login}/revoke", revoke),

@@ -1,0 +1,386 @@
+"""The table of verbs: one line for each verb of a store, from which every surface is made.
+
+HTTP and its description, `threadkeep.aio`, the remote client and the reference pages are read from
+these lines and from the functions that they name. A verb without an address of its own is called by
+its name. What cannot be called from outside stands in `INSIDE`, with the reason.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from threadkeep.base.verb_table import Verb, VerbOwner, table, verb
+
+CHAT: Final = VerbOwner("chat", "threadkeep.chat.store", "ChatStore")
+STATE: Final = VerbOwner("state", "threadkeep.state.session_db", "SessionDB", "look")
+
+# ------------------------------------------------------------------------------
+# How answers look at an address that are no records by themselves.
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """The messages that were changed."""
+
+    messages: tuple[str, ...]
+
+
+class ChangeCount(msgspec.Struct, frozen=True):
+    """Whether, or how often, something was done."""
+
+    done: int
+
+
+class DeleteReport(msgspec.Struct, frozen=True):
+    """What was deleted, or would be."""
+
+    dry_run: bool
+    deleted: tuple[str, ...]
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What a session used, with the sessions that it started."""
+
+    tokens: dict[str, int]
+    cost_usd: float
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What a check found."""
+
+    ok: bool
+    problems: list[str]
+    checked: int
+    unhashed: int = 0
+
+
+class SystemPrompt(msgspec.Struct, frozen=True):
+    """A system prompt that is kept."""
+
+    digest: str
+    body: str
+
+
+class FoundMessage(msgspec.Struct, frozen=True):
+    """The message that was meant."""
+
+    id: str
+
+
+class BackupFile(msgspec.Struct, frozen=True):
+    """Where a copy of a store is."""
+
+    path: str
+
+
+# ------------------------------------------------------------------------------
+# Chat: conversations recorded chunk by chunk.
+
+_ONE: Final = "/chat/sessions/{session}"
+_SAID: Final = {"text": "text_or_parts", "parts": "text_or_parts"}
+
+_CHAT: Final = table(
+    # sessions
+    verb(CHAT, "sessions", "GET /chat/sessions"),
+    verb(CHAT, "create_session", "POST /chat/sessions", 201, begins=True),
+    verb(CHAT, "find_session", f"GET {_ONE}", names={"session": "ref"}),
+    verb(CHAT, "session", "GET"),
+    verb(CHAT, "change", f"PATCH {_ONE}"),
+    verb(CHAT, "set_title", "POST"),
+    verb(CHAT, "set_metadata", "POST"),
+    verb(CHAT, "set_permissions", "POST"),
+    verb(CHAT, "archive", "POST"),
+    verb(CHAT, "unarchive", "POST"),
+    verb(CHAT, "delete", f"DELETE {_ONE}", destroys=True, shape=DeleteReport),
+    # messages
+    verb(CHAT, "messages", f"GET {_ONE}/messages"),
+    verb(CHAT, "ui_messages", "GET"),
+    verb(CHAT, "message", f"GET {_ONE}/messages/{{message}}"),
+    verb(CHAT, "find_message", f"GET {_ONE}/find-message", names={"q": "ref"}, shape=FoundMessage),
+    verb(CHAT, "say", f"POST {_ONE}/messages", 201, names=_SAID),
+    verb(CHAT, "put_message", "POST"),
+    verb(CHAT, "journal", f"GET {_ONE}/journal"),
+    verb(CHAT, "read_tail", "GET"),
+    verb(CHAT, "timeline", f"GET {_ONE}/timeline"),
+    verb(CHAT, "search", "GET /chat/search", names={"q": "text"}),
+    verb(CHAT, "diff", "GET /chat/diff"),
+    # what was used
+    verb(CHAT, "spend", f"GET {_ONE}/usage", shape=Used),
+    verb(CHAT, "record_usage", "POST"),
+    # history
+    verb(CHAT, "fork", f"POST {_ONE}/fork", 201, names={"message": "from_message"}),
+    verb(CHAT, "rewind", f"POST {_ONE}/rewind", shape=Changed),
+    verb(CHAT, "unrewind", f"POST {_ONE}/unrewind", shape=Changed),
+    verb(CHAT, "compact", f"POST {_ONE}/compact", 201),
+    verb(CHAT, "repair_orphans", f"POST {_ONE}/repair", shape=Changed),
+    # the queue of pending turns
+    verb(CHAT, "queued", f"GET {_ONE}/queue"),
+    verb(CHAT, "enqueue", f"POST {_ONE}/queue", 201, names=_SAID),
+    verb(CHAT, "fire", f"POST {_ONE}/queue/fire"),
+    verb(CHAT, "unfire", f"POST {_ONE}/queue/{{message}}/unfire", shape=ChangeCount),
+    verb(CHAT, "cancel", f"POST {_ONE}/queue/{{message}}/cancel", shape=ChangeCount),
+    # permissions, runs, prompts
+    verb(CHAT, "judge", f"POST {_ONE}/judge"),
+    verb(CHAT, "runs", f"GET {_ONE}/runs"),
+    verb(
+        CHAT,
+        "put_system_prompt",
+        "POST /chat/system-prompts",
+        201,
+        begins=True,
+        shape=SystemPrompt,
+    ),
+    verb(CHAT, "system_prompt", "GET /chat/system-prompts/{digest}", shape=SystemPrompt),
+    # out and in
+    verb(CHAT, "export", f"GET {_ONE}/export", preset={"format": "jsonl"}),
+    verb(CHAT, "export_all", "GET /chat/export", preset={"format": "jsonl"}),
+    verb(CHAT, "import_sessions", "POST /chat/import", begins=True, upload="lines"),
+    # care
+    verb(CHAT, "facts", "GET /chat/facts"),
+    verb(CHAT, "size", "GET /chat/size"),
+    verb(CHAT, "verify", "GET /chat/verify", preset={"adopt": False}, shape=Verified),
+    verb(CHAT, "prune", "POST /chat/prune", destroys=True),
+    verb(CHAT, "reindex", "POST /chat/reindex", shape=ChangeCount),
+    verb(CHAT, "vacuum", "POST /chat/vacuum", shape=ChangeCount),
+    verb(CHAT, "rebuild", "POST /chat/rebuild", shape=ChangeCount),
+    verb(CHAT, "compact_log", "POST /chat/compact-log", shape=ChangeCount),
+    verb(CHAT, "backup", "POST /chat/backup", shape=BackupFile),
+)
+
+# ------------------------------------------------------------------------------
+# State: Hermes's session file.
+
+_STATE: Final = table(
+    verb(STATE, "create_session", "POST"),
+    verb(STATE, "ensure_session", "POST"),
+    verb(STATE, "end_session", "POST"),
+    verb(STATE, "reopen_session", "POST"),
+    verb(STATE, "update_system_prompt", "POST"),
+    verb(STATE, "get_session", "GET"),
+    verb(STATE, "resolve_session_id", "GET"),
+    verb(STATE, "search_sessions", "GET"),
+    verb(STATE, "session_count", "GET"),
+    verb(STATE, "session_count_ge", "GET"),
+    verb(STATE, "session_count_by_source", "GET"),
+    verb(STATE, "delete_session", "POST"),
+    verb(STATE, "get_session_delete_targets", "GET"),
+    verb(STATE, "set_session_pinned", "POST"),
+    verb(STATE, "set_session_archived", "POST"),
+    verb(STATE, "set_session_hidden", "POST"),
+    verb(STATE, "set_session_read", "POST"),
+    verb(STATE, "set_relation", "POST"),
+    verb(STATE, "promote_to_session_reset", "POST"),
+    verb(STATE, "update_session_meta", "POST"),
+    verb(STATE, "update_session_model", "POST"),
+    verb(STATE, "update_session_billing_route", "POST"),
+    verb(STATE, "update_session_runtime_lock", "POST"),
+    verb(STATE, "patch_session_model_config", "POST"),
+    verb(STATE, "get_session_model_config_value", "GET"),
+    verb(STATE, "set_session_yolo", "POST"),
+    verb(STATE, "append_message", "POST"),
+    verb(STATE, "append_messages", "POST"),
+    verb(STATE, "append_messages_batch", "POST"),
+    verb(STATE, "clear_messages", "POST"),
+    verb(STATE, "get_messages", "GET"),
+    verb(STATE, "get_message", "GET"),
+    verb(STATE, "get_messages_around", "GET"),
+    verb(STATE, "get_anchored_view", "GET"),
+    verb(STATE, "message_count", "GET"),
+    verb(STATE, "has_archived_messages", "GET"),
+    verb(STATE, "get_active_message_watermark", "GET"),
+    verb(STATE, "get_active_message_ids", "GET"),
+    verb(STATE, "has_platform_message_id", "GET"),
+    verb(STATE, "latest_message_row_id", "GET"),
+    verb(STATE, "latest_user_message_row_id", "GET"),
+    verb(STATE, "get_message_role", "GET"),
+    verb(STATE, "find_pr_url_messages", "GET"),
+    verb(STATE, "get_messages_as_conversation", "GET"),
+    verb(STATE, "get_resume_conversations", "GET"),
+    verb(STATE, "get_ancestor_display_prefix", "GET"),
+    verb(STATE, "get_resume_message_count", "GET"),
+    verb(STATE, "assert_resume_safe", "GET"),
+    verb(STATE, "assert_export_safe", "GET"),
+    verb(STATE, "rewind_to_message", "POST"),
+    verb(STATE, "rewind_user_turn", "POST"),
+    verb(STATE, "undo_rewind", "POST"),
+    verb(STATE, "restore_rewound", "POST"),
+    verb(STATE, "list_recent_user_messages", "GET"),
+    verb(STATE, "set_message_reaction", "POST"),
+    verb(STATE, "get_message_reactions", "GET"),
+    verb(STATE, "take_unseen_reactions", "POST"),
+    verb(STATE, "set_latest_matching_message_display_kind", "POST"),
+    verb(STATE, "set_latest_user_api_content", "POST"),
+    verb(STATE, "set_message_api_content", "POST"),
+    verb(STATE, "replace_messages", "POST"),
+    verb(STATE, "archive_and_compact", "POST"),
+    verb(STATE, "publish_compression_child", "POST"),
+    verb(STATE, "find_live_compression_child", "GET"),
+    verb(STATE, "reopen_orphaned_compression_session", "POST"),
+    verb(STATE, "purge_stale_tool_call_markers", "POST"),
+    verb(STATE, "record_compression_failure_cooldown", "POST"),
+    verb(STATE, "get_compression_failure_cooldown", "GET"),
+    verb(STATE, "clear_compression_failure_cooldown", "POST"),
+    verb(STATE, "get_compression_failure_cooldown_row", "GET"),
+    verb(STATE, "restore_compression_failure_cooldown_row", "POST"),
+    verb(STATE, "get_compression_fallback_streak", "GET"),
+    verb(STATE, "set_compression_fallback_streak", "POST"),
+    verb(STATE, "get_compression_ineffective_count", "GET"),
+    verb(STATE, "set_compression_ineffective_count", "POST"),
+    verb(STATE, "get_compression_recovery_deadline", "GET"),
+    verb(STATE, "set_compression_recovery_deadline", "POST"),
+    verb(STATE, "get_compression_overload_streak", "GET"),
+    verb(STATE, "set_compression_overload_streak", "POST"),
+    verb(STATE, "increment_compression_overload_streak", "POST"),
+    verb(STATE, "increment_hygiene_failure_streak", "POST"),
+    verb(STATE, "reset_hygiene_failure_streak", "POST"),
+    verb(STATE, "try_acquire_compression_lock", "POST"),
+    verb(STATE, "refresh_compression_lock", "POST"),
+    verb(STATE, "release_compression_lock", "POST"),
+    verb(STATE, "get_compression_lock_holder", "GET"),
+    verb(STATE, "try_acquire_session_turn_lease", "POST"),
+    verb(STATE, "acquire_session_turn_lease", "POST"),
+    verb(STATE, "refresh_session_turn_lease", "POST"),
+    verb(STATE, "release_session_turn_lease", "POST"),
+    verb(STATE, "has_live_session_turn_lease", "GET"),
+    verb(STATE, "search_messages", "GET"),
+    verb(STATE, "reindex", "POST"),
+    verb(STATE, "rebuild_fts", "POST"),
+    verb(STATE, "optimize_fts", "POST"),
+    verb(STATE, "optimize_fts_storage", "POST"),
+    verb(STATE, "fts_optimize_available", "GET"),
+    verb(STATE, "fts_rebuild_status", "GET"),
+    verb(STATE, "fts_rebuild_step", "POST"),
+    verb(STATE, "fts_cjk_rebuild_status", "GET"),
+    verb(STATE, "fts_cjk_rebuild_step", "POST"),
+    verb(STATE, "set_session_title", "POST"),
+    verb(STATE, "set_auto_title", "POST"),
+    verb(STATE, "set_auto_title_if_empty", "POST"),
+    verb(STATE, "get_session_title_source", "GET"),
+    verb(STATE, "set_session_title_source", "POST"),
+    verb(STATE, "get_session_title", "GET"),
+    verb(STATE, "get_session_by_title", "GET"),
+    verb(STATE, "resolve_session_by_title", "GET"),
+    verb(STATE, "get_next_title_in_lineage", "GET"),
+    verb(STATE, "list_sessions_rich", "GET"),
+    verb(STATE, "get_session_rich_row", "GET"),
+    verb(STATE, "search_sessions_by_id", "GET"),
+    verb(STATE, "list_cron_job_runs", "GET"),
+    verb(STATE, "list_skill_scaffolded_sessions", "GET"),
+    verb(STATE, "get_first_assistant_text", "GET"),
+    verb(STATE, "register_backend_heartbeat", "POST"),
+    verb(STATE, "clear_backend_heartbeat", "POST"),
+    verb(STATE, "prune_stale_heartbeats", "POST"),
+    verb(STATE, "list_backend_heartbeats", "GET"),
+    verb(STATE, "sweep_orphaned_sessions", "POST"),
+    verb(STATE, "reopen_if_explicitly_closed", "POST"),
+    verb(STATE, "session_lifecycle_statuses", "GET"),
+    verb(STATE, "touch_session_activity", "POST"),
+    verb(STATE, "clear_session_activity_labels", "POST"),
+    verb(STATE, "get_session_activity", "GET"),
+    verb(STATE, "update_session_cwd", "POST"),
+    verb(STATE, "publish_session_git_metadata", "POST"),
+    verb(STATE, "backfill_repo_roots", "POST"),
+    verb(STATE, "distinct_session_cwds", "GET"),
+    verb(STATE, "get_compression_tip", "GET"),
+    verb(STATE, "get_compression_lineage", "GET"),
+    verb(STATE, "get_lineage", "GET"),
+    verb(STATE, "get_conversation_root", "GET"),
+    verb(STATE, "resolve_resume_session_id", "GET"),
+    verb(STATE, "compress_session", "POST"),
+    verb(STATE, "branch_session", "POST"),
+    verb(STATE, "update_token_counts", "POST"),
+    verb(STATE, "record_auxiliary_usage", "POST"),
+    verb(STATE, "get_dominant_session_model_route", "GET"),
+    verb(STATE, "usage", "GET"),
+    verb(STATE, "usage_totals", "GET"),
+    verb(STATE, "get_meta", "GET"),
+    verb(STATE, "set_meta", "POST"),
+    verb(STATE, "list_meta_prefix", "GET"),
+    verb(STATE, "request_handoff", "POST"),
+    verb(STATE, "get_handoff_state", "GET"),
+    verb(STATE, "list_pending_handoffs", "GET"),
+    verb(STATE, "claim_handoff", "POST"),
+    verb(STATE, "complete_handoff", "POST"),
+    verb(STATE, "fail_handoff", "POST"),
+    verb(STATE, "record_gateway_session_peer", "POST"),
+    verb(STATE, "set_expiry_finalized", "POST"),
+    verb(STATE, "list_gateway_sessions", "GET"),
+    verb(STATE, "find_session_by_origin", "GET"),
+    verb(STATE, "find_latest_gateway_session_for_peer", "GET"),
+    verb(STATE, "save_gateway_routing_entry", "POST"),
+    verb(STATE, "replace_gateway_routing_entries", "POST"),
+    verb(STATE, "load_gateway_routing_entries", "GET"),
+    verb(STATE, "delete_gateway_routing_entries", "POST"),
+    verb(STATE, "find_orphaned_gateway_sessions", "GET"),
+    verb(STATE, "adopt_orphaned_gateway_session", "POST"),
+    verb(STATE, "apply_telegram_topic_migration", "POST"),
+    verb(STATE, "enable_telegram_topic_mode", "POST"),
+    verb(STATE, "disable_telegram_topic_mode", "POST"),
+    verb(STATE, "is_telegram_topic_mode_enabled", "GET"),
+    verb(STATE, "bind_telegram_topic", "POST"),
+    verb(STATE, "get_telegram_topic_binding", "GET"),
+    verb(STATE, "get_telegram_topic_binding_by_session", "GET"),
+    verb(STATE, "list_telegram_topic_bindings_for_chat", "GET"),
+    verb(STATE, "is_telegram_session_linked_to_topic", "GET"),
+    verb(STATE, "delete_telegram_topic_binding", "POST"),
+    verb(STATE, "list_unlinked_telegram_sessions_for_user", "GET"),
+    verb(STATE, "export_session", "GET"),
+    verb(STATE, "export_all", "GET"),
+    verb(STATE, "export_session_lineage", "GET"),
+    verb(STATE, "import_sessions", "POST"),
+    verb(STATE, "prune_candidates", "GET"),
+    verb(STATE, "list_prune_candidates", "GET"),
+    verb(STATE, "count_prune_matches", "GET"),
+    verb(STATE, "count_open_prune_matches", "GET"),
+    verb(STATE, "prune_sessions", "POST"),
+    verb(STATE, "delete_sessions", "POST"),
+    verb(STATE, "delete_session_if_empty", "POST"),
+    verb(STATE, "count_empty_sessions", "GET"),
+    verb(STATE, "delete_empty_sessions", "POST"),
+    verb(STATE, "prune_empty_ghost_sessions", "POST"),
+    verb(STATE, "list_never_active_keyed_sessions", "GET"),
+    verb(STATE, "prune_never_active_keyed_sessions", "POST"),
+    verb(STATE, "archive_sessions", "POST"),
+    verb(STATE, "archive_stale_sessions", "POST"),
+    verb(STATE, "maybe_auto_prune_and_vacuum", "POST"),
+    verb(STATE, "maybe_auto_archive", "POST"),
+    verb(STATE, "finalize_orphaned_compression_sessions", "POST"),
+    verb(STATE, "retag_kanban_worker_sessions", "POST"),
+    verb(STATE, "logical_size_bytes", "GET"),
+    verb(STATE, "compact", "POST"),
+    verb(STATE, "vacuum", "POST"),
+    verb(STATE, "offload_blobs", "POST"),
+    verb(STATE, "inline_blobs", "POST"),
+    verb(STATE, "size_report", "GET"),
+    verb(STATE, "check", "GET"),
+    verb(STATE, "facts", "GET"),
+    verb(STATE, "plan_update", "GET"),
+    verb(STATE, "release", "POST"),
+    verb(STATE, "queue_token_counts", "POST"),
+    verb(STATE, "flush_token_counts", "GET"),
+    verb(STATE, "backup", "POST"),
+    verb(STATE, "iter_messages", "GET"),
+    verb(STATE, "iter_export", "GET"),
+)
+
+# ------------------------------------------------------------------------------
+# All of them.
+
+TABLES: Final[Mapping[str, Mapping[str, Verb]]] = {"chat": _CHAT, "state": _STATE}
+OWNERS: Final = {"chat": CHAT, "state": STATE}
+_HANDLE: Final = "it opens or closes the store itself, which belongs to whoever keeps it"
+INSIDE: Final[Mapping[str, Mapping[str, str]]] = {
+    "chat": {
+        "open": _HANDLE,
+        "close": _HANDLE,
+        "record": "a recorder is kept by the server: it is fed at addresses of its own",
+        "tail": "who follows from outside asks for `read_tail` again and again",
+    },
+    "state": {
+        "close": _HANDLE,
+        **dict.fromkeys(
+            ("sanitize_title", "session_gateway_runtime", "session_unread", "session_yolo_enabled"),
+            "it needs no store: it only looks at what it is given",
+        ),
+    },
+}
