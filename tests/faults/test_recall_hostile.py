@@ -16,7 +16,7 @@ from tests.support.disks import read_only
 from tests.support.forgetting import rows
 from tests.support.knowledge import ask, bring_up, do
 from tests.support.remembered import Machine, ms
-from threadkeep.base.sqlite.checks import mend_index
+from threadkeep.base.word_index import WordIndex
 from threadkeep.capture.capture import History
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.knowledge.checks import clear_indexes
@@ -288,7 +288,7 @@ def test_a_damaged_index_is_told_and_made_anew(copied: Machine, index: str, how:
         assert {hit.ref for hit in memory.recall("walrus", limit=50).hits} >= before
         for name in INDEXES:
             with history.store.context.db.write() as tx:
-                assert not mend_index(tx, name)
+                assert not WordIndex(name).mend(tx)
                 tx.execute(f"INSERT INTO {name} ({name}) VALUES ('integrity-check')")
 
 

@@ -12,6 +12,8 @@ names is a piece with an argument, which each engine fills in:
 | `{texts:name}` | the same for a list of strings |
 | `{raw:column}` | the text of a column, in bytes where the engine may hold some that is no UTF-8 |
 | `{size:column}` | how many bytes a text has |
+| `{matching:index}` | a relation: the `id` of each row of a full-text index that `:match` finds |
+| `{ranked:index}` | the same with a `score`, the best is the least |
 
 `to_postgres` does the rest. A query that has to be another one on PostgreSQL stands once more under
 its name, in the file of the same name in the folder `sql/postgres`.
@@ -36,6 +38,8 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "texts": "SELECT value FROM json_each(:{})",
         "raw": "CAST({} AS BLOB)",
         "size": "length(CAST({} AS BLOB))",
+        "matching": "(SELECT rowid AS id FROM {0} WHERE {0} MATCH :match)",
+        "ranked": "(SELECT rowid AS id, rank AS score FROM {0} WHERE {0} MATCH :match)",
     },
     "postgres": {
         # A JSON list of integers is an array with other brackets.
@@ -43,8 +47,17 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "texts": "SELECT json_array_elements_text(CAST(:{} AS json)) AS value",
         "raw": "{}",
         "size": "octet_length({})",
+        # What is found comes from outside: :match is the JSON list of ids, or of pairs with scores.
+        "matching": "(SELECT unnest(CAST(translate(:match, '[]', '{{}}') AS bigint[])) AS id)",
+        "ranked": "(SELECT CAST(f ->> 0 AS bigint) AS id, CAST(f ->> 1 AS REAL) AS score"
+        " FROM json_array_elements(CAST(:match AS json)) AS f)",
     },
 }
+
+
+def piece_of(name: str, argument: str, engine: Engine = "sqlite") -> str:
+    """Give a piece that each engine fills in."""
+    return _OF_ENGINE[engine][name].format(argument)
 
 
 def parse_queries(text: str, engine: Engine = "sqlite") -> dict[str, str]:
@@ -76,7 +89,7 @@ def parse_queries(text: str, engine: Engine = "sqlite") -> dict[str, str]:
 def _with_pieces(lines: list[str], pieces: Mapping[str, str], engine: Engine) -> str:
     def put_in(use: re.Match[str]) -> str:
         name, argument = use.groups()
-        return pieces[name] if argument is None else _OF_ENGINE[engine][name].format(argument)
+        return pieces[name] if argument is None else piece_of(name, argument, engine)
 
     return _PIECE.sub(put_in, "\n".join(lines).strip())
 

@@ -84,7 +84,11 @@ class Tx:
 
     def run_bulk(self, name: str, rows: Iterable[Params]) -> None:
         """Run a named query for many rows of values that are fit to be stored: half the time."""
-        self._connection.executemany(self._queries[name], rows)
+        self.execute_bulk(self._queries[name], rows)
+
+    def execute_bulk(self, sql: str, rows: Iterable[Params]) -> None:
+        """Run SQL that is not a named query for many rows of values that are fit to be stored."""
+        self._connection.executemany(sql, rows)
 
     def one(self, name: str, params: Params = ()) -> Row | None:
         """Give the first row of a named query, None if there is none."""

@@ -6,6 +6,7 @@ import msgspec
 
 from threadkeep.base.database import Database
 from threadkeep.base.hashes import content_hash
+from threadkeep.base.match import Phrase
 from threadkeep.base.processes import is_alive
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite.checks import journal_mode, sqlite_problems
@@ -18,6 +19,7 @@ from threadkeep.chat.journal import check_row, read_open
 from threadkeep.chat.records import UNTITLED, Json, is_time, read_object, usage_in
 from threadkeep.chat.rows import COLUMNS, SESSION, TABLES, check_hash, rehash
 from threadkeep.chat.runs import prompt_digest
+from threadkeep.chat.search import PART_WORDS
 from threadkeep.errors import Damaged, SchemaMismatch, ThreadkeepError
 
 # ------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def _index_problems(database: Database) -> list[str]:
     """The full-text index must at least answer; its words can always be built anew."""
     try:
         with database.read() as tx:
-            tx.execute("SELECT rowid FROM tk_search WHERE tk_search MATCH 'a'").fetchone()
+            PART_WORDS.ids(tx, Phrase(("a",)), limit=1)
     except ThreadkeepError as error:
         return [f"the full-text index is damaged: {error.message} (reindex builds it anew)"]
     return []

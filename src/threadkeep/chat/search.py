@@ -12,11 +12,15 @@ from typing import Any
 
 import msgspec
 
-from threadkeep.base.fts import index_text, literal_terms, match_query, snippet
 from threadkeep.base.limits import Moment
+from threadkeep.base.match import Match, literal_terms, read_match
 from threadkeep.base.page import Limit
+from threadkeep.base.snippet import snippet
+from threadkeep.base.sql import load_text
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
+from threadkeep.base.word_index import WordIndex
+from threadkeep.base.words import index_text
 from threadkeep.chat.context import ChatContext, optional_text, optional_whole
 from threadkeep.chat.records import Json, SessionRef, ref_id
 from threadkeep.chat.rows import need_session
@@ -25,10 +29,10 @@ from threadkeep.errors import Invalid, ThreadkeepError
 
 log = logging.getLogger(__name__)
 
+PART_WORDS = WordIndex("tk_search")
 _BATCH = 500
 _CANDIDATES = 2000
 _PATIENCE = 2.0  # a search must not wait long for somebody's write
-_INDEX = "CREATE VIRTUAL TABLE tk_search USING fts5(text, content='', tokenize='porter unicode61')"
 _SKIPPED_KEYS = frozenset({"type", "state", "toolCallId", "providerMetadata", "url", "id"})
 
 
@@ -75,17 +79,18 @@ def index_changes(ctx: ChatContext) -> None:
             if tx.one("any_dirty_part") is None:
                 return
         with ctx.db.write(durable=False, budget=_PATIENCE) as tx:
-            for row in tx.all("dirty_parts", {"limit": _BATCH}):
-                _index_part(tx, row)
+            rows = tx.all("dirty_parts", {"limit": _BATCH})
+            PART_WORDS.put(tx, [text for row in rows for text in _numbered(tx, row)])
 
 
-def _index_part(tx: Tx, row: Row) -> None:
+def _numbered(tx: Tx, row: Row) -> Iterator[tuple[int, str]]:
+    """Give what to index of a changed part, under a new number; nothing of one that is gone."""
     part_id, session_id, kind, data_json = row
     tx.run("forget_search_doc", {"part_id": part_id})
     text = None if session_id is None else _text_of_row(part_id, kind, data_json)
     if text is not None:
         doc = tx.value("add_search_doc", {"part_id": part_id, "session_id": session_id})
-        tx.run("index_search_doc", {"doc": doc, "text": index_text(text)})
+        yield doc, index_text(text)
     tx.run("clean_part", {"part_id": part_id})
 
 
@@ -101,8 +106,7 @@ def _text_of_row(part_id: str | bytes, kind: str | bytes, data_json: str | bytes
 def reindex(ctx: ChatContext) -> None:
     """Build the full-text index anew from the parts."""
     with ctx.db.write() as tx:
-        tx.execute("DROP TABLE IF EXISTS tk_search")
-        tx.execute(_INDEX)
+        PART_WORDS.remake(tx, load_text("threadkeep.chat", "side.sql"))
         tx.run("forget_all_docs")
         tx.run("mark_all_dirty")
     index_changes(ctx)
@@ -145,17 +149,17 @@ def search(
 
 
 def _find(ctx: ChatContext, text: str, params: Json) -> list[Row]:
-    query, terms = match_query(text), literal_terms(text)
+    match, terms = read_match(text), literal_terms(text)
     # Without the index only one word can be asked for: the longest tells most.
     word = max(terms, key=len, default="")
-    if query is None:
+    if match is None:
         return _scan(ctx, word, params) if word else []
     try:
         if ctx.db.read_only:
             fresh = _scan(ctx, word, params, dirty_only=True)
-            return _merged(fresh, _ask_index(ctx, query, params), params["limit"])
+            return _merged(fresh, _ask_index(ctx, match, params), params["limit"])
         index_changes(ctx)
-        return _ask_index(ctx, query, params)
+        return _ask_index(ctx, match, params)
     except ThreadkeepError as error:
         log.warning("the search index does not answer, reading the messages instead: %s", error)
         return _scan(ctx, word, params)
@@ -166,15 +170,14 @@ def _merged(first: list[Row], then: list[Row], limit: int) -> list[Row]:
     return [*first, *(row for row in then if row[0] not in seen)][:limit]
 
 
-def _ask_index(ctx: ChatContext, query: str, params: Json) -> list[Row]:
+def _ask_index(ctx: ChatContext, match: Match, params: Json) -> list[Row]:
     with ctx.db.read() as tx:
-        found = tx.one("oldest_candidate", {"query": query, "limit": _CANDIDATES})
-        oldest, candidates = found or (None, 0)
-        if oldest is None:
+        newest = PART_WORDS.ids(tx, match, limit=_CANDIDATES)
+        if not newest:
             return []
-        asked = {**params, "query": query}
-        rows = tx.all("search_parts", {**asked, "oldest": oldest})
-        if len(rows) < params["limit"] and candidates == _CANDIDATES:
+        asked = {**params, "match": PART_WORDS.asked(match)}
+        rows = tx.all("search_parts", {**asked, "oldest": newest[-1]})
+        if len(rows) < params["limit"] and len(newest) == _CANDIDATES:
             # The filters left too few of the newest: those asked for are older.
             rows = tx.all("search_parts", {**asked, "oldest": 0})
         return rows

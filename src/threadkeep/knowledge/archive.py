@@ -18,14 +18,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
-from threadkeep.base.fts import index_text
 from threadkeep.base.json import encode
 from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
+from threadkeep.base.words import index_text
 from threadkeep.errors import Damaged
 from threadkeep.knowledge.copies import COPY, is_here, parts_of
 from threadkeep.knowledge.records import Entry
+from threadkeep.knowledge.schema import ENTRY_WORDS
 
 BLOCK_BYTES: Final = 256 * 1024
 _DIGEST_BYTES: Final = 16
@@ -299,7 +300,7 @@ def index_words(tx: Tx, words: Words) -> None:
     Between two other statements FTS5 writes out what it has gathered: one by one the same texts
     take twice the time, and leave an index in hundreds of pieces.
     """
-    tx.run_bulk("index_entry", words)
+    ENTRY_WORDS.put(tx, words)
 
 
 def _known(tx: Tx, session: int, keys: Iterable[str]) -> dict[str, tuple[int, int]]:

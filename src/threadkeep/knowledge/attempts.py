@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from threadkeep.base.match import Match
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.records import EntryRow, to_entry
+from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.search_scope import Scope
 
 _ENTRY = (
@@ -16,17 +18,18 @@ _NO_PROBE = (
 )
 
 
-def failed_results(tx: Tx, match: str, scope: Scope, limit: int) -> list[Row]:
+def failed_results(tx: Tx, match: Match, scope: Scope, limit: int) -> list[Row]:
     """Give results of tools that failed and have words, the best first, each with its session."""
     wanted = f" AND {scope.entries.sql()}" if scope.entries.conditions else ""
     sql = (
         f"SELECT {_ENTRY}, s.session_id, s.harness, s.cwd, s.project"  # noqa: S608
-        " FROM tk_entry_words AS f JOIN tk_entries AS e ON e.id = f.rowid"
-        " JOIN tk_sessions AS s ON s.id = e.session WHERE tk_entry_words MATCH :match"
-        f" AND e.kind = 'tool_result' AND e.error = 1 AND {_NO_PROBE}{wanted}"
-        " ORDER BY f.rank LIMIT :limit"
+        f" FROM {ENTRY_WORDS.ranked} AS f JOIN tk_entries AS e ON e.id = f.id"
+        " JOIN tk_sessions AS s ON s.id = e.session"
+        f" WHERE e.kind = 'tool_result' AND e.error = 1 AND {_NO_PROBE}{wanted}"
+        " ORDER BY f.score LIMIT :limit"
     )
-    return tx.execute(sql, {**scope.entries.params, "match": match, "limit": limit}).fetchall()
+    values = {**scope.entries.params, "match": ENTRY_WORDS.asked(match), "limit": limit}
+    return tx.execute(sql, values).fetchall()
 
 
 def calls_before(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:
@@ -57,9 +60,9 @@ def results_after(tx: Tx, after: int, limit: int) -> tuple[list[Row], int]:
     return tx.all("results_between", {"after": after, "upto": upto}), int(upto)
 
 
-def later_calls(tx: Tx, match: str, values: dict[str, Any], limit: int) -> list[Row]:
+def later_calls(tx: Tx, match: Match, values: dict[str, Any], limit: int) -> list[Row]:
     """Give later calls with words in a project, but for those of one session."""
-    return tx.all("later_calls", {**values, "match": match, "limit": limit})
+    return tx.all("later_calls", {**values, "match": ENTRY_WORDS.asked(match), "limit": limit})
 
 
 def command_row(tx: Tx, number: int) -> Row | None:

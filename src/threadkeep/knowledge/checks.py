@@ -9,8 +9,9 @@ import msgspec
 
 from threadkeep.base.database import Database
 from threadkeep.base.json import decode, encode
-from threadkeep.base.sqlite.checks import mend_index, sqlite_problems
+from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.tx import Tx
+from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged, Invalid, ThreadkeepError
 from threadkeep.knowledge.archive import read_block, text_hash
 from threadkeep.knowledge.copies import copies_by_harness
@@ -18,7 +19,14 @@ from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.ledger import ModelUsage, day_of, spent
 from threadkeep.knowledge.nodes import node_marks
 from threadkeep.knowledge.queues import depths
-from threadkeep.knowledge.schema import FILL_INDEX, names, read_version
+from threadkeep.knowledge.schema import (
+    ENTRY_WORDS,
+    FILL_INDEX,
+    NODE_WORDS,
+    THING_WORDS,
+    names,
+    read_version,
+)
 from threadkeep.knowledge.search_index import clear_things, is_indexable
 from threadkeep.knowledge.store import QUERIES
 from threadkeep.knowledge.vector_rows import count_vectors
@@ -26,8 +34,6 @@ from threadkeep.knowledge.vector_rows import count_vectors
 Show = Callable[[int, int], None]
 
 _FEW: Final = 20
-# Compares an index with what it is made of; without the 1 a missing row goes unnoticed.
-_CHECK_INDEX: Final = "INSERT INTO {0} ({0}, rank) VALUES ('integrity-check', 1)"
 _INDEXES: Final = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%USING fts5%'"
 
 
@@ -56,9 +62,11 @@ def index_problems(database: Database) -> Iterator[str]:
     for index in indexes:
         try:
             with database.write(durable=False) as tx:
-                tx.execute(_CHECK_INDEX.format(index))
+                problem = WordIndex(index).problem(tx, compare=True)
         except Damaged as error:
-            yield f"the full-text index {index} is damaged: {error.message}"
+            problem = f"is damaged ({error.message})"
+        if problem is not None:
+            yield f"the full-text index {index} {problem}"
 
 
 def count_unindexed(path: Path) -> int:
@@ -111,10 +119,9 @@ def _blocks(tx: Tx, show: Show | None) -> list[str]:
 
 def clear_indexes(tx: Tx) -> int:
     """Index every node anew, and have everything else indexed anew; give how many nodes."""
-    for index in sorted(names(tx, "table") & {"tk_entry_words", "tk_thing_words"}):
-        mend_index(tx, index)
-    mend_index(tx, "knowledge_fts")
-    tx.run("rebuild_index")  # nothing can be taken out of an index that does not have it
+    for index in _indexes(tx):
+        index.mend(tx)
+    NODE_WORDS.rebuild(tx)  # nothing can be taken out of an index that does not have it
     tx.execute("DELETE FROM knowledge_fts")
     if is_indexable(tx):
         clear_things(tx)
@@ -129,7 +136,12 @@ _MERGES: Final = 8
 _TIES: Final = 200
 _FREE_PAGES: Final = 256
 _TRUNCATE_SECONDS: Final = 0.5
-_WORDS: Final = ("tk_entry_words", "tk_thing_words", "knowledge_fts")
+_WORDS: Final = (ENTRY_WORDS, THING_WORDS, NODE_WORDS)
+
+
+def _indexes(tx: Tx) -> list[WordIndex]:
+    """Give the full-text indexes that a file has."""
+    return [index for index in _WORDS if index.table in names(tx, "table")]
 
 
 def tidy(database: Database) -> None:
@@ -138,12 +150,11 @@ def tidy(database: Database) -> None:
     Every step is a transaction of a few milliseconds, so nobody has to be idle for it.
     """
     with database.read() as tx:
-        indexes = [name for name in _WORDS if name in names(tx, "table")]
+        indexes = _indexes(tx)
     for index in indexes:
         for _ in range(_MERGES):
             with database.write(durable=False) as tx:
-                sql = f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)"  # noqa: S608
-                tx.execute(sql, (_MERGE_PAGES,))
+                index.merge(tx, _MERGE_PAGES)
     database.give_back(_FREE_PAGES)
     with database.write(durable=False) as tx:
         recount_some(tx, _TIES)

@@ -14,7 +14,7 @@ from threadkeep.knowledge.entities import recount, ties_among
 from threadkeep.knowledge.kinds import KIND, KINDS, Evidence, Kind
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, document_uuid
 from threadkeep.knowledge.queues import learn_again, take_back
-from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.schema import NODE_WORDS, names
 
 # A document's record that was forgotten has this for a digest, which no text has.
 FORGOTTEN_RECORD: Final = b""
@@ -388,4 +388,4 @@ def _all(tx: Tx, query: str, values: Mapping[str, object] | None = None) -> list
 
 def rebuild_words(tx: Tx) -> None:
     """Write the index of nodes anew: nothing of what was taken out or masked stays in it."""
-    tx.run("rebuild_index")
+    NODE_WORDS.rebuild(tx)

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, get_args
 import msgspec
 
 from threadkeep.base.json import decode, encode
+from threadkeep.base.match import Phrase
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.commands import session_of
@@ -47,7 +48,7 @@ from threadkeep.knowledge.records import (
     NodeDraft,
     Outcome,
 )
-from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.schema import NODE_WORDS, names
 
 # Queue -> the kind of its rows; and the order in which a node with evidence of several kinds
 # belongs to one of them.
@@ -195,10 +196,9 @@ def _new_number(tx: Tx) -> int | None:
 
 def _same_words(tx: Tx, row: Mapping[str, Any]) -> list[int]:
     """Name the nodes of this type with the same text, the oldest first."""
-    words = " ".join(row["summary"].split()[:_PHRASE_WORDS])
-    if any(character.isalnum() for character in words):
-        quoted = words.replace('"', '""')
-        found = tx.all("same_node", {**row, "match": f'summary : "{quoted}"'})
+    words = tuple(row["summary"].split()[:_PHRASE_WORDS])
+    if any(character.isalnum() for word in words for character in word):
+        found = tx.all("same_node", {**row, "match": NODE_WORDS.asked(Phrase(words))})
     else:
         found = tx.all("same_node_slowly", row)  # nothing that an index of words could find
     return [number for (number,) in found]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import LogRow, load_log_by_id
 from threadkeep.knowledge.failures import drop_unfounded
+from threadkeep.knowledge.schema import ENTRY_WORDS, NODE_WORDS, THING_WORDS
 from threadkeep.knowledge.search_index import clear_things
 from threadkeep.knowledge.vector_rows import tidy
 
@@ -36,7 +37,7 @@ def take_up_index(tx: Tx) -> ReindexProgress:
     first, last = tx.one("cleaning") or (None, None)
     if first is not None:
         return ReindexProgress(first, last)
-    tx.run("clear_words")
+    ENTRY_WORDS.clear(tx)
     clear_things(tx)
     return ReindexProgress(0, int(tx.value("last_entry_id") or 0))
 
@@ -62,8 +63,9 @@ def entries_to_index(tx: Tx, log_id: int, last: int) -> dict[int, list[tuple[int
 
 def finish_index(tx: Tx, now: int) -> None:
     """Take old text out of the indexes, and whatever rests on what is gone."""
-    for index in ("merge_words", "merge_thing_words", "rebuild_index"):
-        tx.run(index)
+    ENTRY_WORDS.merge(tx)
+    THING_WORDS.merge(tx)
+    NODE_WORDS.rebuild(tx)
     drop_unfounded(tx)  # a lesson quotes the error that it was learned from
     tidy(tx, now)  # a vector tells something of its text
     if tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():

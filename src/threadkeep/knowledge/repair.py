@@ -18,7 +18,7 @@ from threadkeep.errors import Damaged, Invalid
 from threadkeep.knowledge.records import OrphanRow
 from threadkeep.knowledge.schema import (
     FILL_INDEX,
-    INDEX,
+    NODE_WORDS,
     PACKAGE,
     begun_version,
     create_missing,
@@ -99,7 +99,7 @@ def mend(tx: Tx, now: int) -> None:
     """Make what is missing: tables, indexes, columns, health rows, our own tables."""
     _add_late_columns(tx)
     version = user_version(tx)
-    if INDEX in create_missing(tx, head_of(version)):
+    if NODE_WORDS.table in create_missing(tx, head_of(version)):
         run_script(tx, FILL_INDEX)
     _rename_source(tx, now)
     seed_health(tx, seeded(version), now)

@@ -13,6 +13,7 @@ from threadkeep.base.sql import load_text, split_statements
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Tx
+from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged, SchemaMismatch
 from threadkeep.knowledge.kinds import triggers
 
@@ -270,10 +271,12 @@ ALL_TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     **TABLES,
     **columns_by_table("\n".join(map(script_of, CHANGES))),
 }
-INDEX: Final = "knowledge_fts"
+ENTRY_WORDS: Final = WordIndex("tk_entry_words")
+THING_WORDS: Final = WordIndex("tk_thing_words")
+NODE_WORDS: Final = WordIndex("knowledge_fts")  # the contract's; filled by its triggers
 # What else a file may have: SQLite's and the index's own tables, vectors and their model, ours.
 _BESIDE: Final = (
-    *("sqlite_", INDEX, "knowledge_vectors", "embed_model_meta", "tk_"),
+    *("sqlite_", NODE_WORDS.table, "knowledge_vectors", "embed_model_meta", "tk_"),
     "capture_alarm_lesson_cursor",
 )
 
@@ -329,7 +332,7 @@ def unknown_tables(tx: Tx) -> list[str]:
 
 def count_rows(tx: Tx) -> dict[str, int]:
     """Count the rows of each table that a file has, its index included, our own left out."""
-    counted = [*present_tables(tx), *({INDEX} & names(tx, "table")), *unknown_tables(tx)]
+    counted = [*present_tables(tx), *({NODE_WORDS.table} & names(tx, "table")), *unknown_tables(tx)]
     sql = 'SELECT count(*) FROM "{}"'
     return {table: int(tx.execute(sql.format(table)).fetchone()[0]) for table in counted}
 

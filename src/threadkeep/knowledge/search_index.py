@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.fts import match_query
+from threadkeep.base.match import Match, read_match
 from threadkeep.base.tx import Row, Tx
+from threadkeep.base.word_index import WordIndex
 from threadkeep.knowledge.archive import text_hash, words_of
-from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.schema import ENTRY_WORDS, NODE_WORDS, THING_WORDS, names
 from threadkeep.knowledge.search_scope import (
     OF_MESSAGES_ALONE,
     Scope,
@@ -71,7 +72,8 @@ def read_nodes(tx: Tx, ids: Iterable[int]) -> list[Thing]:
 
 def clear_things(tx: Tx) -> None:
     """Take all words of things out of the index, and have them indexed anew."""
-    for step in ("clear_thing_words", "clear_things", "clear_stale", "clear_indexed"):
+    THING_WORDS.clear(tx)
+    for step in ("clear_things", "clear_stale", "clear_indexed"):
         tx.run(step)
 
 
@@ -189,7 +191,7 @@ def _put(tx: Tx, kind: str, things: list[Thing], upto: int = 0) -> None:
         del values["texts"]
         words.append((tx.insert("put_thing", values), words_of(f"{text}\n{inner_words(text)}")))
         total += size
-    tx.run_bulk("index_thing", words)
+    THING_WORDS.put(tx, words)
     tx.run("indexed_on", {"kind": kind, "upto": upto, "rows": len(words), "words": total})
 
 
@@ -312,13 +314,14 @@ _READERS: Final[dict[str, Callable[[Tx, Row], Thing]]] = {
 # ------------------------------------------------------------------------------
 # Candidates: which messages and things have certain words, inside what is asked about.
 
+_WORDS: Final[dict[Side, WordIndex]] = {"entry": ENTRY_WORDS, "thing": THING_WORDS}
 # Counting goes no further: what is more frequent is told from the part that was seen.
 COUNTED: Final = 8_000
 _NO_LIMIT: Final = -1
 _TURN_BITS: Final = 24
 _UNINDEXED: Final = 200  # nodes behind the end of the index
 # A message with neighbours stands at its session and turn in one number; anything else below zero.
-_PLACE: Final = "CASE WHEN p.turn IS NULL THEN -f.rowid ELSE p.session << 24 | p.turn END"
+_PLACE: Final = "CASE WHEN p.turn IS NULL THEN -f.id ELSE p.session << 24 | p.turn END"
 
 # A row that has certain words: its id in tk_entries or tk_things; its place in its conversation,
 # whose neighbours differ by one (below zero it has none); how many words it has, 0 if unknown.
@@ -341,9 +344,9 @@ def place_of(session: int, turn: int) -> int:
     return session << _TURN_BITS | turn
 
 
-def frequency(tx: Tx, side: Side, match: str, rows: int) -> int:
+def frequency(tx: Tx, side: Side, match: Match, rows: int) -> int:
     """Count the rows that have words; of frequent ones it is an estimate."""
-    count, last = tx.one(f"has_words_{side}", {"match": match, "bound": COUNTED}) or (0, 0)
+    count, last = _WORDS[side].frequency(tx, match, COUNTED)
     return int(count if count < COUNTED else max(COUNTED, COUNTED * rows / max(last, 1)))
 
 
@@ -359,21 +362,15 @@ def averages(tx: Tx, scope: Scope) -> dict[Side, float]:
     return {"entry": known.get(1) or 1.0, "thing": known.get(0) or 1.0}
 
 
-def having(tx: Tx, side: Side, match: str, ids: Iterable[int]) -> set[int]:
+def having(tx: Tx, side: Side, match: Match, ids: Iterable[int]) -> set[int]:
     """Give those of some rows that have words."""
-    table = f"tk_{side}_words"
-    # The plus: one walk through the words, not one for each row.
-    sql = (
-        f"SELECT rowid FROM {table} WHERE {table} MATCH :match"  # noqa: S608  (our own names)
-        " AND +rowid IN (SELECT value FROM json_each(:ids))"
-    )
-    return {row[0] for row in _rows(tx, sql, {"match": match, "ids": _json(ids)})}
+    return _WORDS[side].having(tx, match, ids)
 
 
 def postings(
     tx: Tx,
     side: Side,
-    match: str,
+    match: Match,
     scope: Scope,
     limit: int | None = None,
     *,
@@ -381,20 +378,17 @@ def postings(
 ) -> list[Posting]:
     """Give the rows that have words, those that came last first; `newest` goes by their time."""
     wanted = scope.of(side)
-    order = f"coalesce({side[0]}.at, 0) DESC, f.rowid DESC" if newest else "f.rowid DESC"
+    order = f"coalesce({side[0]}.at, 0) DESC, f.id DESC" if newest else "f.id DESC"
+    words = _WORDS[side]
     if side == "thing":
-        sql = (
-            "SELECT t.id, -t.id, t.words FROM tk_thing_words AS f"
-            " JOIN tk_things AS t ON t.id = f.rowid WHERE tk_thing_words MATCH :match"
-        )
+        columns, joined = "t.id, -t.id, t.words", " JOIN tk_things AS t ON t.id = f.id"
     else:
-        columns = f"{_PLACE}, coalesce(p.words, 0)" if scope.placed else "-f.rowid, 0"
-        sql = f"SELECT f.rowid, {columns} FROM tk_entry_words AS f"  # noqa: S608  (our own text)
-        sql += " JOIN tk_entries AS e ON e.id = f.rowid" if wanted.conditions or newest else ""
-        sql += " LEFT JOIN tk_turns AS p ON p.entry = f.rowid" if scope.placed else ""
-        sql += " WHERE tk_entry_words MATCH :match"
-    values = {**wanted.params, "match": match, "limit": _NO_LIMIT if limit is None else limit}
-    return _rows(tx, f"{sql}{_and(wanted)} ORDER BY {order} LIMIT :limit", values)
+        columns = f"f.id, {_PLACE}, coalesce(p.words, 0)" if scope.placed else "f.id, -f.id, 0"
+        joined = " JOIN tk_entries AS e ON e.id = f.id" if wanted.conditions or newest else ""
+        joined += " LEFT JOIN tk_turns AS p ON p.entry = f.id" if scope.placed else ""
+    sql = f"SELECT {columns} FROM {words.matching} AS f{joined} WHERE 1{_and(wanted)}"  # noqa: S608
+    asked = {"match": words.asked(match), "limit": _NO_LIMIT if limit is None else limit}
+    return _rows(tx, f"{sql} ORDER BY {order} LIMIT :limit", {**wanted.params, **asked})
 
 
 def newest(tx: Tx, side: Side, scope: Scope, limit: int) -> list[Posting]:
@@ -474,13 +468,16 @@ def unindexed_nodes(tx: Tx, text: str, scope: Scope) -> list[Thing]:
     after = int(tx.value("indexed_upto", {"kind": "node"}) or 0) if indexed else 0
     if int(tx.value("last_node") or 0) <= after:
         return []
-    match = match_query(text, split=False)
+    match = read_match(text, split=False)
     if match is None and text.strip():
         return []
     category = scope.nodes.category
-    values = {"after": after, "match": match, "category": category, "limit": _UNINDEXED}
-    named = "nodes_behind" if match is None else "nodes_behind_with_words"
-    found = read_nodes(tx, [row[0] for row in tx.all(named, values)])
+    values = {"after": after, "category": category, "limit": _UNINDEXED}
+    if match is None:
+        rows = tx.all("nodes_behind", values)
+    else:
+        rows = tx.all("nodes_behind_with_words", {**values, "match": NODE_WORDS.asked(match)})
+    found = read_nodes(tx, [row[0] for row in rows])
     return [one for one in found if is_within(scope, one)]
 
 

@@ -7,21 +7,22 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.fts import (
+from threadkeep.base.match import (
+    Match,
     Term,
-    expression,
     literal_terms,
-    match_query,
+    match_of,
     parse_query,
-    snippet,
+    read_match,
 )
+from threadkeep.base.snippet import snippet
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
 from threadkeep.knowledge.query import EVERYTHING, Bound, Query
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.results import SessionPage, SessionSummary, Sum
-from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.schema import ENTRY_WORDS, names
 from threadkeep.knowledge.session_sql import (
     COLUMNS,
     LIVE_MS,
@@ -82,7 +83,7 @@ def find_matches(
     most = _MOST_MATCHES if deep else _MATCHES
     together = _in_one_message(tx, tables, words, most)
     terms = parse_query(words)
-    asked = list({expression(term): term for term in terms if term.words}.items())
+    asked = list({match_of(term): term for term in terms if term.words}.items())
     if len(asked) < 2 or any(term.operator != "AND" for term in terms):  # noqa: PLR2004
         return together
     if "tk_entry_words" not in tables or (len(together.sessions) >= _PAGE and not (deep or narrow)):
@@ -103,7 +104,7 @@ class _WordMatches(NamedTuple):
     """The sessions that have one word, each with the newest entry that does."""
 
     typed: str
-    match: str
+    match: Match
     sessions: dict[int, int]
     whole: bool
 
@@ -111,17 +112,17 @@ class _WordMatches(NamedTuple):
 def _in_one_message(tx: Tx, tables: set[str], words: str, most: int) -> Matches:
     titled = _titled(tx, literal_terms(words), most)
     found = dict.fromkeys(titled, 0)
-    match = match_query(words)
+    match = read_match(words)
     if match is None or "tk_entry_words" not in tables:
         return Matches(found, whole=len(titled) < most)
-    rows = tx.all("browse_matches", {"match": match, "limit": most})
+    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(match), "limit": most})
     found.update((session, entry) for session, entry, _ in rows)
     return Matches(found, whole=max(len(titled), sum(row[2] for row in rows)) < most)
 
 
-def _with_word(tx: Tx, match: str, term: Term, most: int) -> _WordMatches:
+def _with_word(tx: Tx, match: Match, term: Term, most: int) -> _WordMatches:
     titled = _titled(tx, [term.typed], most)
-    rows = tx.all("browse_matches", {"match": match, "limit": most})
+    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(match), "limit": most})
     found = dict.fromkeys(titled, 0) | {session: entry for session, entry, _ in rows}
     whole = max(len(titled), sum(row[2] for row in rows)) < most
     return _WordMatches(term.typed, match, found, whole)
@@ -135,7 +136,8 @@ def _in_one_session(tx: Tx, words: Sequence[_WordMatches]) -> Matches:
         both = {s: kept[s] or e for s, e in one.sessions.items() if s in kept}
         rest = [session for session in kept if session not in both][-_FEW_LEFT:]
         if rest and not one.whole:  # a frequent word, of which only the newest were read
-            values = {"ids": msgspec.json.encode(rest).decode(), "match": one.match}
+            asked = ENTRY_WORDS.asked(one.match)
+            values = {"ids": msgspec.json.encode(rest).decode(), "match": asked}
             both |= {row[0]: kept[row[0]] for row in tx.all("browse_having", values)}
         if both:
             kept = both

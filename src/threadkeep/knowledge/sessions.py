@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.fts import match_query
 from threadkeep.base.json import encode
+from threadkeep.base.match import read_match
 from threadkeep.base.paths import project_name
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, NotFound
@@ -22,6 +22,7 @@ from threadkeep.knowledge.records import (
     to_entry,
     to_session,
 )
+from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.session_sql import ENTRY, PROBE, SESSION, Where, meant_by, message_where
 
 _AMBIGUOUS_SHOWN = 5
@@ -78,21 +79,24 @@ def search_rows(
     limit: int = 20,
 ) -> list[tuple[EntryRow, CapturedSession, float]]:
     """Find entries by words: the best first, or the newest; the same text only once."""
-    match = match_query(text)
+    match = read_match(text)
     if match is None:
         return []
     chosen = message_where(tx, query, now_ms())
-    rank = "0.0" if newest else "f.rank"
-    order = "coalesce(e.at, 0) DESC" if newest else "f.rank"
+    rank = "0.0" if newest else "f.score"
+    order = "coalesce(e.at, 0) DESC" if newest else "f.score"
+    found_by = ENTRY_WORDS.matching if newest else ENTRY_WORDS.ranked
     sql = (
-        f"SELECT {ENTRY}, {SESSION}, {rank} FROM tk_entry_words AS f"  # noqa: S608  (our own)
-        " JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session"
-        f" WHERE tk_entry_words MATCH :match AND {chosen.sql(PROBE)}"
+        f"SELECT {ENTRY}, {SESSION}, {rank} FROM {found_by} AS f"  # noqa: S608  (our own)
+        " JOIN tk_entries AS e ON e.id = f.id JOIN tk_sessions AS s ON s.id = e.session"
+        f" WHERE {chosen.sql(PROBE)}"
         f" ORDER BY {order}, e.id DESC LIMIT :limit"
     )
     found: list[tuple[EntryRow, CapturedSession, float]] = []
     seen: set[int] = set()
-    for row in tx.execute(sql, {**chosen.params, "match": match, "limit": limit * 3}):
+    for row in tx.execute(
+        sql, {**chosen.params, "match": ENTRY_WORDS.asked(match), "limit": limit * 3}
+    ):
         entry = to_entry(row)
         if entry.hash not in seen:
             seen.add(entry.hash)

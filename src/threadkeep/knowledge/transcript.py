@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from threadkeep.base.fts import match_query, snippet, snippet_of_match
 from threadkeep.base.json import decode_line
+from threadkeep.base.match import read_match
+from threadkeep.base.snippet import snippet, snippet_of_match
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.knowledge.archive import (
@@ -28,6 +29,7 @@ from threadkeep.knowledge.copies import COPY, Links
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
 from threadkeep.knowledge.results import Block, Spot, UsageReport, Window
+from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.sessions import EVERYTHING, entries_of, search_rows
 
 if TYPE_CHECKING:
@@ -451,12 +453,13 @@ def finder_of(words: str) -> Callable[[str], re.Match[str] | None]:
 
 
 def _indexed(tx: Tx, session: CapturedSession, outline: Outline, words: str) -> frozenset[int]:
-    match = match_query(words)
+    match = read_match(words)
     ids = outline.numbers()
     if match is None or not ids:
         return frozenset()
+    asked = {"match": ENTRY_WORDS.asked(match), "session": session.id}
     span_ = {"first": min(ids), "last": max(ids), "limit": len(ids)}
-    rows = tx.all("browse_matches_within", {"match": match, "session": session.id, **span_})
+    rows = tx.all("browse_matches_within", {**asked, **span_})
     return frozenset(row[0] for row in rows)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.fts import match_query
+from threadkeep.base.match import read_match
 from threadkeep.base.text import one_line
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid, NotFound
@@ -24,7 +24,7 @@ from threadkeep.knowledge.results import (
     NodeView,
     ProjectRow,
 )
-from threadkeep.knowledge.schema import names
+from threadkeep.knowledge.schema import NODE_WORDS, names
 from threadkeep.knowledge.search_index import strings_in
 from threadkeep.knowledge.session_sql import like
 from threadkeep.knowledge.store import KnowledgeStore
@@ -100,8 +100,10 @@ def _nodes_before(tx: Tx, query: Query, before: int) -> list[Row]:
     page = {"before": before, "outcomes": wanted, "limit": _CHUNK}
     if not query.text.strip():
         return tx.all("browse_nodes", page)
-    match = match_query(query.text, split=False)  # another program may have filled this index
-    return [] if match is None else tx.all("browse_nodes_with_words", {**page, "match": match})
+    match = read_match(query.text, split=False)  # another program may have filled this index
+    if match is None:
+        return []
+    return tx.all("browse_nodes_with_words", {**page, "match": NODE_WORDS.asked(match)})
 
 
 def _node_rows(tx: Tx, rows: Sequence[Row], projects: Sequence[str] = ()) -> list[NodeRow]:

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.base.fts import index_words
+from threadkeep.base.words import index_words
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice

@@ -8,6 +8,7 @@ have all of them are compared, then the newest that have the rarest.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from threadkeep.base.match import Match, any_of
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.archive import text_hash
 from threadkeep.knowledge.search_index import (
@@ -120,6 +121,8 @@ def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
 
 def find_newest_with(tx: Tx, question: Question, scope: Scope, limit: int) -> Pool:
     """Find the newest of what has all words; nothing if nothing has."""
+    if question.every is None:
+        return NOTHING
     match = question.having(question.every)
     found = [
         WordCandidate(side, number, WordScore(1.0, 0.0, 0))
@@ -136,7 +139,7 @@ def _count(tx: Tx, question: Question, among: Sequence[Side]) -> list[ClueCounts
     """Count each clue; the rarest come first, those that nothing has are left out."""
     rows = sizes(tx, among)
     total = sum(rows.values())
-    seen: dict[str, int] = {}
+    seen: dict[Match, int] = {}
     counted = []
     for clue in question.clues:
         # A phrase of two frequent words costs most of all to look for, and says least.
@@ -195,11 +198,10 @@ def _joined(
     """Read the rows of frequent clues where a rare one is too; and, inside a scope, the newest."""
     whole, common = clues
     rarest = _split(side, whole, _JOINED)[0] or whole[:1]
-    rare = " OR ".join(f"({one.clue.match})" for one in rarest)
+    rare = any_of(one.clue.match for one in rarest)
     read = []
     for one in common:
-        match = question.having(f"({one.clue.match}) AND ({rare})")
-        rows = postings(tx, side, match, scope)
+        rows = postings(tx, side, question.having(one.clue.match, rare), scope)
         if scope.is_narrow:
             rows = _united(
                 rows, postings(tx, side, question.having(one.clue.match), scope, _NEWEST)
@@ -214,26 +216,19 @@ def _newest_with(
     """Read the newest rows that have all clues; where these are few, those with the rarest."""
     if not common:
         return []
-    every = " AND ".join(f"({one.clue.match})" for one in common)
-    rows = postings(tx, side, question.having(every), scope, _NEWEST)
+    every = question.having(*(one.clue.match for one in common))
+    rows = postings(tx, side, every, scope, _NEWEST)
     if len(rows) >= _FEW or len(common) == 1:
         # All have all: none is better by its words, so the newest is the best.
         alike = [(number, -number, 0) for number, _, _ in rows]
         return [CluePostings(one.clue.typed, one.weight, alike) for one in common]
     first = common[0]
-    read = [_some(tx, side, question, (first, first.clue.match), scope)]
-    for one in common[1:]:
-        match = f"({one.clue.match}) AND ({first.clue.match})"
-        read.append(_some(tx, side, question, (one, match), scope))
+    read = []
+    for one in common:
+        match = question.having(one.clue.match, first.clue.match)
+        found = postings(tx, side, match, scope, _NEWEST)
+        read.append(CluePostings(one.clue.typed, one.weight, found))
     return [e._replace(postings=_united(e.postings, rows)) for e in read]
-
-
-def _some(
-    tx: Tx, side: Side, question: Question, asked: tuple[ClueCounts, str], scope: Scope
-) -> CluePostings:
-    one, match = asked
-    rows = postings(tx, side, question.having(match), scope, _NEWEST)
-    return CluePostings(one.clue.typed, one.weight, rows)
 
 
 def _united(some: Sequence[Posting], more: Sequence[Posting]) -> list[Posting]:

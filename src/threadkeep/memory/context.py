@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from threadkeep.base.fts import index_words, snippet
+from threadkeep.base.snippet import snippet
+from threadkeep.base.words import index_words
 from threadkeep.errors import NotFound
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice

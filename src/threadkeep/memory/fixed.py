@@ -10,8 +10,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.base.fts import index_words, match_query
+from threadkeep.base.match import read_match
 from threadkeep.base.tx import Tx
+from threadkeep.base.words import index_words
 from threadkeep.knowledge.attempts import (
     calls_before,
     command_row,
@@ -222,7 +223,7 @@ def failed_results(
     longest = sorted(words, key=len, reverse=True)[:_ANY_OF]
     found: dict[int, Failure] = {}
     for asked in (" ".join(words), " OR ".join(f'"{word}"' for word in longest)):
-        match = match_query(asked)
+        match = read_match(asked)
         rows = [] if match is None else failed_result_rows(archive.tx, match, scope, limit)
         for row in rows:
             one = _failed_result(archive, row)
@@ -336,7 +337,7 @@ def _runs_behind(
 
 
 def _in_other_sessions(archive: Archive, failed: Failure, shape: str) -> Ending | None:
-    match = match_query(shape.replace("&&", " "))
+    match = read_match(shape.replace("&&", " "))
     if match is None:
         return None
     project = failed.project.rsplit("/", 1)[-1]

@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from threadkeep.base.fts import contains_unspaced, index_words
+from threadkeep.base.match import phrases_in
 from threadkeep.base.text import one_line
 from threadkeep.base.tx import Tx
+from threadkeep.base.words import contains_unspaced, index_words
 from threadkeep.knowledge.hit_rows import (
     SessionMessage,
     SessionName,
@@ -39,7 +40,6 @@ _LOOKED_INTO: Final = 64 * 1024  # characters: who wants more opens the hit
 _MOST_SPANS: Final = 400
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_QUOTED: Final = re.compile(r'"([^"]*)"( ?\*)?')
 _ENDING: Final = re.compile(r"(?:ings?|edly|ed|ies|es|s|e|y|er|ers|ion|ions|ly)$")
 _SHORTEST: Final = 3
 
@@ -64,13 +64,13 @@ def marks_of(question: Question) -> Marks:
     """Give what to mark for a question."""
     stems, prefixes, runs = set[str](), set[str](), set[str]()
     for clue in question.clues:
-        for phrase, star in _QUOTED.findall(clue.match):
-            if contains_unspaced(phrase):
-                runs.add(phrase.replace(" ", ""))
-            elif star:
-                prefixes.add(phrase.lower().rpartition(" ")[2])
+        for phrase in phrases_in(clue.match):
+            if any(map(contains_unspaced, phrase.words)):
+                runs.add("".join(phrase.words))
+            elif phrase.prefix:
+                prefixes.add(phrase.words[-1].lower())
             else:
-                stems.update(_stem(word) for word in phrase.lower().split())
+                stems.update(_stem(word.lower()) for word in phrase.words)
     return Marks(frozenset(stems), tuple(sorted(prefixes)), tuple(sorted(runs)))
 
 

@@ -11,7 +11,17 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from threadkeep.base.fts import Term, contains_unspaced, match_query, parse_query
+from threadkeep.base.match import (
+    Match,
+    Phrase,
+    Term,
+    all_of,
+    any_of,
+    match_of,
+    parse_query,
+    without,
+)
+from threadkeep.base.words import contains_unspaced
 
 # ------------------------------------------------------------------------------
 # Irregular forms of English: what a stemmer cannot see as one word.
@@ -81,33 +91,32 @@ _INNER_CAPITAL: Final = re.compile(r"[a-z][A-Z]")
 
 
 class Clue(NamedTuple):
-    """One thing asked for, as an FTS5 expression, and what having it weighs."""
+    """One thing asked for, and what having it weighs."""
 
     typed: str
-    match: str
+    match: Match
     weight: float = 1.0
     extra: bool = False  # it makes a good answer better; it does not make one
-    row_of: tuple[str, ...] = ()  # a phrase of words that are clues themselves: what matches these
+    row_of: tuple[Match, ...] = ()  # a phrase of words that are clues: what matches these
 
 
 class Question(NamedTuple):
     """What is asked for."""
 
     clues: tuple[Clue, ...] = ()
-    must: tuple[str, ...] = ()  # quoted phrases: what lacks one is no answer
-    never: tuple[str, ...] = ()
+    must: tuple[Match, ...] = ()  # quoted phrases: what lacks one is no answer
+    never: tuple[Match, ...] = ()
     words: tuple[Clue, ...] = ()  # what was typed and tells something, a clue each
-    every: str = ""  # what has all of them matches this
+    every: Match | None = None  # what has all of them
 
     @property
     def is_strict(self) -> bool:
         """Tell whether it is said what an answer must or must not have itself."""
         return bool(self.must or self.never)
 
-    def having(self, match: str) -> str:
-        """Narrow an expression to what has all that it must have, and nothing it must not."""
-        both = " AND ".join([f"({match})", *(f"({one})" for one in self.must)])
-        return f"({both}) NOT ({' OR '.join(self.never)})" if self.never else both
+    def having(self, *wanted: Match) -> Match:
+        """Ask for some things, and narrow that to what may be an answer."""
+        return without(all_of([*wanted, *self.must]), self.never)
 
 
 def read_question(text: str) -> Question:
@@ -123,16 +132,20 @@ def read_question(text: str) -> Question:
     return Question(tuple(clues[:MOST_CLUES]), tuple(must), tuple(never), words, _every(telling))
 
 
-def _every(terms: list[Term]) -> str:
+def _every(terms: list[Term]) -> Match | None:
     """Ask for all words at once, or for those on one side of an OR."""
-    joined = (f"{'OR' if term.operator == 'OR' else 'AND'} ({_phrase(term)})" for term in terms)
-    return " ".join(joined).partition(" ")[2]
+    sides: list[list[Match]] = []
+    for term in terms:
+        if not sides or term.operator == "OR":
+            sides.append([])
+        sides[-1].append(_phrase(term))
+    return any_of(map(all_of, sides)) if sides else None
 
 
 def _distinct(clues: Iterator[Clue], known: list[Clue] | None = None) -> list[Clue]:
     """Keep one of each clue, the one that weighs most."""
     before = {clue.match for clue in known or ()}
-    best: dict[str, Clue] = {}
+    best: dict[Match, Clue] = {}
     for clue in clues:
         held = best.get(clue.match)
         if clue.match not in before and (held is None or held.weight < clue.weight):
@@ -160,10 +173,11 @@ def _is_quoted(term: Term) -> bool:
 
 def _clues(term: Term) -> Iterator[Clue]:
     if len(term.words) == 1:
-        yield Clue(term.typed, _word(term))
+        whole = _word(term)
+        yield Clue(term.typed, whole)
         inner = _CAMEL.findall(term.words[0]) if _INNER_CAPITAL.search(term.words[0]) else []
         # Who has the name has its parts: else two who have one part each would be better answers.
-        yield from (one._replace(match=f"{one.match} OR {_word(term)}") for one in _parts(inner))
+        yield from (one._replace(match=any_of([one.match, whole])) for one in _parts(inner))
     elif _is_quoted(term):
         yield Clue(term.typed, _phrase(term))
     elif contains_unspaced(term.typed):
@@ -176,13 +190,13 @@ def _clues(term: Term) -> Iterator[Clue]:
 def _parts(words: tuple[str, ...] | list[str]) -> Iterator[Clue]:
     long = [word for word in words if len(word) > 1 and word.lower() not in _QUESTION_WORDS]
     for word in long:
-        yield Clue(word, _quoted([word]), _PART)
+        yield Clue(word, Phrase((word,)), _PART)
 
 
 def _pairs_of_characters(term: Term) -> Iterator[Clue]:
     """Ask for a run of characters by its pairs: where words begin in it, nobody says."""
     for pair in pairwise(term.words):
-        yield Clue("".join(pair), _quoted(list(pair)))
+        yield Clue("".join(pair), Phrase(pair))
 
 
 def _together(asked: list[Term], telling: list[Term]) -> Iterator[Clue]:
@@ -190,31 +204,25 @@ def _together(asked: list[Term], telling: list[Term]) -> Iterator[Clue]:
     plain = [term for term in telling if len(term.words) == 1 and not term.prefix]
     for one, two in list(pairwise(asked))[:_MOST_PAIRS]:
         if one in plain and two in plain and not contains_unspaced(one.typed + two.typed):
-            pair = [one.words[0], two.words[0]]
+            pair = one.words[0], two.words[0]
             row_of = _word(one), _word(two)
-            yield Clue(" ".join(pair), _quoted(pair), _IN_A_ROW, extra=True, row_of=row_of)
-            yield Clue("".join(pair), _quoted(["".join(pair)]), _ONE_WORD, extra=True)
+            yield Clue(" ".join(pair), Phrase(pair), _IN_A_ROW, extra=True, row_of=row_of)
+            yield Clue("".join(pair), Phrase(("".join(pair),)), _ONE_WORD, extra=True)
 
 
-def _word(term: Term) -> str:
+def _word(term: Term) -> Match:
     word = term.words[0]
     if term.prefix:
-        return f"({match_query(f'{word}*') or _quoted([word])})"
-    wanted = [[form] for form in forms_of(word.lower())]
+        return match_of(term)
+    wanted: list[Match] = [Phrase((form,)) for form in forms_of(word.lower())]
     inner = _CAMEL.findall(word) if _INNER_CAPITAL.search(word) else []
     if len(inner) > 1:  # `fooBar` is also found where it is written `foo_bar`
-        wanted.append(inner)
-    return " OR ".join(_quoted(words) for words in wanted)
+        wanted.append(Phrase(tuple(inner)))
+    return any_of(wanted)
 
 
-def _phrase(term: Term) -> str:
-    if len(term.words) == 1:
-        return _word(term)
-    return _quoted(list(term.words)) + (" *" if term.prefix else "")
-
-
-def _quoted(words: list[str]) -> str:
-    return f'"{" ".join(words)}"'
+def _phrase(term: Term) -> Match:
+    return _word(term) if len(term.words) == 1 else Phrase(term.words, term.prefix)
 
 
 # ------------------------------------------------------------------------------

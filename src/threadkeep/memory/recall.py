@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.config import RecallSettings
+from threadkeep.base.match import Match
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.hit_rows import SessionMessage, SessionName, is_probe, load_messages
@@ -279,7 +280,7 @@ def _having_all(
     return set(_having(tx, question.every, candidates)) if question.every else set()
 
 
-def _having(tx: Tx, match: str, candidates: Iterable[Candidate]) -> Iterator[tuple[Side, int]]:
+def _having(tx: Tx, match: Match, candidates: Iterable[Candidate]) -> Iterator[tuple[Side, int]]:
     sides: dict[Side, list[int]] = {}
     for one in candidates:
         if one.id < 0:  # behind our index: only what has all words was taken from there

@@ -19,6 +19,7 @@ from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Row, Tx
+from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.state.context import (
     MESSAGE_COLUMNS,
@@ -519,32 +520,28 @@ def _told(ctx: StateContext, phase: str) -> Json:
 
 def optimize_fts(ctx: StateContext) -> int:
     """Merge each full-text table into one piece; count those that were merged."""
-    return _command(ctx, "optimize")
+    return sum(_run(ctx, name, WordIndex.merge) for name in _TABLES)
 
 
 def rebuild_fts(ctx: StateContext) -> int:
     """Fill each full-text table anew from the messages; count those that were filled."""
     if not ctx.side:
-        return _command(ctx, "rebuild")
+        return sum(_run(ctx, name, WordIndex.rebuild) for name in _TABLES)
     reindex(ctx)
     return reading(ctx, lambda tx: sum(_is_there(tx, name) for name in _TABLES))
 
 
-def _command(ctx: StateContext, command: str) -> int:
-    return sum(_run(ctx, name, command) for name in _TABLES)
-
-
-def _run(ctx: StateContext, name: str, command: str) -> bool:
+def _run(ctx: StateContext, name: str, command: Callable[[WordIndex, Tx], object]) -> bool:
     def act(_ctx: StateContext, tx: Tx) -> bool:
         if not _is_there(tx, name):
             return False
-        tx.execute(f"INSERT INTO {name}({name}) VALUES (?)", (command,))  # noqa: S608
+        command(WordIndex(name), tx)
         return True
 
     try:
         return write(ctx, act)
     except ThreadkeepError as error:  # the words of one table may need a library that is not here
-        log.warning("%s of %s in %s failed: %s", command, name, ctx.db.path, error)
+        log.warning("%s of %s in %s failed: %s", command.__name__, name, ctx.db.path, error)
         return False
 
 

@@ -12,6 +12,7 @@ from threadkeep.state.check import optimize_fts
 from threadkeep.state.context import Json, StateContext, reading
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.rows import refresh_session_hash
+from threadkeep.state.schema import MESSAGE_WORDS
 from threadkeep.state.search.index_fill import blames_index, reindex_ours
 from threadkeep.state.session_config import drop_unused_prompts
 from threadkeep.state.sessions import Folder, remove_files, remove_session, with_delegates
@@ -366,13 +367,11 @@ def _merge_index(ctx: StateContext) -> None:
 
 
 def _merge_some(ctx: StateContext, pages: int) -> bool:
-    """Merge some pages; FTS5 tells by two or more changes that there was something to do."""
+    """Merge some pages; tell whether there was something to do."""
     with ctx.db.write(durable=False) as tx:
         if tx.one("has_text_index") is None:
             return False
-        before = int(tx.value("total_changes"))
-        tx.run("merge_index", {"pages": pages})
-        return int(tx.value("total_changes")) - before > 1
+        return MESSAGE_WORDS.merge(tx, pages)
 
 
 def give_space_back(ctx: StateContext) -> None:

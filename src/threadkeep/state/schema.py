@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from threadkeep.base.database import Database
-from threadkeep.base.fts import FullTextError
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.tx import Tx
+from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged
 from threadkeep.state.context import (
     MESSAGE_COLUMNS,
@@ -25,6 +25,9 @@ QUERIES: Final = load_queries(
 HEAD: Final = load_text(PACKAGE, "head.sql")
 INDEX: Final = load_text(PACKAGE, "index.sql")
 SIDE: Final = load_text(PACKAGE, "side.sql")
+MESSAGE_WORDS: Final = WordIndex("messages_fts")  # the contract's; filled by triggers
+TRIGRAMS: Final = WordIndex("messages_fts_trigram")  # Hermes's; parts of words
+SEARCH_WORDS: Final = WordIndex("tk_search")  # ours: what the contract's cannot serve
 _CREATED: Final = re.compile(
     r"^CREATE (?:VIRTUAL |UNIQUE )?(TABLE|INDEX|TRIGGER|VIEW) (\w+)", re.MULTILINE
 )
@@ -330,7 +333,7 @@ def heal(database: Database) -> None:
         for number in range(version + 1, SIDE_VERSION + 1) if version else ():
             _STEPS[number](tx)
         if "tk_search" not in _schema(tx):
-            drop_index(tx, "tk_search")  # its tables would be in the way
+            SEARCH_WORDS.drop(tx)  # its tables would be in the way
         made = _create_missing(tx, SIDE)
         _begin_again(tx, made if version == SIDE_VERSION else made - _triggers())
         if _index_is_lost(tx, _schema(tx)):
@@ -413,26 +416,11 @@ def build_index(tx: Tx, script: str = INDEX) -> None:
     """Make the contract's index anew with its triggers, and fill it from the messages."""
     for trigger in tx.all("triggers_of_index"):
         tx.execute(f'DROP TRIGGER "{trigger[0]}"')
-    drop_index(tx, "messages_fts")
+    MESSAGE_WORDS.drop(tx)
     tx.execute(f"DROP VIEW IF EXISTS {_VIEW}")
     for statement in split_statements(script):
         tx.execute(statement)
-    tx.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
-
-
-def drop_index(tx: Tx, table: str) -> None:
-    """Drop an FTS5 table with its shadow tables, even one that SQLite cannot open any more."""
-    try:
-        tx.execute(f"DROP TABLE IF EXISTS {table}")
-    except FullTextError:
-        # Then its line is taken out of the schema, and what is left are ordinary tables.
-        tx.execute("PRAGMA writable_schema = ON")
-        try:
-            tx.execute("DELETE FROM sqlite_master WHERE name = ?", (table,))
-        finally:
-            tx.execute("PRAGMA writable_schema = RESET")
-    for shadow in ("data", "idx", "content", "docsize", "config"):
-        tx.execute(f"DROP TABLE IF EXISTS {table}_{shadow}")
+    MESSAGE_WORDS.rebuild(tx)
 
 
 # ---------------------------------------------------------------------- taking out
@@ -446,7 +434,7 @@ def take_out(tx: Tx) -> list[str]:
     present = _schema(tx)
     if has_our_index(present):
         build_index(tx, _PLAIN_INDEX)
-    drop_index(tx, "tk_search")
+    SEARCH_WORDS.drop(tx)
     removed = []
     for kind in ("trigger", "view", "index", "table"):
         rows = tx.execute(

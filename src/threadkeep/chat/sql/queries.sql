@@ -399,26 +399,18 @@ DELETE FROM tk_search_docs WHERE part_id = :part_id;
 -- name: add_search_doc
 INSERT INTO tk_search_docs(part_id, session_id) VALUES (:part_id, :session_id) RETURNING doc;
 
--- name: index_search_doc
-INSERT INTO tk_search(rowid, text) VALUES (:doc, :text);
-
 -- name: clean_part
 DELETE FROM tk_search_dirty WHERE part_id = :part_id;
 
--- name: oldest_candidate
--- Ranking every match of a common word is slow; the newest ones are ranked, see search.py.
-SELECT min(rowid), count(*) FROM (
-  SELECT rowid FROM tk_search WHERE tk_search MATCH :query ORDER BY rowid DESC LIMIT :limit);
-
 -- name: search_parts
 SELECT p.id, p.message_id, p.session_id, p.type, p.data_json, m.role, m.created_at,
-  nullif(s.title, 'New Chat'), bm25(tk_search) AS score
-FROM tk_search
-JOIN tk_search_docs d ON d.doc = tk_search.rowid
+  nullif(s.title, 'New Chat'), f.score
+FROM {ranked:tk_search} AS f
+JOIN tk_search_docs d ON d.doc = f.id
 JOIN chat_parts p ON p.id = d.part_id
 JOIN chat_messages m ON m.id = p.message_id
 JOIN chat_sessions s ON s.id = p.session_id
-WHERE tk_search MATCH :query AND tk_search.rowid >= :oldest
+WHERE f.id >= :oldest
   AND (CAST(:session_id AS TEXT) IS NULL OR p.session_id = :session_id)
   AND (CAST(:agent AS TEXT) IS NULL OR s.agent = :agent)
   AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)

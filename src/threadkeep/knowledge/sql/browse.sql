@@ -33,12 +33,12 @@ WHERE s.entries > 0 GROUP BY s.harness, s.parent_session_id
 
 -- name: browse_matches
 SELECT e.session, max(e.id), count(*) FROM (
-  SELECT rowid AS id FROM tk_entry_words WHERE tk_entry_words MATCH :match ORDER BY rowid DESC LIMIT :limit
+  SELECT id FROM {matching:tk_entry_words} ORDER BY id DESC LIMIT :limit
 ) AS f CROSS JOIN tk_entries AS e ON e.id = f.id GROUP BY e.session
 
 -- name: browse_having
 SELECT i.value FROM json_each(:ids) AS i WHERE EXISTS (
-  SELECT 1 FROM tk_entries AS e CROSS JOIN tk_entry_words AS f ON f.rowid = e.id WHERE e.session = i.value AND tk_entry_words MATCH :match)
+  SELECT 1 FROM tk_entries AS e CROSS JOIN {matching:tk_entry_words} AS f ON f.id = e.id WHERE e.session = i.value)
 
 -- name: browse_ended_badly
 SELECT i.value FROM json_each(:ids) AS i
@@ -78,8 +78,8 @@ SELECT u.at, u.harness, u.model, u.input, u.output, u.cache_read, u.cache_write,
 FROM tk_usage AS u WHERE u.session = :session ORDER BY u.at
 
 -- name: browse_matches_within
-SELECT e.id FROM tk_entry_words AS f CROSS JOIN tk_entries AS e ON e.id = f.rowid
-WHERE tk_entry_words MATCH :match AND f.rowid BETWEEN :first AND :last AND e.session = :session LIMIT :limit
+SELECT e.id FROM {matching:tk_entry_words} AS f CROSS JOIN tk_entries AS e ON e.id = f.id
+WHERE f.id BETWEEN :first AND :last AND e.session = :session LIMIT :limit
 
 -- ------------------------------------------------------------------ what is new
 
@@ -112,7 +112,7 @@ SELECT {node} FROM knowledge_nodes AS n
 WHERE n.id < :before AND (CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN (SELECT value FROM json_each(:outcomes))) ORDER BY n.id DESC LIMIT :limit
 
 -- name: browse_nodes_with_words
-SELECT {node} FROM (SELECT rowid AS id FROM knowledge_fts WHERE knowledge_fts MATCH :match AND rowid < :before ORDER BY rowid DESC) AS f
+SELECT {node} FROM (SELECT id FROM {matching:knowledge_fts} WHERE id < :before ORDER BY id DESC) AS f
 CROSS JOIN knowledge_nodes AS n ON n.id = f.id
 WHERE CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN (SELECT value FROM json_each(:outcomes)) LIMIT :limit
 

@@ -296,15 +296,6 @@ UPDATE tk_cleaning SET next_log = :next_log, last_entry = :last_entry
 -- name: cleaned
 DELETE FROM tk_cleaning WHERE next_log IS NOT NULL
 
--- name: clear_words
-INSERT INTO tk_entry_words (tk_entry_words) VALUES ('delete-all')
-
--- name: merge_words
-INSERT INTO tk_entry_words (tk_entry_words) VALUES ('optimize')
-
--- name: rebuild_index
-INSERT INTO knowledge_fts (knowledge_fts) VALUES ('rebuild')
-
 -- name: count_logs_from
 SELECT count(*) FROM tk_logs WHERE id >= :log AND lines > 0
 

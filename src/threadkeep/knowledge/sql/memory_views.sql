@@ -27,9 +27,9 @@ SELECT {place} FROM tk_entries AS e WHERE e.log_id = :log AND (e.line, e.part) >
 ORDER BY e.line, e.part LIMIT :limit
 
 -- name: later_calls
-SELECT {place}, s.session_id, s.harness, s.cwd, s.project FROM tk_entry_words AS f
-JOIN tk_entries AS e ON e.id = f.rowid JOIN tk_sessions AS s ON s.id = e.session
-WHERE tk_entry_words MATCH :match AND e.kind = 'tool_call' AND e.at > :at AND (s.project = :project OR s.cwd = :cwd) AND e.session <> :session
+SELECT {place}, s.session_id, s.harness, s.cwd, s.project FROM {matching:tk_entry_words} AS f
+JOIN tk_entries AS e ON e.id = f.id JOIN tk_sessions AS s ON s.id = e.session
+WHERE e.kind = 'tool_call' AND e.at > :at AND (s.project = :project OR s.cwd = :cwd) AND e.session <> :session
   AND {no_probe}
 ORDER BY e.at LIMIT :limit
 

@@ -11,8 +11,8 @@ SELECT max(coalesce((SELECT max(id) FROM knowledge_nodes), 0), coalesce((SELECT 
 
 -- A phrase of the summary finds the few rows that may be the same; comparing all would read the whole table.
 -- name: same_node
-SELECT n.id FROM knowledge_fts AS f JOIN knowledge_nodes AS n ON n.id = f.rowid
-WHERE knowledge_fts MATCH :match AND n.node_type = :node_type AND n.embed_text = :embed_text AND n.content = :content
+SELECT n.id FROM {matching:knowledge_fts} AS f JOIN knowledge_nodes AS n ON n.id = f.id
+WHERE n.node_type = :node_type AND n.embed_text = :embed_text AND n.content = :content
 ORDER BY n.id
 
 -- name: same_node_slowly

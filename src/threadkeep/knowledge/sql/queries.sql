@@ -224,9 +224,6 @@ DELETE FROM tk_entries WHERE id = ?
 INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, at, tool, error, hash)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: index_entry
-INSERT INTO tk_entry_words (rowid, text) VALUES (?, ?)
-
 -- ------------------------------------------------------------------ sessions of which only slices are here
 
 -- name: last_slice

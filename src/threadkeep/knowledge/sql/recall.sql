@@ -47,15 +47,6 @@ DELETE FROM tk_things WHERE kind = ? AND row = ?
 INSERT INTO tk_things (kind, row, at, source, harness, cwd, repo, branch, outcome, words, hash)
 VALUES (:kind, :row, :at, :source, :harness, :cwd, :repo, :branch, :outcome, :words, :hash)
 
--- name: index_thing
-INSERT INTO tk_thing_words (rowid, text) VALUES (?, ?)
-
--- name: clear_thing_words
-INSERT INTO tk_thing_words (tk_thing_words) VALUES ('delete-all')
-
--- name: merge_thing_words
-INSERT INTO tk_thing_words (tk_thing_words) VALUES ('optimize')
-
 -- name: clear_things
 DELETE FROM tk_things
 
@@ -116,8 +107,8 @@ SELECT max(id) FROM knowledge_nodes
 SELECT n.id FROM knowledge_nodes AS n WHERE n.id > :after AND {of_category} ORDER BY n.id DESC LIMIT :limit
 
 -- name: nodes_behind_with_words
-SELECT n.id FROM knowledge_fts AS f JOIN knowledge_nodes AS n ON n.id = f.rowid
-WHERE knowledge_fts MATCH :match AND n.id > :after AND {of_category} ORDER BY f.rank LIMIT :limit
+SELECT n.id FROM {ranked:knowledge_fts} AS f JOIN knowledge_nodes AS n ON n.id = f.id
+WHERE n.id > :after AND {of_category} ORDER BY f.score LIMIT :limit
 
 -- What a node rests on: the latest of each kind; a probe is told apart.
 -- A node about a run of CI is about the run, whatever sessions were at work then.
@@ -159,12 +150,6 @@ SELECT CAST(substr(x.excerpt, 1, 16384) AS BLOB), CAST(x.step_name AS BLOB), NUL
 FROM workflow_jobs AS j JOIN workflow_log_excerpts AS x ON x.job_id = j.id WHERE j.run_id = :id
 
 -- ------------------------------------------------------------------ candidates
-
--- name: has_words_entry
-SELECT count(*), max(rowid) FROM (SELECT rowid FROM tk_entry_words WHERE tk_entry_words MATCH :match LIMIT :bound)
-
--- name: has_words_thing
-SELECT count(*), max(rowid) FROM (SELECT rowid FROM tk_thing_words WHERE tk_thing_words MATCH :match LIMIT :bound)
 
 -- name: last_id_entry
 SELECT max(id) FROM tk_entries

@@ -8,16 +8,18 @@ contract's the content, so terms that occur in names of tools are asked for in b
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain, combinations
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.fts import FullTextError, contains_unspaced
+from threadkeep.base.match import Match, Phrase, all_of, without
 from threadkeep.base.tx import Row, Tx
+from threadkeep.base.word_index import FullTextError, WordIndex
+from threadkeep.base.words import contains_unspaced
 from threadkeep.state.context import StateContext, reading
 from threadkeep.state.rows import decode_content
-from threadkeep.state.schema import QUERIES
+from threadkeep.state.schema import MESSAGE_WORDS, QUERIES, SEARCH_WORDS, TRIGRAMS
 from threadkeep.state.search.index_fill import (
     LAST_DOC,
     NAMES_FROM,
@@ -29,13 +31,13 @@ from threadkeep.state.search.index_fill import (
 from threadkeep.state.search.query import (
     Group,
     StateTerm,
-    any_of,
     is_literal,
     is_unspaced,
     matches,
     may_be_in,
-    our_expression,
-    raw_expression,
+    our_match,
+    raw_match,
+    raw_match_of_any,
 )
 from threadkeep.state.side_values import readable_text
 
@@ -48,8 +50,8 @@ _SCANNED_ROWS: Final = 200_000
 _SCANNED_CHARACTERS: Final = 400_000_000
 _MAX_NAMES: Final = 3
 TRIGGERS: Final = 3  # of the contract's index
-_WHOLE: Final = {"first_doc": 0, "last_doc": NAMES_FROM - 1}
-_NAMES: Final = {"first_doc": NAMES_FROM, "last_doc": LAST_DOC}
+_WHOLE: Final = (0, NAMES_FROM - 1)
+_NAMES: Final = (NAMES_FROM, LAST_DOC)
 
 
 class IdRange(NamedTuple):
@@ -106,10 +108,10 @@ class Finder:
 
     def _ask(self, group: Group, limit: int) -> CandidateIds:
         wanted, unwanted = group
-        whole = self._docs(our_expression(wanted, unwanted), _WHOLE, limit)
-        if self._ctx.side and any(map(is_unspaced, wanted)):  # ours has every such message whole
+        whole = self._docs(our_match(wanted, unwanted), _WHOLE, limit)
+        if any(map(is_unspaced, wanted)):  # ours has every such message whole
             return CandidateIds(set(whole), limit == len(whole))
-        raw = self._raw(raw_expression(wanted, unwanted), limit)
+        raw = self._raw(raw_match(wanted, unwanted), limit)
         named = self._ask_names(group, limit)
         ids = named.ids.union(set(raw) - self._spoilt(group, raw), whole)
         return CandidateIds(ids, named.cut or limit in (len(raw), len(whole)))
@@ -121,20 +123,23 @@ class Finder:
         cut = False
         sizes = range(1, len(names) + 1)
         for chosen in chain.from_iterable(combinations(names, size) for size in sizes):
-            found = self._docs(our_expression(chosen, group.unwanted), _NAMES, limit)
+            found = self._docs(our_match(chosen, group.unwanted), _NAMES, limit)
             rest = [term for term in group.wanted if term not in chosen]
             contents: Collection[int] = ()
             if rest and found:
-                contents = self._raw(raw_expression(rest, group.unwanted), limit)
+                contents = self._raw(raw_match(rest, group.unwanted), limit)
                 ids.update(set(found).intersection(contents))
             elif found:
-                unwanted = any_of(raw_expression([term]) for term in group.unwanted)
+                unwanted = raw_match_of_any(group.unwanted)
                 ids.update(set(found).difference(self._raw(unwanted, -1, self._span(found))))
             cut = cut or limit in (len(found), len(contents))
         return CandidateIds(ids, cut)
 
     def _is_name(self, term: StateTerm) -> bool:
-        return bool(self._all("any_doc", {"query": our_expression([term]), **_NAMES}))
+        match = our_match([term])
+        if match is None:
+            return False
+        return bool(self._trusted(lambda: SEARCH_WORDS.ids(self._tx, match, _NAMES, limit=1)))
 
     def _spoilt(self, group: Group, raw: Collection[int]) -> set[int]:
         """Of hits of the contract's index: those with an unwanted word in what only ours has."""
@@ -143,34 +148,40 @@ class Finder:
         spoilt = {one for one in raw if one > self._cursor or one in self._changed}  # were read
         for term in group.unwanted:
             span = self._span(raw)
-            spoilt.update(self._docs(our_expression([*group.wanted, term]), _WHOLE, -1, span))
-            spoilt.update(self._docs(our_expression([term]), _NAMES, -1, span))
+            spoilt.update(self._docs(our_match([*group.wanted, term]), _WHOLE, -1, span))
+            spoilt.update(self._docs(our_match([term]), _NAMES, -1, span))
         return spoilt
 
     def _span(self, ids: Collection[int]) -> IdRange:
         return self._place._replace(first=min(ids), last=max(ids))
 
-    def _raw(self, query: str, limit: int, place: IdRange | None = None) -> list[int]:
-        return self._ids(f"raw_{self._order}", query, limit, place, {})
+    def _raw(self, match: Match | None, limit: int, place: IdRange | None = None) -> list[int]:
+        if match is None:
+            return []
+        first, last, newest = place or self._place
+        return self._trusted(
+            lambda: MESSAGE_WORDS.ids(self._tx, match, (first, last), newest=newest, limit=limit)
+        )
 
     def _docs(
-        self, query: str, docs: dict[str, int], limit: int, place: IdRange | None = None
+        self,
+        match: Match | None,
+        docs: tuple[int, int],
+        limit: int,
+        place: IdRange | None = None,
     ) -> list[int]:
-        return self._ids(f"docs_{self._order}", query, limit, place, docs)
-
-    def _ids(
-        self, name: str, query: str, limit: int, place: IdRange | None, more: dict[str, int]
-    ) -> list[int]:
-        first, last, _ = place or self._place
-        params = {"query": query, "first": first, "last": last, "limit": limit, **more}
-        return [int(row[0]) for row in self._all(name, params)]
-
-    def _all(self, name: str, params: dict[str, object]) -> list[Row]:
-        """Ask an index; one that does not answer is none, and its messages are read instead."""
-        if not params["query"] or (name.startswith(("docs", "any")) and not self._ctx.side):
+        if match is None:
             return []
+        first, last, _ = place or self._place
+        span = {"first": first, "last": last, "first_doc": docs[0], "last_doc": docs[1]}
+        asked = {"match": SEARCH_WORDS.asked(match), **span, "limit": limit}
+        name = f"docs_{self._order}"
+        return self._trusted(lambda: [int(row[0]) for row in self._tx.all(name, asked)])
+
+    def _trusted(self, ask: Callable[[], list[int]]) -> list[int]:
+        """Ask an index; one that does not answer is none, and its messages are read instead."""
         try:
-            return self._tx.all(name, params)
+            return ask()
         except FullTextError as error:
             self._give_up(str(error))
             return []
@@ -185,8 +196,6 @@ class Finder:
         """Read what our index has not seen yet; everything, if an index is not to be trusted."""
         if not self._indexed:
             return set()
-        if not self._ctx.side:
-            return self._read_all()
         try:
             if len(self._tx.all("triggers_of_index")) < TRIGGERS:
                 self._give_up("its triggers are gone")
@@ -260,8 +269,6 @@ class Finder:
 
 log = logging.getLogger(__name__)
 
-_WORDS: Final = "messages_fts"
-_PARTS: Final = "messages_fts_trigram"
 _BASE: Final = ("content", "tool_name", "tool_calls")
 # Rows that one transaction reads: some milliseconds.
 _CHUNK: Final = 2_000
@@ -291,7 +298,6 @@ class ContractFinder:
         self._groups = groups
         self._place = place
         self._tools = tools
-        self._order = "newest" if place.newest else "oldest"
 
     def rounds(self) -> Iterator[CandidateIds]:
         """Give more and more ids; what one round finds, the next finds as well."""
@@ -336,9 +342,9 @@ class ContractFinder:
 
     def _ask(self, group: Group, limit: int, reach: Reach) -> CandidateIds:
         if any(contains_unspaced(term.typed) for term in group.wanted):
-            ids = self._matching(_PARTS, _parts_expression(group), limit)
+            ids = self._matching(TRIGRAMS, _parts_match(group), limit)
             return CandidateIds(set(ids), limit == len(ids))
-        ids = self._matching(_WORDS, raw_expression(group.wanted, group.unwanted), limit)
+        ids = self._matching(MESSAGE_WORDS, raw_match(group.wanted, group.unwanted), limit)
         found = set(ids)
         if set(_BASE) - set(reach.words):  # an index of before version 11
             found |= self._read([group], self._place, reach, columns=_BASE[1:])
@@ -354,27 +360,26 @@ class ContractFinder:
             spaced = not any(contains_unspaced(term.typed) for term in group.wanted)
             if spaced and not is_literal(group) and all(map(_fits_trigrams, group.wanted)):
                 try:
-                    found.update(self._matching(_PARTS, _parts_expression(group), ROUNDS[0]))
+                    found.update(self._matching(TRIGRAMS, _parts_match(group), ROUNDS[0]))
                 except FullTextError as error:
                     log.debug("the index of parts does not answer: %s", error)
         yield CandidateIds(found, cut=False)
 
-    def _matching(self, table: str, query: str, limit: int) -> list[int]:
-        if not query:
+    def _matching(self, index: WordIndex, match: Match | None, limit: int) -> list[int]:
+        if match is None:
             return []
-        params = {"query": query, "first": self._place.first, "last": self._place.last}
-        name = f"{'raw' if table == _WORDS else 'parts'}_{self._order}"
+        first, last, newest = self._place
 
-        def ask(tx: Tx) -> list[Row] | FullTextError:
+        def ask(tx: Tx) -> list[int] | FullTextError:
             try:  # here: outside of the transaction it is an error like any other
-                return tx.all(name, {**params, "limit": limit})
+                return index.ids(tx, match, (first, last), newest=newest, limit=limit)
             except FullTextError as error:
                 return error
 
-        rows = reading(self._ctx, ask)
-        if isinstance(rows, FullTextError):
-            raise rows
-        return [int(row[0]) for row in rows]
+        found = reading(self._ctx, ask)
+        if isinstance(found, FullTextError):
+            raise found
+        return found
 
     # ------------------------------------------------------------------ reading
 
@@ -450,19 +455,15 @@ def _fits_trigrams(term: StateTerm) -> bool:
     return len(term.typed) >= _TRIGRAM
 
 
-def _parts_expression(group: Group) -> str:
-    wanted = [_quoted(term.typed) for term in group.wanted]
-    unwanted = [_quoted(term.typed) for term in group.unwanted if _fits_trigrams(term)]
-    return " NOT ".join([" AND ".join(wanted), *unwanted])
-
-
-def _quoted(text: str) -> str:
-    return '"{}"'.format(text.replace('"', '""'))
+def _parts_match(group: Group) -> Match:
+    """Ask for terms as they were typed, wherever they stand in a word."""
+    unwanted = (Phrase((term.typed,)) for term in group.unwanted if _fits_trigrams(term))
+    return without(all_of(Phrase((term.typed,)) for term in group.wanted), unwanted)
 
 
 def _reach(tx: Tx) -> Reach:
     """Look which indexes there are, what they cover, and whether they can be trusted."""
-    words, parts = _indexed(tx, _WORDS), _indexed(tx, _PARTS)
+    words, parts = _indexed(tx, MESSAGE_WORDS.table), _indexed(tx, TRIGRAMS.table)
     notes = {str(key): value for key, value in tx.all("index_notes")}
     last = int(tx.value("newest_message_id") or 0)
     if notes.get("fts_stale") not in (None, "", "0"):

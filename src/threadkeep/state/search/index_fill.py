@@ -17,19 +17,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.fts import (
+from threadkeep.base.match import Phrase
+from threadkeep.base.tx import Row, Tx
+from threadkeep.base.word_index import FullTextError, WordIndex
+from threadkeep.base.words import (
     INDEX_LIMIT,
-    FullTextError,
     contains_unspaced,
     index_text,
     index_words,
     shorten_blobs,
 )
-from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.context import V6, StateContext
 from threadkeep.state.rows import adopt_message, messages_of
-from threadkeep.state.schema import QUERIES, SIDE, build_index, created_by, drop_index
+from threadkeep.state.schema import MESSAGE_WORDS, QUERIES, SEARCH_WORDS, SIDE, build_index
 from threadkeep.state.side_values import readable_text
 
 # Names of tools have documents from this number on, whole messages below it.
@@ -328,7 +329,7 @@ def _put(tx: Tx, documents: Sequence[tuple[int, Document]]) -> None:
     # Whole messages have the smaller numbers: FTS5 writes a segment when a number is not the next.
     numbered = [*enumerate(whole, last + 1), *enumerate(names, last_name + 1)]
     tx.run_bulk("put_doc", ((number, id_) for number, (id_, _) in numbered))
-    tx.run_bulk("index_doc", ((number, text) for number, (_, text) in numbered))
+    SEARCH_WORDS.put(tx, ((number, text) for number, (_, text) in numbered))
 
 
 def parts_of(ctx: StateContext, tx: Tx, row: Row) -> Parts:
@@ -378,7 +379,6 @@ def after_append(ctx: StateContext, ids: Sequence[int]) -> None:
 
 TRIGGERS: Final = frozenset({"messages_fts_insert", "messages_fts_delete", "messages_fts_update"})
 _REPAIR: Final = "run reindex()"
-_FORMATS: Final = (4, 5)  # the file formats of FTS5; 5 has the option secure-delete
 
 # Errors that have nothing to do with an index, by SQLite's plain code: no memory, interrupted, a
 # lock, a file that cannot be written or read, a full disk, a value too large or of a wrong type.
@@ -440,8 +440,7 @@ def reindex(ctx: StateContext, progress: Callable[[int, int], None] | None = Non
 def reindex_ours(ctx: StateContext, progress: Callable[[int, int], None] | None = None) -> None:
     """Build our index anew; until it is filled, a search reads what is missing."""
     with ctx.db.write() as tx:
-        drop_index(tx, "tk_search")
-        tx.execute(next(made.statement for made in created_by(SIDE) if made.name == "tk_search"))
+        SEARCH_WORDS.remake(tx, SIDE)
         tx.run("forget_docs")
         tx.run("clean_all")
         tx.run("set_meta", {"key": "indexed", "value": "0"})
@@ -463,8 +462,9 @@ def check_index(ctx: StateContext) -> list[str]:
     with ctx.db.write(durable=False) as tx:
         problems = _missing(ctx, tx)
         return problems or [
-            *_checked(tx, "messages_fts", depth=int(ctx.form.answers is V6)),
-            *(_checked(tx, "tk_search", depth=0) or _lost(ctx, tx)),
+            # Hermes fills the index with other words in a file that it brought further.
+            *_checked(tx, MESSAGE_WORDS, compare=ctx.form.answers is V6),
+            *(_checked(tx, SEARCH_WORDS, compare=False) or _lost(ctx, tx)),
         ]
 
 
@@ -482,18 +482,9 @@ def _missing(ctx: StateContext, tx: Tx) -> list[str]:
     return problems
 
 
-def _checked(tx: Tx, table: str, depth: int) -> list[str]:
-    try:
-        # Read once per connection, so ours may not have noticed; the next program will.
-        if tx.value(f"version_of_{table}") not in _FORMATS:
-            return [f"the full-text index {table} has lost its settings: {_REPAIR}"]
-        # FTS5's own check reads page after page and does not notice.
-        if tx.value(f"lost_segments_of_{table}"):
-            return [f"the full-text index {table} has lost its way to the words: {_REPAIR}"]
-        tx.run(f"check_{table}", {"depth": depth})
-    except FullTextError as error:
-        return [f"the full-text index {table} is damaged ({error}): {_REPAIR}"]
-    return []
+def _checked(tx: Tx, index: WordIndex, *, compare: bool) -> list[str]:
+    problem = index.problem(tx, compare=compare)
+    return [] if problem is None else [f"the full-text index {index.table} {problem}: {_REPAIR}"]
 
 
 def _lost(ctx: StateContext, tx: Tx) -> list[str]:
@@ -524,7 +515,6 @@ def _unfound(ctx: StateContext, tx: Tx) -> int:
         words = index_words(index_text_of(parts_of(ctx, tx, tuple(row))))
         if words:
             asked += 1
-            place = {"first_doc": doc, "last_doc": doc}
-            if tx.all("any_doc", {"query": f'"{words[0]}"', **place}):
+            if SEARCH_WORDS.ids(tx, Phrase((words[0],)), (doc, doc), limit=1):
                 return 0
     return asked

@@ -6,7 +6,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from threadkeep.base.fts import contains_unspaced, index_words, parse_query
+from threadkeep.base.match import Match, Phrase, all_of, any_of, parse_query, without
+from threadkeep.base.words import contains_unspaced, index_words
 
 # BM25's usual numbers: how soon more of a word stops counting, and how much length counts.
 _SATURATION: Final = 1.2
@@ -80,39 +81,32 @@ def is_unspaced(term: StateTerm) -> bool:
     return any(map(contains_unspaced, term.words))
 
 
-# ---------------------------------------------------------------------- expressions
+# ---------------------------------------------------------------------- matches
 
 
-def our_expression(wanted: Iterable[StateTerm], unwanted: Iterable[StateTerm] = ()) -> str:
-    """Give the FTS5 expression for the index that was filled through `index_text`."""
-    return _expression(
-        [_phrase(term.words, term) for term in wanted],
-        [_phrase(term.words, term) for term in unwanted],
-    )
+def our_match(wanted: Iterable[StateTerm], unwanted: Iterable[StateTerm] = ()) -> Match | None:
+    """Give what to ask the index for that was filled through `index_text`; None without words."""
+    return _match([(term.words, term) for term in wanted], [(one.words, one) for one in unwanted])
 
 
-def raw_expression(wanted: Iterable[StateTerm], unwanted: Iterable[StateTerm] = ()) -> str:
-    """Give the FTS5 expression for the contract's index, which got its text as it was."""
-    return _expression(
-        [_phrase(term.raw, term) for term in wanted],
-        [_phrase(term.raw, term) for term in unwanted],
-    )
+def raw_match(wanted: Iterable[StateTerm], unwanted: Iterable[StateTerm] = ()) -> Match | None:
+    """Give what to ask the contract's index for, which got its text as it was."""
+    return _match([(term.raw, term) for term in wanted], [(one.raw, one) for one in unwanted])
 
 
-def _expression(wanted: list[str], unwanted: list[str]) -> str:
-    # Phrases side by side bind more tightly than NOT; and one in which unicode61 finds no word is
-    # skipped there, where an AND with it would find nothing.
-    together = " ".join(filter(None, wanted))
-    return " NOT ".join([together, *filter(None, unwanted)]) if together else ""
+def raw_match_of_any(terms: Iterable[StateTerm]) -> Match | None:
+    """Ask the contract's index for one of some terms."""
+    phrases = [Phrase(term.raw, term.prefix) for term in terms if term.raw]
+    return any_of(phrases) if phrases else None
 
 
-def any_of(phrases: Iterable[str]) -> str:
-    """Join expressions of single terms, so that one of them is enough."""
-    return " OR ".join(filter(None, phrases))
+_Asked = list[tuple[tuple[str, ...], StateTerm]]
 
 
-def _phrase(words: Sequence[str], term: StateTerm) -> str:
-    return f'"{" ".join(words)}"{"*" if term.prefix else ""}' if words else ""
+def _match(wanted: _Asked, unwanted: _Asked) -> Match | None:
+    phrases = [Phrase(words, term.prefix) for words, term in wanted if words]
+    never = [Phrase(words, term.prefix) for words, term in unwanted if words]
+    return without(all_of(phrases), never) if phrases else None
 
 
 # ---------------------------------------------------------------------- texts

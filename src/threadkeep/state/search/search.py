@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.fts import FullTextError, snippet_of_match
+from threadkeep.base.snippet import snippet_of_match
 from threadkeep.base.tx import Tx
+from threadkeep.base.word_index import FullTextError
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.context import V6, Json, StateContext, reading
 from threadkeep.state.rows import messages_of

@@ -36,9 +36,6 @@ SELECT max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id < :names), 0
 INSERT INTO tk_docs(doc, message_id) VALUES (?, ?)
 ON CONFLICT(message_id) DO UPDATE SET doc = excluded.doc;
 
--- name: index_doc
-INSERT INTO tk_search(rowid, text) VALUES (?, ?);
-
 -- name: clean
 DELETE FROM tk_dirty WHERE id = :id;
 
@@ -96,67 +93,21 @@ SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS
   EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id), d.doc
 FROM tk_docs d JOIN messages m ON m.id = d.message_id ORDER BY d.doc % 97, d.doc LIMIT 20;
 
--- name: lost_segments_of_messages_fts
--- Segments whose pages cannot be found by a word: the number of a page has that of its segment in front.
-SELECT count(*) FROM (SELECT DISTINCT id >> 37 AS segment FROM messages_fts_data WHERE id > 10)
-WHERE segment NOT IN (SELECT segid FROM messages_fts_idx);
-
--- name: lost_segments_of_tk_search
-SELECT count(*) FROM (SELECT DISTINCT id >> 37 AS segment FROM tk_search_data WHERE id > 10)
-WHERE segment NOT IN (SELECT segid FROM tk_search_idx);
-
--- name: version_of_messages_fts
-SELECT v FROM messages_fts_config WHERE k = 'version';
-
--- name: version_of_tk_search
-SELECT v FROM tk_search_config WHERE k = 'version';
-
--- name: check_messages_fts
--- With 1 also against the messages: Hermes fills the index with other words in a file that it brought further.
-INSERT INTO messages_fts(messages_fts, rank) VALUES ('integrity-check', :depth);
-
--- name: check_tk_search
-INSERT INTO tk_search(tk_search, rank) VALUES ('integrity-check', :depth);
-
 -- ---------------------------------------------------------------- asking for candidates
-
--- name: raw_newest
-SELECT rowid FROM messages_fts
-WHERE messages_fts MATCH :query AND rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :limit;
-
--- name: raw_oldest
-SELECT rowid FROM messages_fts
-WHERE messages_fts MATCH :query AND rowid BETWEEN :first AND :last ORDER BY rowid LIMIT :limit;
-
--- name: parts_newest
-SELECT rowid FROM messages_fts_trigram
-WHERE messages_fts_trigram MATCH :query AND rowid BETWEEN :first AND :last
-ORDER BY rowid DESC LIMIT :limit;
-
--- name: parts_oldest
-SELECT rowid FROM messages_fts_trigram
-WHERE messages_fts_trigram MATCH :query AND rowid BETWEEN :first AND :last
-ORDER BY rowid LIMIT :limit;
 
 -- name: index_notes
 SELECT key, value FROM full.state_meta
 WHERE key IN ('fts_stale', 'fts_rebuild_progress', 'fts_rebuild_high_water');
 
 -- name: docs_newest
-SELECT d.message_id FROM tk_search JOIN tk_docs d ON d.doc = tk_search.rowid
-WHERE tk_search MATCH :query AND tk_search.rowid BETWEEN :first_doc AND :last_doc
-  AND d.message_id BETWEEN :first AND :last
-ORDER BY tk_search.rowid DESC LIMIT :limit;
+SELECT d.message_id FROM {matching:tk_search} AS f JOIN tk_docs d ON d.doc = f.id
+WHERE f.id BETWEEN :first_doc AND :last_doc AND d.message_id BETWEEN :first AND :last
+ORDER BY f.id DESC LIMIT :limit;
 
 -- name: docs_oldest
-SELECT d.message_id FROM tk_search JOIN tk_docs d ON d.doc = tk_search.rowid
-WHERE tk_search MATCH :query AND tk_search.rowid BETWEEN :first_doc AND :last_doc
-  AND d.message_id BETWEEN :first AND :last
-ORDER BY tk_search.rowid LIMIT :limit;
-
--- name: any_doc
-SELECT 1 FROM tk_search
-WHERE tk_search MATCH :query AND rowid BETWEEN :first_doc AND :last_doc LIMIT 1;
+SELECT d.message_id FROM {matching:tk_search} AS f JOIN tk_docs d ON d.doc = f.id
+WHERE f.id BETWEEN :first_doc AND :last_doc AND d.message_id BETWEEN :first AND :last
+ORDER BY f.id LIMIT :limit;
 
 -- name: span_of_session
 SELECT min(id), max(id) FROM messages WHERE session_id = :session_id;

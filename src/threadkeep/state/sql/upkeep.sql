@@ -17,12 +17,6 @@ SELECT (SELECT count(*) FROM tk_search_docsize), (SELECT count(*) FROM tk_docs);
 -- name: has_side_index
 SELECT 1 FROM sqlite_master WHERE name = 'tk_search_docsize';
 
--- name: total_changes
-SELECT total_changes();
-
--- name: merge_index
-INSERT INTO messages_fts(messages_fts, rank) VALUES ('merge', :pages);
-
 -- ---------------------------------------------------------------- usage of others
 
 -- name: forget_spent

@@ -1,4 +1,4 @@
-"""Queries and snippets, checked against a real FTS5 table."""
+"""What is typed, and the index that is asked for it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,16 +6,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.base import fts
-from threadkeep.base.fts import (
-    INDEX_LIMIT,
-    MAX_TOKENS,
-    contains_unspaced,
-    index_text,
-    literal_terms,
-    match_query,
-    snippet,
-)
+from threadkeep.base import words
+from threadkeep.base.match import MAX_TOKENS, AllOf, Match, literal_terms, read_match
+from threadkeep.base.snippet import snippet
+from threadkeep.base.tx import Tx
+from threadkeep.base.word_index import WordIndex
+from threadkeep.base.words import INDEX_LIMIT, contains_unspaced, index_text
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 PIECES = [
@@ -81,23 +77,24 @@ HOSTILE = [
 
 
 class Index:
-    """An FTS5 table as the stores have it."""
+    """An index as the stores have them."""
 
     def __init__(self, tokenize: str = "porter unicode61") -> None:
         self.db = sqlite3.connect(":memory:")
         self.db.execute(f"CREATE VIRTUAL TABLE f USING fts5(text, tokenize='{tokenize}')")
+        self.tx = Tx(self.db, {})
+        self.words = WordIndex("f")
 
     def add(self, *texts: str) -> None:
         self.db.execute("DELETE FROM f")
-        self.db.executemany("INSERT INTO f(text) VALUES (?)", [(text,) for text in texts])
+        self.words.put(self.tx, enumerate(texts, 1))
 
-    def match(self, expression: str) -> list[int]:
-        found = self.db.execute("SELECT rowid FROM f WHERE f MATCH ? ORDER BY rowid", (expression,))
-        return [row[0] for row in found]
+    def match(self, match: Match) -> list[int]:
+        return self.words.ids(self.tx, match, newest=False)
 
     def search(self, query: str) -> list[int]:
-        expression = match_query(query)
-        return [] if expression is None else self.match(expression)
+        match = read_match(query)
+        return [] if match is None else self.match(match)
 
 
 @pytest.fixture(scope="module")
@@ -111,20 +108,20 @@ def index() -> Iterator[Index]:
 @pytest.mark.parametrize("split", [True, False])
 def test_no_query_is_a_syntax_error(index: Index, query: str, *, split: bool) -> None:
     index.add("some text")
-    expression = match_query(query, split=split)
-    if expression is not None:
-        index.match(expression)
-        assert len(expression) < 40_000
+    match = read_match(query, split=split)
+    if match is not None:
+        index.match(match)
+        assert len(index.words.asked(match)) < 40_000
     literal_terms(query)
     snippet("some text", query)
 
 
 @given(query=ANY_TEXT | QUERY_LIKE, split=st.booleans())
 def test_no_text_at_all_is_a_syntax_error(index: Index, query: str, *, split: bool) -> None:
-    expression = match_query(query, split=split)
-    if expression is not None:
-        index.match(expression)
-        assert expression.count('"') <= 2 * MAX_TOKENS * 40
+    match = read_match(query, split=split)
+    if match is not None:
+        index.match(match)
+        assert index.words.asked(match).count('"') <= 2 * MAX_TOKENS * 40
 
 
 @given(st.lists(ANY_TEXT | QUERY_LIKE, min_size=1, max_size=6))
@@ -132,9 +129,9 @@ def test_a_text_is_found_by_its_own_words(index: Index, words: list[str]) -> Non
     index.add(index_text(" ".join(words)))
     for word in words:
         phrase = word.replace('"', " ").replace("“", " ").replace("”", " ").replace("„", " ")
-        expression = match_query(f'"{phrase}"')
-        if expression is not None:
-            assert index.match(expression) == [1], (phrase, expression)
+        match = read_match(f'"{phrase}"')
+        if match is not None:
+            assert index.match(match) == [1], (phrase, match)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +168,7 @@ def test_a_text_is_found_by_its_own_words(index: Index, words: list[str]) -> Non
 def test_punctuation_and_scripts_find_what_contains_them(index: Index, text: str) -> None:
     index.add("nothing of the kind", index_text(text))
     for query in (text, *text.split()):
-        if match_query(query) is not None:
+        if read_match(query) is not None:
             assert index.search(query) == [2], query
 
 
@@ -247,9 +244,9 @@ def test_a_prefix_of_any_length_finds_the_word(index: Index, word: str) -> None:
 def test_a_prefix_finds_nothing_that_it_does_not_start_where_words_are_not_stemmed() -> None:
     plain = Index("unicode61")
     plain.add("running", "run", "ran")
-    expression = match_query("runn*", split=False)
-    assert expression is not None
-    assert plain.match(expression) == [1]
+    match = read_match("runn*", split=False)
+    assert match is not None
+    assert plain.match(match) == [1]
     plain.db.close()
 
 
@@ -257,16 +254,16 @@ def test_an_index_of_raw_text_is_asked_in_its_own_words() -> None:
     plain = Index("unicode61")
     plain.add("re\u0301sume\u0301", "日本語", "chat-send failed")
     for query, row in (("re\u0301sume\u0301", 1), ("日本語", 2), ("日本*", 2), ("chat-send", 3)):
-        expression = match_query(query, split=False)
-        assert expression is not None
-        assert plain.match(expression) == [row]
+        match = read_match(query, split=False)
+        assert match is not None
+        assert plain.match(match) == [row]
     plain.db.close()
 
 
 @pytest.mark.parametrize("query", ["", "  ", "😀", "!?", "()", '""', "—", "\0", "\ud83d", "* *"])
 def test_a_query_without_words_is_none(query: str) -> None:
-    assert match_query(query) is None
-    assert match_query(query, split=False) is None
+    assert read_match(query) is None
+    assert read_match(query, split=False) is None
 
 
 @pytest.mark.parametrize(
@@ -288,9 +285,9 @@ def test_a_long_query_is_cut_to_its_first_words(index: Index) -> None:
     words = [f"w{n}" for n in range(1000)]
     index.add(" ".join(words))
     assert index.search(" ".join(words)) == [1]
-    expression = match_query(" ".join(words))
-    assert expression is not None
-    assert expression.count(" AND ") == MAX_TOKENS - 1
+    match = read_match(" ".join(words))
+    assert isinstance(match, AllOf)
+    assert len(match.parts) == MAX_TOKENS
     assert len(literal_terms("👍 " * 1000)) == MAX_TOKENS
 
 
@@ -308,15 +305,15 @@ def test_index_text_is_bounded_and_can_be_stored(index: Index) -> None:
 def test_text_that_is_indexed_as_it_is_has_the_same_words(index: Index) -> None:
     index.db.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, f, instance)")
     codes = [*range(1, 0x3000), *range(0xFE00, 0xFE20), *range(0x1F300, 0x1FA00)]
-    every = [chr(code) for code in codes if fts._SPLIT_ALIKE.fullmatch(chr(code))]
+    every = [chr(code) for code in codes if words._SPLIT_ALIKE.fullmatch(chr(code))]
     assert len(every) > 1000
 
-    def words(texts: list[str]) -> list[tuple[str, int, int]]:
+    def tokens(texts: list[str]) -> list[tuple[str, int, int]]:
         index.add(*texts)
         return index.db.execute("SELECT term, doc, offset FROM words ORDER BY 2, 3").fetchall()
 
     texts = [f"xq{character}yw {character}" for character in every]
-    assert words(texts) == words([" ".join(fts._words(text)) for text in texts])
+    assert tokens(texts) == tokens([" ".join(words.split_words(text)) for text in texts])
     index.db.execute("DROP TABLE temp.words")
 
 
@@ -329,73 +326,3 @@ def test_contains_unspaced() -> None:
     assert contains_unspaced("a 日")
     assert contains_unspaced("ไทย")
     assert not contains_unspaced("plain é 😀 русский")
-
-
-LONG = (
-    "lorem ipsum dolor sit amet " * 40 + "the chat-send needle match is here " + "more words " * 80
-)
-
-
-@pytest.mark.parametrize(
-    "text,query,shown",
-    [
-        ("see gateway/run.py now", "gateway/run.py", "see >>>gateway/run.py<<< now"),
-        ("a Word and a word", "WORD", "a >>>Word<<< and a >>>word<<<"),
-        ("sword wordy", "word", "sword >>>wordy<<<"),
-        ("sword word", "word", "sword >>>word<<<"),
-        ("he was running", "run", "he was >>>running<<<"),
-        ("many studies", "study", "many >>>studies<<<"),
-        ("the stopped job", "stopping", "the >>>stopped<<< job"),
-        ("timeouts happen", "time*", ">>>timeouts<<< happen"),
-        ("Le Café est là", "cafe la", "Le >>>Café<<< est >>>là<<<"),
-        ("これは日本語です", "日本", "これは>>>日本<<<語です"),
-        ("foo_bar and foo", "foo_bar", ">>>foo_bar<<< and foo"),
-        ("yes no", "yes NOT no", ">>>yes<<< no"),
-        ("İstanbul ISTANBUL", "istanbul", ">>>İstanbul<<< >>>ISTANBUL<<<"),
-        ("nothing here", "absent", "nothing here"),
-        ("", "x", ""),
-        ("text", "", "text"),
-        ("text", "👍", "text"),
-    ],
-)
-def test_snippet_marks_what_was_found(text: str, query: str, shown: str) -> None:
-    assert snippet(text, query) == shown
-
-
-def test_snippet_is_cut_around_the_match() -> None:
-    shown = snippet(LONG, 'chat-send "needle match"', width=60)
-    assert ">>>chat-send<<< >>>needle match<<<" in shown
-    assert shown.startswith("...")
-    assert shown.endswith("...")
-    assert len(shown) < 60 + 20
-
-
-def test_snippet_prefers_the_place_with_most_words() -> None:
-    text = "alpha " + "x " * 200 + "alpha beta gamma " + "x " * 200
-    assert ">>>alpha<<< >>>beta<<< >>>gamma<<<" in snippet(text, "gamma beta alpha", width=40)
-
-
-def test_snippet_without_a_match_is_the_head() -> None:
-    assert snippet("word " * 100, "absent", width=9) == "word word..."
-
-
-def test_snippet_of_a_match_wider_than_itself_is_cut() -> None:
-    shown = snippet("x " * 50 + "a" * 1000 + " end", "aaa*", width=20, mark=("[", "]"))
-    assert shown.count("a") <= 20
-    assert "[a" in shown
-    assert "a]" in shown
-
-
-@given(ANY_TEXT | QUERY_LIKE, ANY_TEXT | QUERY_LIKE, st.integers(1, 50))
-def test_a_snippet_is_a_stretch_of_its_text(text: str, query: str, width: int) -> None:
-    shown = snippet(text, query, width=width, mark=("", ""))
-    assert shown.removeprefix("...").removesuffix("...") in text or shown in text
-    assert len(shown) <= width + 6
-
-
-@given(st.lists(st.sampled_from(["alpha", "beta", "x", "日本"]), max_size=30))
-def test_every_found_word_is_marked_once(words: list[str]) -> None:
-    text = " ".join(words)
-    shown = snippet(text, "beta 日本", width=10_000)
-    marked = words.count("beta") + words.count("日本")
-    assert shown.count(">>>") == shown.count("<<<") == marked
