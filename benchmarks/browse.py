@@ -10,7 +10,7 @@ from benchmarks.report import Goal, Result, Table, figure
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.query import Query, parse_query
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.sources.pi import PiSource
+from threadkeep.sources.pi import SOURCE as PI
 
 SESSIONS, PAGE = 100_000, 50
 _LIMIT_MS, _WINDOW_MS, _WORDS_MS = 20.0, 60.0, 100.0
@@ -28,7 +28,7 @@ def run(place: Place) -> Result:
     """List, filter, find and sum up; and read a window of one long session."""
     with place.fresh() as folder:
         path = folder / "knowledge.db"
-        sources = {"pi": PiSource()}
+        sources = {"pi": PI}
         make_store(folder, path, _NOW, SESSIONS)
         with KnowledgeStore.open(path, read_only=True) as store:
             make = partial(Browse, store, sources, clock=lambda: _NOW)

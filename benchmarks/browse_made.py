@@ -14,7 +14,7 @@ from threadkeep.capture.intake import CaptureContext, MachineUser
 from threadkeep.capture.records import Exclusion
 from threadkeep.capture.redact.engine import MaskedBlock
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.sources.pi import PiSource
+from threadkeep.sources.pi import SOURCE as PI
 from threadkeep.sources.records import UserHome
 
 BLOCKS: Final = 10_000
@@ -91,7 +91,7 @@ def make_store(folder: Path, path: Path, now: int, sessions: int) -> None:
             who=MachineUser("box", "somebody"),
             exclusion=Exclusion(()),
         )
-        capture(around, {"pi": PiSource()})
+        capture(around, {"pi": PI})
     _fill(path, now, sessions)
 
 

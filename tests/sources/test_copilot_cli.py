@@ -341,3 +341,76 @@ def test_real_transcripts(shared_data: Path) -> None:
         sums = [model["usage"] for model in metrics.values()]
         assert sum(row.output for row in harvest.usage) == sum(s["outputTokens"] for s in sums)
         assert sum(row.input for row in harvest.usage) == sum(s["inputTokens"] for s in sums)
+
+
+# ---------------------------------------------------------------------- records of single calls
+
+
+def call(number: int, given: int, output: int) -> dict[str, Any]:
+    """The record of one call, as version 1.0.102 writes it."""
+    usage = {
+        "model": "m-1",
+        "inputTokens": given,
+        "outputTokens": output,
+        "cacheReadTokens": 30,
+        "cacheWriteTokens": 5,
+        "reasoningTokens": 2,
+        "apiCallId": f"c{number}",
+        "accounting": {"usageId": f"u{number}"},
+    }
+    when = f"2026-11-01T10:00:0{number}.000Z"
+    return {
+        "type": "session.usage_record",
+        "id": f"e{number}",
+        "timestamp": when,
+        "data": {"usage": usage},
+    }
+
+
+def answer(number: int, **data: Any) -> dict[str, Any]:
+    about = {
+        "messageId": f"m{number}",
+        "model": "m-1",
+        "content": "Yes.",
+        "apiCallId": f"c{number}",
+    }
+    return {"type": "assistant.message", "id": f"a{number}", "data": {**about, **data}}
+
+
+def summed(**sums: int) -> dict[str, Any]:
+    return {
+        "type": "session.shutdown",
+        "id": "end",
+        "data": {"modelMetrics": {"m-1": {"usage": sums}}},
+    }
+
+
+def spent(*records: dict[str, Any]) -> tuple[int, int, int, int]:
+    log = Log("/x/events.jsonl", Stamp(0, 0, 0, 0), "s")
+    fed = [(record, b"", number) for number, record in enumerate(records)]
+    _, harvest = read(SOURCE, log, fed)
+    assert harvest.unknown == {}
+    rows = harvest.usage
+    return (
+        sum(row.input for row in rows),
+        sum(row.output for row in rows),
+        sum(row.cache_read for row in rows),
+        sum(row.cache_write for row in rows),
+    )
+
+
+def test_a_session_that_was_killed_has_the_usage_of_its_calls() -> None:
+    assert spent(call(1, 100, 10), answer(1), call(2, 200, 20), answer(2)) == (230, 30, 60, 10)
+
+
+def test_the_end_adds_only_what_no_record_told() -> None:
+    sums = {"inputTokens": 400, "outputTokens": 50, "cacheReadTokens": 90, "cacheWriteTokens": 15}
+    calls = (call(1, 100, 10), answer(1), call(2, 200, 20), answer(2))
+    assert spent(*calls, summed(**sums)) == (295, 50, 90, 15)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_an_answer_and_its_record_count_its_output_once(order: tuple[int, int]) -> None:
+    both = (call(1, 100, 10), answer(1, outputTokens=10))
+    sums = {"inputTokens": 100, "outputTokens": 10, "cacheReadTokens": 30, "cacheWriteTokens": 5}
+    assert spent(*(both[place] for place in order), summed(**sums)) == (65, 10, 30, 5)

@@ -13,7 +13,7 @@ from threadkeep.knowledge.commands import write_command, write_visit
 from threadkeep.knowledge.records import Command, GitState, Output, Visit
 from threadkeep.memory.memory import Memory
 from threadkeep.sources.claude.transcripts import ClaudeCode
-from threadkeep.sources.pi import PiSource
+from threadkeep.sources.pi import SOURCE as PI
 from threadkeep.sources.records import Source
 
 START = datetime(2026, 10, 1, 10, 0, tzinfo=UTC)
@@ -33,7 +33,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
-        sources: Mapping[str, Source] = {"pi": PiSource(), "claude-code": ClaudeCode()}
+        sources: Mapping[str, Source] = {"pi": PI, "claude-code": ClaudeCode()}
         self.world.sources = sources
         self._number = 0
 

@@ -378,12 +378,12 @@ def _read(
 
 
 def _make_room(around: CaptureContext, harnesses: set[str]) -> None:
-    """Let a file that knows the contract's four harnesses take others too."""
+    """Let a file that knows only some programs take the others that are found here."""
     with around.store.read() as tx:
         narrow = not all(harness_is_allowed(tx, harness) for harness in harnesses)
     if narrow:
         with around.store.write(foreign_keys=False) as tx:
-            widen_harness(tx)
+            widen_harness(tx, harnesses)
 
 
 def _read_lines(

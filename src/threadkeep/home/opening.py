@@ -61,7 +61,8 @@ def all_sources(chats: list[Path], states: list[Path], mail: list[Path]) -> "Sou
         return HippoNotes()
 
     own = {"chat": chat, "state": state, "hermes-imported": imported, "mailbox": mailbox}
-    return Sources({**foreign_sources().makers, **own, NOTES: notes})
+    foreign = foreign_sources()
+    return Sources({**foreign.makers, **own, NOTES: notes}, foreign.more)
 
 
 def _home_sources(home: "Home") -> "Sources":

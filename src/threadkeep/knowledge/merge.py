@@ -284,7 +284,7 @@ def _allow_harnesses(source: Tx, ours: Database) -> None:
         if all(harness_is_allowed(tx, harness) for harness in wanted):
             return
     with ours.write(foreign_keys=False) as tx:
-        widen_harness(tx)
+        widen_harness(tx, wanted)
 
 
 def _teller(source: Tx, ways: list[_Way], progress: Progress | None) -> Callable[[], None]:

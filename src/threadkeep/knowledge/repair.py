@@ -172,6 +172,7 @@ HARNESSES: Final = (
     *("gemini-cli", "copilot-cli", "pi", "aider", "hermes", "nanoclaw", "chat", "state", "mailbox"),
 )
 _TABLE: Final = "agentic_sessions"
+_PLAIN: Final = re.compile(r"[a-z][a-z0-9-]{1,39}")
 _LIST: Final = re.compile(r"(\bharness\b[\"`\]]?\s+IN\s*\()([^)]*)", re.IGNORECASE)
 _NAME: Final = re.compile(
     r"(CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?)[\"`\[]?agentic_sessions[\"`\]]?", re.IGNORECASE
@@ -212,10 +213,10 @@ def allowed_harnesses(create: str) -> tuple[str, ...] | None:
     return None if found is None else tuple(re.findall(r"'([^']*)'", found[2]))
 
 
-def widen_check(create: str) -> str:
+def widen_check(create: str, more: Iterable[str] = ()) -> str:
     """Write a CREATE TABLE of agentic_sessions anew: under a spare name, with every harness."""
     known = allowed_harnesses(create) or ()
-    listed = ", ".join(f"'{name}'" for name in dict.fromkeys((*known, *HARNESSES)))
+    listed = ", ".join(f"'{name}'" for name in dict.fromkeys((*known, *HARNESSES, *more)))
     widened = _LIST.sub(rf"\g<1>{listed}", create, count=1)
     return _NAME.sub(rf"\1{_TABLE}_new", widened, count=1)
 
@@ -226,19 +227,24 @@ def harness_is_allowed(tx: Tx, harness: str) -> bool:
     return allowed is None or harness in allowed
 
 
-def widen_harness(tx: Tx) -> bool:
-    """Let a file that Hippo made take every agent we know; False if it does already.
+def widen_harness(tx: Tx, more: Iterable[str] = ()) -> bool:
+    """Let a file take every agent that it was made for, and these; False if it does already.
 
     Rows, their numbers and all that refers to them stay. The transaction must have been begun with
     `foreign_keys=False`.
     """
     create = _created_by(tx)
     allowed = allowed_harnesses(create)
-    if allowed is None or set(HARNESSES) <= set(allowed):
+    wanted = sorted(more)
+    if allowed is None or {*HARNESSES, *wanted} <= set(allowed):
         return False
+    odd = [name for name in wanted if not _PLAIN.fullmatch(name)]
+    if odd:
+        msg = f"{odd[0]!r} is no name of an agent"
+        raise Invalid(msg, hint="lower case letters, digits and dashes are")
     sql = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger')"
     beside = [row[0] for row in tx.execute(sql, (_TABLE,)) if row[0] is not None]
-    rebuild(tx, _TABLE, widen_check(create))
+    rebuild(tx, _TABLE, widen_check(create, wanted))
     for statement in beside:
         tx.execute(statement)
     return True

@@ -4,11 +4,11 @@ Each answer says only its output tokens. What went in stands in the event that e
 over the whole session, resumed runs included. So an answer gives a row with its output alone, and
 the end of a run gives one row per model with what the sums grew by since the run before, less the
 output that the answers already gave. A run that crashed leaves its output rows; the next end
-brings the rest. Sums that are smaller than before were begun anew and count whole.
+brings the rest. Sums that are smaller than before were begun anew and count whole. Newer versions
+(1.0.102) write a record for each call, with all that it took: then the end has nothing to add.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,14 +22,16 @@ from threadkeep.sources.common import (
     iso_ms,
     number as count,
     numbered,
-    plain,
     rows,
     strange_name,
     table,
     text,
 )
-from threadkeep.sources.folders import file_stamp, files_below, folders_in
-from threadkeep.sources.records import DocumentItem, Harvest, Log, UserHome
+from threadkeep.sources.format import LineLogs, Told, named_by_file, named_by_folder
+from threadkeep.sources.places import place
+from threadkeep.sources.records import Harvest, Log
+
+_LABEL: Final = "Copilot CLI"
 
 
 class _Event(NamedTuple):
@@ -144,6 +146,7 @@ _SILENT: Final = frozenset(
         *("session.model_change", "session.plan_changed", "session.resume", "session.shutdown"),
         *("session.snapshot_rewind", "session.start", "session.title_changed"),
         *("session.truncation", "session.usage_checkpoint", "session.usage_info"),
+        "session.usage_record",
         *("session.workspace_file_changed", "subagent.completed", "subagent.deselected"),
         *("subagent.selected", "tool.execution_partial_result", "tool.execution_progress"),
         "tool.execution_start",
@@ -167,6 +170,8 @@ _SUMS: Final = (
     "reasoningTokens",
 )
 
+_LATEST: Final = 64  # calls of which an answer and a record may still come
+
 
 def _sums_of(usage: dict[str, Any]) -> list[int]:
     return [max(0, count(usage.get(name))) for name in _SUMS]
@@ -183,6 +188,8 @@ class _State(msgspec.Struct):
     runs: int = 0  # that came to their end
     sums: dict[str, list[int]] = {}  # by model, at the last end
     counted: dict[str, int] = {}  # by model, the output that answers gave since
+    recorded: dict[str, list[int]] = {}  # by model, what records of calls gave since
+    calls: dict[str, int] = {}  # the latest calls, and the output of each that is counted
 
 
 class CopilotParser:
@@ -191,7 +198,7 @@ class CopilotParser:
     def __init__(self, log: Log, state: bytes | None) -> None:
         fresh = _State(begun(log))
         self._state = msgspec.msgpack.decode(state, type=_State) if state else fresh
-        self._gatherer = Gatherer(log, "Copilot CLI", self._state.kept)
+        self._gatherer = Gatherer(log, _LABEL, self._state.kept)
 
     def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:
         """Take the next event."""
@@ -215,6 +222,8 @@ class CopilotParser:
                 facts.model = text(data.get("newModel")) or facts.model
             case "session.title_changed":
                 facts.title = text(data.get("title")) or facts.title
+            case "session.usage_record":
+                self._record(event)
             case "session.shutdown":
                 self._end(data, event.at)
 
@@ -231,17 +240,51 @@ class CopilotParser:
         model = text(event.data.get("model")) or facts.model
         if not event.of_agent:
             facts.model = model
-        output = max(0, count(event.data.get("outputTokens")))
+        output = self._uncounted(event.data, max(0, count(event.data.get("outputTokens"))))
         key = text(event.data.get("messageId")) or f"{self._gatherer.session_id}:{event.key}"
         self._gatherer.spend(Usage(key, event.at, model, output=output))
         counted[model] = counted.get(model, 0) + output
+
+    def _uncounted(self, call: dict[str, Any], output: int) -> int:
+        """Give the part of a call's output that neither its answer nor its record gave before."""
+        own, calls = text(call.get("apiCallId")), self._state.calls
+        if not own:
+            return output
+        before = calls.pop(own, 0)
+        calls[own] = max(before, output)
+        while len(calls) > _LATEST:
+            del calls[next(iter(calls))]
+        return max(0, output - before)
+
+    def _record(self, event: _Event) -> None:
+        """Take the record of one call, which a session that was killed has as well."""
+        told, session = table(event.data.get("usage")), self._gatherer.session_id
+        given, output, cached, written, reasoning = sums = _sums_of(told)
+        model = text(told.get("model")) or self._gatherer.facts.model
+        own = text(table(told.get("accounting")).get("usageId")) or text(told.get("apiCallId"))
+        sums[1] = self._uncounted(told, output)
+        row = Usage(
+            key=own or f"{session}:{event.key}",
+            at=event.at,
+            model=model,
+            input=max(0, given - cached - written),
+            output=sums[1],
+            cache_read=cached,
+            cache_write=written,
+            reasoning=reasoning,
+        )
+        self._gatherer.spend(row)
+        before = self._state.recorded.get(model, [0] * len(_SUMS))
+        self._state.recorded[model] = [a + b for a, b in zip(before, sums, strict=True)]
 
     def _end(self, data: dict[str, Any], at: int | None) -> None:
         state, session = self._state, self._gatherer.session_id
         for model, metrics in table(data.get("modelMetrics")).items():
             sums = _sums_of(table(table(metrics).get("usage")))
             before = state.sums.get(model, [0] * len(_SUMS))
-            given, output, cached, written, reasoning = _grown(sums, before)
+            known = state.recorded.get(model, [0] * len(_SUMS))
+            grown = zip(_grown(sums, before), known, strict=True)
+            given, output, cached, written, reasoning = (max(0, now - had) for now, had in grown)
             state.sums[model] = sums
             row = Usage(
                 key=f"{session}:{model}:{state.runs}",
@@ -255,7 +298,7 @@ class CopilotParser:
             )
             self._gatherer.spend(row)
         state.runs += 1
-        state.counted = {}
+        state.counted, state.recorded = {}, {}
 
     def harvest(self) -> Harvest:
         """Give what came up since the last call."""
@@ -267,49 +310,22 @@ class CopilotParser:
         return msgspec.msgpack.encode(self._state)
 
 
-class CopilotSource:
-    """The sessions of GitHub Copilot CLI."""
-
-    agent: Final = "copilot-cli"
-    kind: Final = "lines"
-
-    def roots(self, user: UserHome) -> list[Path]:
-        """Name the folders to look into."""
-        moved = user.env.get("COPILOT_HOME")
-        places = [Path(moved)] if moved else []
-        return [place / "session-state" for place in (*places, user.home / ".copilot")]
-
-    def find(self, user: UserHome) -> Iterator[Log]:
-        """Yield the sessions' files: `<id>/events.jsonl`, in older versions `<id>.jsonl`."""
-        found: dict[str, Log] = {}
-        for root in self.roots(user):
-            for path, stamp in files_below(root, user, ".jsonl", depth=0, is_root=True):
-                found[str(path)] = Log(str(path), stamp, plain(path.stem))
-            for folder in folders_in(root, user, is_root=True):
-                path = folder / "events.jsonl"
-                stamp_there = file_stamp(path, user)
-                if stamp_there:
-                    found[str(path)] = Log(str(path), stamp_there, plain(folder.name))
-        yield from (found[path] for path in sorted(found))
-
-    def parser(self, log: Log, state: bytes | None) -> CopilotParser:
-        """Make a parser for one file."""
-        return CopilotParser(log, state)
-
-    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
-        """Read one event alone."""
-        del line
-        return _entries(record, _event(record, number))
-
-    def items(self, log: Log) -> Iterable[DocumentItem]:
-        """A line log has none."""
-        del log
-        return ()
-
-    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
-        """A line log has none."""
-        del log, item
-        return ()
+def _identify(log: Log) -> Log:
+    """A session's file is `<id>/events.jsonl`, in older versions `<id>.jsonl`."""
+    newer = log.path.endswith("events.jsonl")
+    return named_by_folder(log) if newer else named_by_file(log)
 
 
-SOURCE: Final = CopilotSource()
+SOURCE: Final = LineLogs(
+    agent="copilot-cli",
+    label=_LABEL,
+    places=(
+        place(
+            ("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
+            *("*.jsonl", "*/events.jsonl"),
+        ),
+    ),
+    identify=_identify,
+    read=lambda record, number: Told(_entries(record, _event(record, number))),
+    parse=CopilotParser,
+)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -205,6 +206,12 @@ def one_line(stored: str | bytes) -> bytes:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return msgspec.json.encode(raw.decode("utf-8", "replace"))
     return raw.translate(_BREAKS) if b"\n" in raw or b"\r" in raw else raw
+
+
+def unpacked(stored: object) -> bytes:
+    """Unpack a Zstandard blob of another program; one that grows beyond reason raises TooLarge."""
+    data = stored if isinstance(stored, bytes) else b""
+    return b"".join(decompressed(BytesIO(data), PIECE_BYTES, len(data)))
 
 
 def wrap(about: dict[str, Any], name: str, stored: bytes) -> bytes:

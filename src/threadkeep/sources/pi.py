@@ -5,7 +5,7 @@ a file of its own that begins with copies of its parent's entries; a copied answ
 usage key in both files and so counts once.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,8 +27,11 @@ from threadkeep.sources.common import (
     table,
     text,
 )
-from threadkeep.sources.folders import files_below, folders_in
-from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UserHome
+from threadkeep.sources.format import LineLogs, Told
+from threadkeep.sources.places import place
+from threadkeep.sources.records import Harvest, Log
+
+_LABEL: Final = "Pi"
 
 
 def content_text(content: object) -> str:
@@ -146,6 +149,7 @@ def _message(fields: dict[str, Any], key: str, at: int | None, strange: list[str
 
 
 _ROLES: Final[dict[str, _Reader]] = {
+    "system": _note,  # the prompt of the program itself, once in a session
     "user": _user,
     "assistant": _assistant,
     "toolResult": _tool_result,
@@ -170,7 +174,8 @@ _TYPES: Final[dict[str, _Reader]] = {
 }
 
 
-def _entries(record: object, number: int, strange: list[str]) -> list[Entry]:
+def entries_of(record: object, number: int, strange: list[str]) -> list[Entry]:
+    """Read one entry of the tree; what is not known in it is named in `strange`."""
     fields = table(record)
     reader = _TYPES.get(text(fields.get("type")))
     if reader is None:
@@ -207,6 +212,7 @@ def _usage(message: dict[str, Any], at: int | None) -> Usage:
         output=count(counts.get("output")),
         cache_read=count(counts.get("cacheRead")),
         cache_write=count(counts.get("cacheWrite")),
+        reasoning=count(counts.get("reasoningTokens")),
     )
     if not row.key:
         began = count(message.get("timestamp")) or at
@@ -220,7 +226,7 @@ class PiParser:
     def __init__(self, log: Log, state: bytes | None) -> None:
         self._log = log
         kept = msgspec.msgpack.decode(state, type=GathererState) if state else None
-        self._gatherer = Gatherer(log, "Pi", kept)
+        self._gatherer = Gatherer(log, _LABEL, kept)
         if kept is None:
             self._gatherer.facts.agent = _agent_of(log.path)
 
@@ -228,7 +234,7 @@ class PiParser:
         """Take the next entry of the tree."""
         del line
         strange: list[str] = []
-        entries = _entries(record, number, strange)
+        entries = entries_of(record, number, strange)
         self._gatherer.wonder(strange)
         self._learn(table(record))
         return self._gatherer.keep(entries)
@@ -247,6 +253,7 @@ class PiParser:
                 facts.model = text(fields.get("modelId")) or facts.model
             case "session_info":
                 facts.title = text(fields.get("name")) or facts.title
+                facts.parent_session_id = text(fields.get("parent")) or facts.parent_session_id
 
     def _begin(self, header: dict[str, Any]) -> None:
         facts, own = self._gatherer.facts, text(header.get("id"))
@@ -280,71 +287,33 @@ def _agent_of(path: str) -> str:
     return plain(parts[1]) if len(parts) == 4 and parts[0] == "agents" else ""  # noqa: PLR2004
 
 
-def _is_claw_log(name: str) -> bool:
-    """Tell a session's file, live or put away by a reset, from what else lies there."""
-    _, found, rest = name.partition(".jsonl")
-    return bool(found) and (not rest or rest.startswith(".reset."))
+def _identify(log: Log) -> Log:
+    """Name a session as its file does, and its project or agent as the folder around it."""
+    path = Path(log.path)
+    agent = _agent_of(log.path)
+    project = agent or plain(path.parent.name)
+    return msgspec.structs.replace(log, session_id=_session_of(path.name), project_dir=project)
 
 
-class PiSource:
-    """The sessions of Pi, Oh-My-Pi and OpenClaw."""
+PI_ROOTS: Final = (*("$PI_CODING_AGENT_DIR", "~/.pi/agent", "~/.omp/agent", "~/.prime/agent"),)
+# OpenClaw under the names that it had, and its relatives; each agent of it has a folder.
+CLAW_ROOTS: Final = (
+    *("$OPENCLAW_STATE_DIR", "~/.openclaw", "~/.clawdbot", "~/.moltbot", "~/.moldbot"),
+    *("~/.kimi_openclaw", "~/.qclaw"),
+)
 
-    agent: Final = "pi"
-    kind: Final = "lines"
-
-    def roots(self, user: UserHome) -> list[Path]:
-        """Name the folders to look into."""
-        return [*_pi_roots(user), *_claw_roots(user)]
-
-    def find(self, user: UserHome) -> Iterator[Log]:
-        """Yield the sessions' files."""
-        found: dict[str, Log] = {}
-        for root in _pi_roots(user):
-            for path, stamp in files_below(root, user, ".jsonl", is_root=True):
-                found[str(path)] = _log(path, stamp, path.parent.name)
-        for root in _claw_roots(user):
-            for agent in folders_in(root, user, is_root=True):
-                for path, stamp in files_below(agent / "sessions", user, "", depth=0):
-                    if _is_claw_log(path.name):
-                        found[str(path)] = _log(path, stamp, agent.name)
-        yield from (found[path] for path in sorted(found))
-
-    def parser(self, log: Log, state: bytes | None) -> PiParser:
-        """Make a parser for one file."""
-        return PiParser(log, state)
-
-    def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
-        """Read one record alone."""
-        del line
-        return _entries(record, number, [])
-
-    def items(self, log: Log) -> Iterable[DocumentItem]:
-        """A line log has none."""
-        del log
-        return ()
-
-    def records(self, log: Log, item: str) -> Iterable[tuple[str, bytes]]:
-        """A line log has none."""
-        del log, item
-        return ()
-
-
-def _pi_roots(user: UserHome) -> list[Path]:
-    moved = user.env.get("PI_CODING_AGENT_DIR")
-    places = [Path(moved)] if moved else []
-    places += [user.home / ".pi" / "agent", user.home / ".omp" / "agent"]
-    return [place / "sessions" for place in places]
-
-
-def _claw_roots(user: UserHome) -> list[Path]:
-    moved = user.env.get("OPENCLAW_STATE_DIR")
-    places = [Path(moved)] if moved else []
-    places += [user.home / name for name in (".openclaw", ".clawdbot", ".moltbot", ".moldbot")]
-    return [place / "agents" for place in places]
-
-
-def _log(path: Path, stamp: Stamp, project: str) -> Log:
-    return Log(str(path), stamp, _session_of(path.name), plain(project))
-
-
-SOURCE: Final = PiSource()
+SOURCE: Final = LineLogs(
+    agent="pi",
+    label=_LABEL,
+    places=(
+        place([f"{root}/sessions" for root in PI_ROOTS], "**/*.jsonl"),
+        # A reset puts a session's file away under a longer name.
+        place(
+            [f"{root}/agents" for root in CLAW_ROOTS],
+            *("*/sessions/*.jsonl", "*/sessions/*.jsonl.reset.*"),
+        ),
+    ),
+    identify=_identify,
+    read=lambda record, number: Told(entries_of(record, number, [])),
+    parse=PiParser,
+)

@@ -6,9 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from threadkeep.sources.records import Source
 
-# Name -> the module whose SOURCE it is. A program that keeps its work in several ways has several.
+# Name -> the module whose SOURCE it is, or another name in it. A program that keeps its work in
+# several ways has several.
 _MODULES: Final = {
     "claude-code": "claude.transcripts",
     "codex": "codex.rollouts",
@@ -19,42 +22,84 @@ _MODULES: Final = {
     "cursor-ide": "cursor.editor",
     "opencode": "opencode.database",
     "opencode-tree": "opencode.files",
+    "kilo": "opencode.database:KILO",
+    "mimocode": "opencode.database:MIMOCODE",
     "gemini-cli": "gemini_cli",
     "gemini-json": "gemini_json",
     "copilot-cli": "copilot_cli",
     "pi": "pi",
+    "openclaw": "openclaw",
     "aider": "aider",
     "hermes": "state_store",
 }
 
 
-class Sources(Mapping[str, "Source"]):
-    """Sources by name, each made when it is first asked for."""
+GROUP: Final = "threadkeep.sources"  # the entry points through which packages bring sources
 
-    def __init__(self, makers: Mapping[str, Callable[[], "Source"]]) -> None:
+
+class Sources(Mapping[str, "Source"]):
+    """Sources by name, each made when it is first asked for.
+
+    `more` are those of other packages: they are looked for when somebody wants them all, or one
+    that is not known here.
+    """
+
+    def __init__(
+        self,
+        makers: Mapping[str, Callable[[], "Source"]],
+        more: Callable[[], Mapping[str, Callable[[], "Source"]]] = dict,
+    ) -> None:
         self.makers = makers
+        self.more = more
+        self._all: Mapping[str, Callable[[], Source]] | None = None
         self._made: dict[str, Source] = {}
 
     def __getitem__(self, name: str) -> "Source":
         if name not in self._made:
-            self._made[name] = self.makers[name]()
+            maker = self.makers.get(name) or self._everything()[name]
+            self._made[name] = maker()
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.makers  # to ask is no reason to load it
+        # To ask is no reason to load it.
+        return name in self.makers or name in self._everything()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.makers)
+        return iter(self._everything())
 
     def __len__(self) -> int:
-        return len(self.makers)
+        return len(self._everything())
+
+    def _everything(self) -> Mapping[str, Callable[[], "Source"]]:
+        if self._all is None:
+            self._all = {**self.more(), **self.makers}  # nobody takes the name of one of ours
+        return self._all
 
 
 def foreign_sources() -> Sources:
     """Give the sources of other programs, by name."""
-    return Sources({name: partial(_load, module) for name, module in _MODULES.items()})
+    makers = {name: partial(_load, module) for name, module in _MODULES.items()}
+    return Sources(makers, packaged)
 
 
 def _load(module: str) -> "Source":
-    source: Source = import_module(f"threadkeep.sources.{module}").SOURCE
+    path, _, name = module.partition(":")
+    source: Source = getattr(import_module(f"threadkeep.sources.{path}"), name or "SOURCE")
     return source
+
+
+def packaged() -> Mapping[str, Callable[[], "Source"]]:
+    """Give the sources that other packages bring, by the names of their entry points."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  (5 ms, for those who want all)
+
+    return {one.name: partial(_bring, one) for one in entry_points(group=GROUP)}
+
+
+def _bring(point: "EntryPoint") -> "Source":
+    """Load another package's source; one that cannot be used stands in its place and says why."""
+    from threadkeep.sources.format import BrokenSource, checked  # noqa: PLC0415  (with the first)
+
+    try:
+        return checked(point.name, point.load())
+    except Exception as error:  # noqa: BLE001  (somebody else's code: it may raise anything)
+        return BrokenSource(point.name, f"{point.value}: {error}")

@@ -27,7 +27,7 @@ from threadkeep.knowledge.shapes import (
     target_of,
 )
 from threadkeep.memory.fixed import archived_runs, command_in
-from threadkeep.sources.pi import PiSource
+from threadkeep.sources.pi import SOURCE as PI
 
 NOW = 1_800_000_000_000
 RULES = LessonRules()
@@ -466,7 +466,7 @@ def _time(second: int) -> str:
 
 def test_agents_whose_calls_stand_in_the_archive_alone_teach_too(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.sources = {"pi": PiSource()}
+    world.sources = {"pi": PI}
     world.write(
         pi_log(
             ("pytest tests/test_a.py", MISSING, True),

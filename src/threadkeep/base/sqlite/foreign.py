@@ -27,8 +27,11 @@ from threadkeep.errors import (
 )
 
 _PATIENCE_MS = 2_000
+_NO_TRUST: Final = "trusted_schema = OFF"
+# What SQLite before 3.41 says of a sound index on an expression: with no trust in the schema it
+# takes functions such as json_extract() for unsafe there, and the whole file for damaged.
+_UNSAFE: Final = "unsafe use of "
 _SETTINGS: Final = (
-    "trusted_schema = OFF",
     "query_only = ON",
     "cell_size_check = ON",
     "mmap_size = 0",
@@ -142,7 +145,14 @@ def _connect(path: Path, budget: Budget) -> tuple[sqlite3.Connection, Guard]:
     return _begin(f"{address}&immutable=1", path, budget)
 
 
-def _begin(address: str, path: Path, budget: Budget) -> tuple[sqlite3.Connection, Guard]:
+def _begin(
+    address: str, path: Path, budget: Budget, distrust: tuple[str, ...] = (_NO_TRUST,)
+) -> tuple[sqlite3.Connection, Guard]:
+    """Connect and learn what is in the file; one with such an index is opened without distrust.
+
+    Nothing of its schema is run even then: the guard lets ordinary tables be read, no view, no
+    generated column, and what an index is made of is worked out by writers alone.
+    """
     try:
         connection = sqlite3.connect(
             address,
@@ -156,12 +166,14 @@ def _begin(address: str, path: Path, budget: Budget) -> tuple[sqlite3.Connection
     guard = Guard(connection, path, budget)
     try:
         connection.text_factory = _lenient_text
-        for setting in _SETTINGS:
+        for setting in (*distrust, *_SETTINGS):
             connection.execute(f"PRAGMA {setting}")
         connection.execute("BEGIN")
         guard.learn()
     except BaseException as error:
         connection.close()
+        if distrust and isinstance(error, sqlite3.DatabaseError) and _UNSAFE in str(error):
+            return _begin(address, path, budget, ())
         if isinstance(error, sqlite3.Error) and not isinstance(error, ThreadkeepError):
             raise guard.trouble(error) from error
         if isinstance(error, UnicodeDecodeError):

@@ -72,24 +72,29 @@ _SESSION: Final = (
     *("summary_additions", "summary_deletions", "summary_files", "time_created", "time_updated"),
     *("time_archived", "revert", "share_url"),
 )
+_VARIABLE: Final = "OPENCODE_DB"
 _DIFFS: Final = "summary_diffs"  # can be large, and never changes alone
 
 
 class OpencodeDatabases:
-    """Reads `opencode.db` and its like."""
+    """Reads `opencode.db` and its like; relatives of OpenCode keep the same under another name."""
 
-    agent = AGENT
     kind: Literal["lines", "document"] = "document"
+
+    def __init__(self, agent: str = AGENT, variable: str = "") -> None:
+        """Take the program's name, and the variable that may name a database of it."""
+        self.agent = agent
+        self._variable = variable
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name the folders and files to look into and to watch."""
-        named = _named_database(user)
-        return [data_root(user), *([named] if named else [])]
+        named = _named_database(user, self._variable)
+        return [data_root(user, self.agent), *([named] if named else [])]
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the databases of every channel."""
-        named = _named_database(user)
-        for path in databases(user):
+        named = _named_database(user, self._variable)
+        for path in databases(user, self.agent, self._variable):
             stamp = database_stamp(path, user, is_root=path == named)
             if stamp is not None:
                 yield Log(str(path), stamp)
@@ -156,24 +161,25 @@ def _newest(database: ForeignDatabase, name: str) -> dict[str, tuple[Any, ...]]:
     return {row[0]: row[1:] for row in database.rows(sql)}
 
 
-def data_root(user: UserHome) -> Path:
-    """Name OpenCode's data folder; it is the same on every system."""
+def data_root(user: UserHome, name: str = AGENT) -> Path:
+    """Name the program's data folder; it is the same on every system."""
     named = user.env.get("XDG_DATA_HOME")
-    return (Path(named) if named else user.home / ".local" / "share") / "opencode"
+    return (Path(named) if named else user.home / ".local" / "share") / name
 
 
-def _named_database(user: UserHome) -> Path | None:
-    named = text(user.env.get("OPENCODE_DB"))
+def _named_database(user: UserHome, variable: str = _VARIABLE) -> Path | None:
+    named = text(user.env.get(variable))
     return data_root(user) / named if named and named != ":memory:" else None
 
 
-def databases(user: UserHome) -> list[Path]:
+def databases(user: UserHome, name: str = AGENT, variable: str = _VARIABLE) -> list[Path]:
     """Name the databases that are there, of every channel."""
-    found = {data_root(user) / "opencode.db"}
-    for entry in listed(str(data_root(user)), user, is_root=True):
-        if entry.name.startswith("opencode-") and entry.name.endswith(".db"):
+    root = data_root(user, name)
+    found = {root / f"{name}.db"}
+    for entry in listed(str(root), user, is_root=True):
+        if entry.name.startswith(f"{name}-") and entry.name.endswith(".db"):
             found.add(Path(entry.path))
-    named = _named_database(user)
+    named = _named_database(user, variable)
     return sorted({*found, *([named] if named else [])})
 
 
@@ -193,4 +199,7 @@ def stored_sessions(user: UserHome) -> set[str]:
     return found
 
 
-SOURCE = OpencodeDatabases()
+SOURCE = OpencodeDatabases(variable=_VARIABLE)
+# Kilo since 7 (its command line and its extensions) and MiMoCode are OpenCode under another name.
+KILO = OpencodeDatabases("kilo")
+MIMOCODE = OpencodeDatabases("mimocode")
