@@ -21,7 +21,7 @@ from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import Gatherer, GathererState, plain
 from threadkeep.sources.files import file_bytes
 from threadkeep.sources.folders import database_stamp, stamp_of
-from threadkeep.sources.places import Place, files_of, place, roots_of
+from threadkeep.sources.places import LogPlace, files_of, place, roots_of
 from threadkeep.sources.records import (
     DocumentItem,
     Harvest,
@@ -105,7 +105,7 @@ class LineLogs(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     label: str
-    places: tuple[Place, ...]
+    places: tuple[LogPlace, ...]
     read: Read
     identify: Identify = named_by_file
     parse: Callable[[Log, bytes | None], Parser] | None = None  # where one record is not enough
@@ -206,7 +206,7 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     label: str
-    places: tuple[Place, ...]
+    places: tuple[LogPlace, ...]
     split: Callable[[DocumentFiles], Iterable[Keyed]]
     read: Read
     identify: Identify = named_by_file
@@ -283,7 +283,7 @@ class Databases(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     label: str
-    places: tuple[Place, ...]
+    places: tuple[LogPlace, ...]
     sessions: Callable[[ForeignDatabase], Iterable[tuple[str, object]]]
     split: Callable[[ForeignDatabase, str, Path], Iterable[Keyed]]
     read: Read

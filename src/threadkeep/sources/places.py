@@ -30,7 +30,7 @@ _SERVERS: Final = (".vscode-server", ".vscode-server-insiders", ".vscode-remote"
 _DEEPEST: Final = 12  # folders below the one from which `**` looks for files
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """Folders of one program, and which files below them are its logs.
 
     `logs` are patterns of paths below a root: `*` stands for one name, a leading `**` for folders
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     logs: tuple[str, ...] = ()
 
 
-def place(roots: str | Iterable[str], *logs: str) -> Place:
+def place(roots: str | Iterable[str], *logs: str) -> LogPlace:
     """Describe where a program keeps its logs; a place that leads out of its base is refused."""
     named = (roots,) if isinstance(roots, str) else tuple(roots)
     for one in (*named, *logs):
@@ -53,17 +53,17 @@ def place(roots: str | Iterable[str], *logs: str) -> Place:
             raise Invalid(msg, hint=f"the bases are {', '.join(_BASES)}")
         if one.startswith("{") and one[1:].partition("}")[0] not in _BASES:
             raise Invalid(f"{one!r} has no base", hint=f"the bases are {', '.join(_BASES)}")
-    return Place(named, logs)
+    return LogPlace(named, logs)
 
 
-def roots_of(places: Iterable[Place], user: UserHome) -> list[Path]:
+def roots_of(places: Iterable[LogPlace], user: UserHome) -> list[Path]:
     """Name the folders of these places for a user, whether they exist or not, each once."""
     found = (path for one in places for root in one.roots for path in _expanded(root, user))
     return list(dict.fromkeys(found))
 
 
 def files_of(
-    places: Iterable[Place], user: UserHome, *, databases: bool = False
+    places: Iterable[LogPlace], user: UserHome, *, databases: bool = False
 ) -> list[tuple[Path, Path, Stamp]]:
     """Find the logs of these places, sorted by path: each file, the root it is below, its stamp.
 
