@@ -454,15 +454,6 @@ def test_fork_before_a_compaction_has_the_whole_head(store: ChatStore, session: 
     assert total(store, branch) == 11
 
 
-def test_branch_and_parent_go_separate_ways(store: ChatStore, session: Session) -> None:
-    talk(store, session, 1)
-    branch = store.fork(session)
-    reply(store, branch, "only here")
-    store.say(session, "only there")
-    assert texts(store, branch) == ["q1", "a1", "only here"]
-    assert texts(store, session) == ["q1", "a1", "only there"]
-
-
 def test_order_of_copies_holds_at_equal_times(store: ChatStore, session: Session) -> None:
     with raw(store) as other:
         for name in ("c", "a", "b"):

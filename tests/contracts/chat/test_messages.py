@@ -153,13 +153,6 @@ def test_any_json_in_a_part_survives(lasting_store: ChatStore, data: object) -> 
     assert lasting_store.ui_messages(session)[0]["parts"] == [part]
 
 
-def test_user_message_is_there_before_its_reply(store: ChatStore, session: Session) -> None:
-    store.say(session, "question")
-    assert texts(store, session) == ["question"]
-    reply(store, session, "answer")
-    assert texts(store, session) == ["question", "answer"]
-
-
 # ---------------------------------------------------------------------- order
 
 

@@ -296,24 +296,6 @@ def test_change_of_one_part_does_not_rewrite_another(store: ChatStore, session: 
 # ---------------------------------------------------------------------- policies
 
 
-def test_step_policy_stores_at_the_end_of_a_step(store: ChatStore, session: Session) -> None:
-    with store.record(session, save_on="step") as recorder:
-        for chunk in TEXT[:6]:
-            recorder.feed(chunk)
-        assert store.ui_messages(session) == []
-        recorder.feed(TEXT[6])
-        assert store.message(session, "reply")["parts"] == reduce_chunks(TEXT)["parts"]
-
-
-def test_turn_policy_stores_at_the_end_of_the_turn(store: ChatStore, session: Session) -> None:
-    with store.record(session, save_on="turn") as recorder:
-        for chunk in TEXT[:7]:
-            recorder.feed(chunk)
-        assert store.ui_messages(session) == []
-        recorder.feed(TEXT[7])
-        assert store.message(session, "reply")["parts"] == reduce_chunks(TEXT)["parts"]
-
-
 @pytest.mark.parametrize("policy", ["chunk", "step", "turn"])
 def test_closing_stores_the_rest_under_every_policy(
     store: ChatStore, session: Session, policy: Any
