@@ -107,12 +107,6 @@ def test_context_wakes_nobody_and_comes_before_what_does(pair: Pair) -> None:
     assert not pair.container.triggered()
 
 
-def test_a_poll_sees_what_was_written_a_moment_ago(pair: Pair) -> None:
-    assert pair.container.poll() == []
-    pair.box.new_host().send("new")
-    assert texts(pair.container.poll()) == ["new"]
-
-
 def test_content_that_is_no_json_is_shown_as_words(pair: Pair) -> None:
     mail = pair.host.send("x")
     pair.rows("UPDATE messages_in SET content = 'plain words' WHERE id = ?", mail.id)

@@ -224,15 +224,6 @@ def test_the_outbox_shows_the_newest_in_order(pair: Pair) -> None:
 # ---------------------------------------------------------------------- places
 
 
-def test_destinations_are_replaced_whole(pair: Pair) -> None:
-    name_places(pair.host)
-    assert [place.name for place in pair.container.destinations()] == ["family", "helper"]
-    pair.host.write_destinations([Destination("new", None, "channel", "slack", "C5")])
-    assert [place.name for place in pair.host.destinations()] == ["new"]
-    assert pair.host.write_destinations([]) == 0
-    assert pair.container.destinations() == []
-
-
 @pytest.mark.parametrize(
     "odd",
     [
@@ -247,12 +238,6 @@ def test_bad_destinations_leave_the_old_ones(pair: Pair, odd: list[Destination])
     with pytest.raises((Invalid, Conflict)):
         pair.host.write_destinations(odd)
     assert [place.name for place in pair.host.destinations()] == ["family", "helper"]
-
-
-def test_routing_is_one_row(pair: Pair) -> None:
-    pair.host.write_routing(Place("telegram", "9", None))
-    assert pair.host.routing() == pair.container.routing() == Place("telegram", "9", None)
-    assert pair.rows("SELECT * FROM session_routing") == [(1, "telegram", "9", None)]
 
 
 # ---------------------------------------------------------------------- questions

@@ -15,11 +15,6 @@ def pair(factory: MailFactory) -> Pair:
     return open_pair(factory)
 
 
-def test_the_host_begins_with_two_and_the_container_with_one(factory: MailFactory) -> None:
-    assert open_pair(factory).host.send("first").seq == 2
-    assert open_pair(factory).container.send("first").seq == 1
-
-
 def test_the_host_counts_its_own_rows_only_and_the_container_both(pair: Pair) -> None:
     assert pair.host.send("in").seq == 2
     assert [pair.container.send("out").seq for _ in range(5)] == [3, 5, 7, 9, 11]
