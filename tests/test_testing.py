@@ -120,7 +120,7 @@ def test_a_suite_gives_all_its_tests_to_whoever_imports_it(suite: str) -> None:
 def test_every_test_of_a_suite_names_its_clause(suite: str) -> None:
     for name, node in clauses(suite).items():
         said = ast.get_docstring(node) or ""
-        assert re.match(r"[A-Z§][^:]+: \S.+\.$", said), f"{name}: which section says what?"
+        assert re.match(r"[A-Z§c][^:]+: \S.+\.$", said), f"{name}: which section says what?"
 
 
 @pytest.mark.parametrize("suite", CONTRACTS)

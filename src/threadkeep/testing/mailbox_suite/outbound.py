@@ -7,8 +7,8 @@ import pytest
 from threadkeep.testing.mailbox_suite.post import (
     CHAT,
     HOST_TABLES,
-    Channel,
     Factory,
+    KeepingChannel,
     moment,
     open_pair,
     table,
@@ -105,7 +105,7 @@ def test_what_is_delivered_is_written_down(mailbox_factory: Factory) -> None:
     pair = open_pair(mailbox_factory)
     before = mailbox_factory.clock.now
     mail = pair.container.send("hello")
-    channel = Channel()
+    channel = KeepingChannel()
     pair.host.drain({"slack": channel})
     (row,) = table(mailbox_factory, pair, "delivered")
     assert (row["message_out_id"], row["platform_message_id"]) == (mail.id, "p-1")
@@ -117,7 +117,7 @@ def test_what_is_delivered_is_written_down(mailbox_factory: Factory) -> None:
 def test_mail_is_delivered_once_and_in_order(mailbox_factory: Factory) -> None:
     """§2.2 delivered: what is written down is not sent again, by no host."""
     pair = open_pair(mailbox_factory)
-    channel = Channel()
+    channel = KeepingChannel()
     for word in ("one", "two", "three"):
         pair.container.send(word)
     pair.host.drain({"slack": channel})
@@ -129,7 +129,7 @@ def test_a_delivery_that_fails_is_written_down(mailbox_factory: Factory) -> None
     """§2.2 delivered: `failed` is a status, too, without a name of the channel."""
     pair = open_pair(mailbox_factory)
     mail = pair.container.send("hello")
-    pair.host.drain({"slack": Channel(refuses=True)})
+    pair.host.drain({"slack": KeepingChannel(refuses=True)})
     (row,) = table(mailbox_factory, pair, "delivered")
     assert (row["message_out_id"], row["status"]) == (mail.id, "failed")
     assert row["platform_message_id"] is None
@@ -139,7 +139,7 @@ def test_mail_waits_for_the_time_of_its_delivery(mailbox_factory: Factory) -> No
     """§4.1 messages_out: mail is not delivered before `deliver_after`."""
     mailbox_factory.clock.step = 0
     pair = open_pair(mailbox_factory)
-    channel = Channel()
+    channel = KeepingChannel()
     pair.container.send("later", deliver_after=mailbox_factory.clock.now + 10_000)
     pair.host.drain({"slack": channel})
     assert channel.sent == []
@@ -151,7 +151,7 @@ def test_mail_waits_for_the_time_of_its_delivery(mailbox_factory: Factory) -> No
 def test_an_edit_names_the_message_as_the_channel_does(mailbox_factory: Factory) -> None:
     """§2.2 delivered: the container reads `platform_message_id` to target edits."""
     pair = open_pair(mailbox_factory)
-    channel = Channel()
+    channel = KeepingChannel()
     mail = pair.container.send("helo")
     pair.host.drain({"slack": channel})
     assert pair.container.target(mail.seq or 0) == ("p-1", CHAT)

@@ -44,7 +44,7 @@ def moment(text: str) -> float:
     return datetime.fromisoformat(text if "+" in text or "Z" in text else f"{text}Z").timestamp()
 
 
-class Channel:
+class KeepingChannel:
     """A channel that keeps what it was sent, and names it p-1, p-2 and so on."""
 
     def __init__(self, *, refuses: bool = False) -> None:
