@@ -14,14 +14,17 @@ import psycopg
 import pytest
 
 from tests.support.postgres import (
+    SCHEMA,
     copied_tables,
     explained_by,
     plain_tables,
     prepared_by,
     virtual_tables,
 )
-from threadkeep.base.sql import load_overrides, load_queries
-from threadkeep.testing import ChatFactory
+from threadkeep.base.sql import load_overrides, load_queries, load_text
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import Queries, survey
+from threadkeep.testing import ChatFactory, StateFactory
 
 # What stands in every SQLite file, whatever made it.
 _OF_SQLITE: Final = re.compile(r"\b(sqlite_\w+|pragma_\w+|dbstat)\b")
@@ -29,7 +32,7 @@ _MOST_OVERRIDES: Final = 80
 
 
 class Store(NamedTuple):
-    """A store's tables in a SQLite file, its queries, and the files that these are in."""
+    """A store's tables in a SQLite file, and its queries for either engine."""
 
     file: sqlite3.Connection
     queries: Mapping[str, str]
@@ -37,8 +40,19 @@ class Store(NamedTuple):
 
 
 # Queries of one engine only, each with its reason.
-SQLITE_ALONE: Final[Mapping[str, Mapping[str, str]]] = {"chat": {}}
-FILES: Final[Mapping[str, tuple[str, ...]]] = {"chat": ("queries.sql",)}
+SQLITE_ALONE: Final[Mapping[str, Mapping[str, str]]] = {
+    "chat": {},
+    "state": {
+        "make_keys": "makes a table that files of older versions lack",
+        "total_changes": "tells whether a merge of the full-text index had anything to do",
+    },
+}
+FILES: Final[Mapping[str, tuple[str, ...]]] = {
+    "chat": ("queries.sql",),
+    "state": (
+        *("queries.sql", "sessions.sql", "search.sql", "upkeep.sql", "gateway.sql", "care.sql"),
+    ),
+}
 
 
 @contextmanager
@@ -47,7 +61,21 @@ def chat() -> Iterator[Store]:
         yield Store(file, *queries_of("chat"))
 
 
-STORES: Final[Mapping[str, Callable[[], Any]]] = {"chat": chat}
+@contextmanager
+def state() -> Iterator[Store]:
+    with StateFactory() as factory:
+        path = factory.place(factory.open())
+        with opened(path) as file:
+            for script in ("newest.sql", "telegram.sql", "backends.sql"):
+                add_missing(file, load_text("threadkeep.state", script))
+            file.execute("CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(content)")
+            queries = tuple(map(Queries, queries_of("state"), ("main", SCHEMA)))
+            for one in queries:
+                one.fit(survey(Tx(file, one)))
+            yield Store(file, *queries)
+
+
+STORES: Final[Mapping[str, Callable[[], Any]]] = {"chat": chat, "state": state}
 
 
 @contextmanager
@@ -57,6 +85,23 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
+
+
+def add_missing(file: sqlite3.Connection, script: str) -> None:
+    """Make what a script declares and a file lacks: tables, columns, indexes."""
+    wanted = sqlite3.connect(":memory:")
+    wanted.executescript(script)
+    for table in plain_tables(wanted):
+        if table not in plain_tables(file):
+            (sql,) = wanted.execute(
+                "SELECT sql FROM sqlite_master WHERE name = ?", (table,)
+            ).fetchone()
+            file.execute(sql)
+        there = {name for _, name, *_ in file.execute(f'PRAGMA table_info("{table}")')}
+        for _, name, kind, *_ in wanted.execute(f'PRAGMA table_info("{table}")').fetchall():
+            if name not in there:
+                file.execute(f'ALTER TABLE "{table}" ADD COLUMN "{name}" {kind}')
+    wanted.close()
 
 
 def queries_of(store: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -85,8 +130,8 @@ def test_both_engines_accept_every_query(
         prepare, virtual = prepared_by(server), virtual_tables(file)
         refused = {
             one: why
-            for one, query in queries.items()
-            if not is_of_sqlite(query, virtual) and (why := prepare(for_postgres[one]))
+            for one, query in for_postgres.items()
+            if not is_of_sqlite(query, virtual) and (why := prepare(query))
         }
     alone = SQLITE_ALONE[name]
     assert {one: why for one, why in refused.items() if one not in alone} == {}, "by PostgreSQL"
@@ -162,7 +207,7 @@ def unsaid_nulls(query: str, columns: Mapping[str, frozenset[str]]) -> Iterator[
 
 
 def test_where_null_belongs_is_said(store: tuple[str, Store]) -> None:
-    _, (file, queries, _) = store
-    columns = may_be_null(file)
+    queries, _ = queries_of(store[0])
+    columns = may_be_null(store[1].file)
     unsaid = {name: terms for name in queries if (terms := [*unsaid_nulls(queries[name], columns)])}
     assert unsaid == {}

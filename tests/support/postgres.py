@@ -35,6 +35,7 @@ _SETTINGS: Final = {
     "autovacuum": "off",
 }
 _NOBODY: Final = "nobody"  # the server refuses to run as root
+SCHEMA: Final = f"tk_{os.getpid()}"  # other processes have theirs in the same server
 # Types as they are declared for SQLite, by the words that SQLite itself looks for.
 _TYPES: Final = {"INT": "bigint", "REAL": "double precision", "BLOB": "bytea"}
 
@@ -189,9 +190,8 @@ def copied_tables(sqlite: sqlite3.Connection, server: psycopg.Connection[Any]) -
 
     Virtual tables and what they keep are SQLite's own.
     """
-    schema = f"tk_{os.getpid()}"  # other processes have theirs in the same server
-    server.execute(f"CREATE SCHEMA {schema}".encode())
-    server.execute(f"SET search_path = {schema}".encode())
+    server.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+    server.execute(f"SET search_path = {SCHEMA}".encode())
     for statement in split_statements(load_text(postgres.__name__, "functions.sql")):
         server.execute(statement.encode())
     for name in plain_tables(sqlite):
@@ -199,7 +199,7 @@ def copied_tables(sqlite: sqlite3.Connection, server: psycopg.Connection[Any]) -
         for index in _unique_indexes(sqlite, name):
             server.execute(index.encode())
     yield
-    server.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+    server.execute(f"DROP SCHEMA {SCHEMA} CASCADE".encode())
 
 
 def virtual_tables(sqlite: sqlite3.Connection) -> set[str]:

@@ -4,7 +4,7 @@ What several queries share stands once, under a line `-- piece: its_name`, befor
 it in with `{its_name}`, and so does a later piece. A table's list of columns is the usual one.
 
 Queries are written in what SQLite and PostgreSQL have in common. What they have under different
-names is a piece with an argument, which each engine fills in:
+names is a piece that each engine fills in:
 
 | piece | what it is |
 |---|---|
@@ -14,6 +14,8 @@ names is a piece with an argument, which each engine fills in:
 | `{size:column}` | how many bytes a text has |
 | `{matching:index}` | a relation: the `id` of each row of a full-text index that `:match` finds |
 | `{ranked:index}` | the same with a `score`, the best is the least |
+| `{behind}` | a value that sorts behind every text |
+| `{nul}` | the first character of the raw text that begins with NUL |
 
 `to_postgres` does the rest. A query that has to be another one on PostgreSQL stands once more under
 its name, in the file of the same name in the folder `sql/postgres`.
@@ -40,6 +42,8 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "size": "length(CAST({} AS BLOB))",
         "matching": "(SELECT rowid AS id FROM {0} WHERE {0} MATCH :match)",
         "ranked": "(SELECT rowid AS id, rank AS score FROM {0} WHERE {0} MATCH :match)",
+        "behind": "x''",
+        "nul": "x'00'",
     },
     "postgres": {
         # A JSON list of integers is an array with other brackets.
@@ -51,11 +55,13 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "matching": "(SELECT unnest(CAST(translate(:match, '[]', '{{}}') AS bigint[])) AS id)",
         "ranked": "(SELECT CAST(f ->> 0 AS bigint) AS id, CAST(f ->> 1 AS REAL) AS score"
         " FROM json_array_elements(CAST(:match AS json)) AS f)",
+        "behind": "chr(1114111)",
+        "nul": "chr(63743)",  # it cannot be kept: U+F8FF begins what stands for it
     },
 }
 
 
-def piece_of(name: str, argument: str, engine: Engine = "sqlite") -> str:
+def piece_of(name: str, argument: str | None, engine: Engine = "sqlite") -> str:
     """Give a piece that each engine fills in."""
     return _OF_ENGINE[engine][name].format(argument)
 
@@ -89,7 +95,9 @@ def parse_queries(text: str, engine: Engine = "sqlite") -> dict[str, str]:
 def _with_pieces(lines: list[str], pieces: Mapping[str, str], engine: Engine) -> str:
     def put_in(use: re.Match[str]) -> str:
         name, argument = use.groups()
-        return pieces[name] if argument is None else piece_of(name, argument, engine)
+        if name in pieces:
+            return pieces[name]
+        return piece_of(name, argument, engine)
 
     return _PIECE.sub(put_in, "\n".join(lines).strip())
 

@@ -165,7 +165,8 @@ def _rewrite(tx: Tx, message: Json, changes: dict[str, str | None]) -> None:
     message_id = message["id"]
     columns = {**message, **changes}
     tx.run("rewrite_message", {"id": message_id, **{field: columns[field] for field in FIELDS}})
-    tx.run("put_hash", (message_id, fingerprint([columns[name] for name in MESSAGE_COLUMNS])))
+    hash_ = fingerprint([columns[name] for name in MESSAGE_COLUMNS])
+    tx.run("put_hash", {"id": message_id, "hash": hash_})
 
 
 # ---------------------------------------------------------------------- back

@@ -210,8 +210,9 @@ def _demanding(infos: Mapping[str, list[tuple[object, ...]]]) -> Iterator[str]:
 class Queries(Mapping[str, str]):
     """The named queries of a store, in the words of the file that is open."""
 
-    def __init__(self, plain: Mapping[str, str]) -> None:
+    def __init__(self, plain: Mapping[str, str], schema: str = "main") -> None:
         self._plain = plain
+        self._schema = schema  # of the tables themselves: views may have the same names
         self._written: dict[str, str] = {}
         self._form: Form | None = None
 
@@ -222,8 +223,8 @@ class Queries(Mapping[str, str]):
 
     def text(self, sql: str) -> str:
         """Put in what `full.…` means in the file that is open."""
-        form = self._form
-        return _FULL.sub(lambda found: _source(form, found[1]), sql)
+        form, schema = self._form, self._schema
+        return _FULL.sub(lambda found: _source(form, found[1], schema), sql)
 
     def __getitem__(self, name: str) -> str:
         """Give the SQL of a query."""
@@ -242,10 +243,10 @@ class Queries(Mapping[str, str]):
         return len(self._plain)
 
 
-def _source(form: Form | None, table: str) -> str:
+def _source(form: Form | None, table: str, schema: str) -> str:
     """Write a table in its newest form, as something to select from."""
     if form is None:
-        return f"main.{table}"
+        return f"{schema}.{table}"
     if table in _OURS:
         return table if form.side else _nothing(_OURS[table])
     present = form.tables.get(table)
@@ -260,12 +261,12 @@ def _source(form: Form | None, table: str) -> str:
         table == "sessions" and "system_prompt_hash" in present and "system_prompts" in form.tables
     )
     if not added and not prompt:
-        return f"main.{table}"
+        return f"{schema}.{table}"
     shown = [
         f"{_PROMPT} AS system_prompt" if prompt and name == "system_prompt" else _quoted(name)
         for name in present
     ]
-    return f"(SELECT {', '.join([*shown, *added])} FROM main.{table} t)"  # noqa: S608
+    return f"(SELECT {', '.join([*shown, *added])} FROM {schema}.{table} t)"  # noqa: S608
 
 
 def _quoted(name: str) -> str:

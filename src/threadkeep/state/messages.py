@@ -170,7 +170,8 @@ def append_message(
         "display_metadata": display_metadata,
     }
     message_id = insert(ctx, tx, session_id, message)
-    tx.run("count_message", (1, call_count(message["tool_calls"]), session_id))
+    calls = call_count(message["tool_calls"])
+    tx.run("count_message", {"messages": 1, "calls": calls, "id": session_id})
     if idempotency_key is not None:
         remember_key(tx, session_id, "message", idempotency_key, message_id)
     return message_id
@@ -201,7 +202,7 @@ def append_messages(
         if key is not None:
             remember_key(tx, session_id, "message", key, ids[-1])
     if stored:
-        tx.run("count_message", (stored, calls, session_id))
+        tx.run("count_message", {"messages": stored, "calls": calls, "id": session_id})
     return ids
 
 
@@ -289,7 +290,8 @@ def _append_turns(
     ctx.widen(tx)  # who knows this verb is a program of today, and counts on its rules
     refuse_append(ctx, tx, session_id, turn_lease_holder, turn_lease_ttl_seconds)
     added = insert_turns(ctx, tx, session_id, turns)
-    tx.run("count_message", (added.messages, added.calls, session_id))
+    counts = {"messages": added.messages, "calls": added.calls}
+    tx.run("count_message", {**counts, "id": session_id})
     return added.messages
 
 
@@ -412,7 +414,7 @@ def put_hash(tx: Tx, message_id: int, columns: Columns) -> None:
         value = fingerprint((message_id, *_fingerprinted(columns)))
     else:  # a column turned it into something else: take what it gives back
         value = fingerprint(tx.one("get_message", {"id": message_id}) or ())
-    tx.run("put_hash", (message_id, value))
+    tx.run("put_hash", {"id": message_id, "hash": value})
 
 
 def clear_messages(_ctx: StateContext, tx: Tx, session_id: str) -> None:
@@ -508,9 +510,10 @@ def _quoted(name: str) -> str:
 
 def restore_message(tx: Tx, message_id: int, columns: Sequence[Any], kept: Beside) -> None:
     """Insert a message under the id that it had, by the columns of version 6."""
-    tx.run("restore_message", (message_id, *columns))
+    values = dict(zip(MESSAGE_COLUMNS[1:], columns, strict=True))
+    tx.run("restore_message", {"id": message_id, **values})
     tx.run("mark_dirty", {"id": message_id})  # the second index has passed this id already
-    put_hash(tx, message_id, dict(zip(MESSAGE_COLUMNS[1:], columns, strict=True)))
+    put_hash(tx, message_id, values)
     put_beside(tx, message_id, kept)
 
 
@@ -527,5 +530,5 @@ def mark_messages(ctx: StateContext, tx: Tx, ids: Sequence[int], values: Mapping
         (*values.values(), named),
     ).rowcount
     for message_id, hash_ in hashes:
-        tx.run("put_hash", (message_id, hash_))
+        tx.run("put_hash", {"id": message_id, "hash": hash_})
     return found

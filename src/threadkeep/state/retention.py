@@ -106,9 +106,8 @@ def select(
     ctx: StateContext, tx: Tx, chosen: Selection, session_id: str | None = None
 ) -> list[Json]:
     """Give the selected sessions, or one if it is among them; the longest idle first."""
-    # Every text sorts before any blob: between these are all sessions.
-    first, last = ("", b"") if session_id is None else (session_id, session_id)
-    params = {"first": first, "last": last, "state": chosen.state, **_params(chosen.filters)}
+    span = {"first": session_id or "", "last": session_id}
+    params = {**span, "state": chosen.state, **_params(chosen.filters)}
     found = tx.dicts("selected_sessions", params)
     if chosen.pinned_only or not chosen.include_pinned:
         pinned = _pinned(ctx, tx, session_id)

@@ -172,7 +172,7 @@ def _restore(tx: Tx, rows: Sequence[tuple[Any, ...]]) -> None:
     for message_id, *columns, hash_, kept in rows:
         restore_message(tx, message_id, columns, json.loads(kept or "[]"))
         if hash_ is not None:  # the one it had: damage meanwhile must not get a new one
-            tx.run("put_hash", (message_id, hash_))
+            tx.run("put_hash", {"id": message_id, "hash": hash_})
 
 
 def _brought_back(tx: Tx, session_id: str) -> None:

@@ -361,4 +361,4 @@ def adopt_message(tx: Tx, message_id: int) -> None:
     row = tx.one("get_message", {"id": message_id})
     if row is not None:
         drop_outdated(tx, dict(zip(MESSAGE_COLUMNS, row, strict=True)))
-        tx.run("put_hash", (message_id, fingerprint(row)))
+        tx.run("put_hash", {"id": message_id, "hash": fingerprint(row)})

@@ -392,8 +392,8 @@ def put(tx: Tx, owner: str, key: int | str, field: str, kind: str, value: str | 
     """Write one exact value, with a fingerprint of its own; pictures in it are kept once."""
     if kind == "json" and isinstance(value, str) and len(value) >= _LONG:
         kind, value = _without_blobs(tx, value)
-    row = (owner, key, field, kind, value)
-    tx.run("put_exact", (*row, fingerprint(row)))
+    row = {"owner": owner, "key": key, "field": field, "kind": kind, "value": value}
+    tx.run("put_exact", {**row, "hash": fingerprint(tuple(row.values()))})
 
 
 def _without_blobs(tx: Tx, value: str) -> tuple[str, str]:

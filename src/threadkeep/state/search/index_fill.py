@@ -328,7 +328,7 @@ def _put(tx: Tx, documents: Sequence[tuple[int, Document]]) -> None:
     names = [(id_, document.text) for id_, document in documents if not document.whole]
     # Whole messages have the smaller numbers: FTS5 writes a segment when a number is not the next.
     numbered = [*enumerate(whole, last + 1), *enumerate(names, last_name + 1)]
-    tx.run_bulk("put_doc", ((number, id_) for number, (id_, _) in numbered))
+    tx.run_bulk("put_doc", ({"doc": number, "message_id": id_} for number, (id_, _) in numbered))
     SEARCH_WORDS.put(tx, ((number, text) for number, (_, text) in numbered))
 
 

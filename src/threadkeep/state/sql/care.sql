@@ -38,7 +38,7 @@ ORDER BY s.started_at;
 -- ---------------------------------------------------------------- selected by filters
 
 -- name: selected_sessions
--- All sessions lie between '' and x'': SQLite sorts every text before any blob. For one, both are its id.
+-- All sessions lie between '' and what sorts behind every text. For one, both are its id.
 -- :state 0 takes those that ended, 1 also those that were abandoned after a message, 2 all, 3 the open ones: one that
 -- never had a message may have begun a moment ago.
 SELECT f.id, f.source, f.title, f.model, f.started_at, f.last_active, f.ended_at, f.message_count,
@@ -46,9 +46,9 @@ SELECT f.id, f.source, f.title, f.model, f.started_at, f.last_active, f.ended_at
   f.estimated_cost_usd, f.actual_cost_usd, f.billing_provider, f.git_branch, f.cwd, f.pinned
 FROM (
   SELECT s.*, {active_at} AS last_active FROM full.sessions s
-  WHERE s.id BETWEEN :first AND :last
-    AND CASE :state WHEN 0 THEN s.ended_at IS NOT NULL WHEN 3 THEN s.ended_at IS NULL
-      WHEN 1 THEN s.ended_at IS NOT NULL OR NOT {no_message} ELSE 1 END
+  WHERE s.id BETWEEN :first AND coalesce(:last, {behind})
+    AND CASE CAST(:state AS INTEGER) WHEN 0 THEN s.ended_at IS NOT NULL WHEN 3 THEN s.ended_at IS NULL
+      WHEN 1 THEN s.ended_at IS NOT NULL OR NOT {no_message} ELSE true END
     AND (CAST(:source AS TEXT) IS NULL OR s.source = :source)
     AND (CAST(:started_before AS REAL) IS NULL OR s.started_at < :started_before)
     AND (CAST(:started_after AS REAL) IS NULL OR s.started_at >= :started_after)

@@ -11,7 +11,7 @@ coalesce((SELECT max(a.at) FROM (
 CASE WHEN json_valid(s.model_config) THEN
     json_extract(s.model_config, '$._branched_from') IS NULL
     AND json_extract(s.model_config, '$._delegate_from') IS NULL
-  ELSE 1 END AND coalesce(s.source, '') <> 'tool'
+  ELSE true END AND coalesce(s.source, '') <> 'tool'
 
 -- piece: goes_on
 -- Ended by nobody's wish: an agent or a viewer that went away.
@@ -61,7 +61,7 @@ SELECT s.* FROM full.sessions s WHERE s.handoff_state = 'pending' ORDER BY s.sta
 
 -- name: with_compressed_ancestors
 WITH RECURSIVE chain(id) AS (
-  SELECT :id
+  SELECT id FROM sessions WHERE id = :id
   UNION
   SELECT p.id FROM chain JOIN sessions s ON s.id = chain.id
   JOIN sessions p ON p.id = s.parent_session_id
@@ -98,7 +98,7 @@ WHERE s.session_key = :session_key AND s.source = :source AND {goes_on}
   AND NOT EXISTS (
     SELECT 1 FROM full.sessions b
     WHERE b.session_key = s.session_key AND b.source = s.source AND b.ended_at IS NOT NULL
-      AND b.end_reason IN (SELECT value FROM json_each(:resets))
+      AND b.end_reason IN ({texts:resets})
       AND b.ended_at > coalesce(s.last_activity_at, s.started_at))
 ORDER BY _has_messages DESC, coalesce(s.last_activity_at, s.started_at) DESC
 LIMIT 1;
@@ -116,7 +116,7 @@ WHERE s.source = :source AND coalesce(s.user_id, '') = coalesce(:user_id, '')
       AND coalesce(b.chat_id, '') = coalesce(s.chat_id, '')
       AND coalesce(b.chat_type, '') = coalesce(s.chat_type, '')
       AND coalesce(b.thread_id, '') = coalesce(s.thread_id, '')
-      AND b.ended_at IS NOT NULL AND b.end_reason IN (SELECT value FROM json_each(:resets))
+      AND b.ended_at IS NOT NULL AND b.end_reason IN ({texts:resets})
       AND b.ended_at > coalesce(s.last_activity_at, s.started_at))
 ORDER BY coalesce(s.last_activity_at, s.started_at) DESC
 LIMIT 1;
@@ -136,11 +136,12 @@ SELECT s.id, s.session_key FROM full.sessions s
 WHERE s.id = :id AND s.session_key IS NOT NULL AND coalesce(s.source, '') = coalesce(:source, '');
 
 -- name: keyed_before
-SELECT s.id, s.session_key, {active_at} AS last_active FROM full.sessions s
-WHERE s.session_key IS NOT NULL AND s.id <> :id AND coalesce(s.source, '') = coalesce(:source, '')
-  AND (coalesce(s.user_id, '') = '' OR coalesce(:user_id, '') = '' OR s.user_id = :user_id)
-  AND last_active BETWEEN :first AND :last AND last_active < :before
-ORDER BY last_active DESC LIMIT 2;
+SELECT k.id, k.session_key, k.last_active FROM (
+  SELECT s.id, s.session_key, {active_at} AS last_active FROM full.sessions s
+  WHERE s.session_key IS NOT NULL AND s.id <> :id AND coalesce(s.source, '') = coalesce(:source, '')
+    AND (coalesce(s.user_id, '') = '' OR coalesce(:user_id, '') = '' OR s.user_id = :user_id)) k
+WHERE k.last_active BETWEEN :first AND :last AND k.last_active < :before
+ORDER BY k.last_active DESC LIMIT 2;
 
 -- name: adopt_key
 UPDATE sessions AS o SET

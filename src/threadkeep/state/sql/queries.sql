@@ -70,11 +70,11 @@ SELECT count(*) FROM sqlite_master WHERE name = 'state_meta';
 SELECT 1 FROM state_meta WHERE key = 'fts_stale' AND coalesce(value, '') NOT IN ('', '0');
 
 -- name: count_message
-UPDATE sessions SET message_count = coalesce(message_count, 0) + ?,
-  tool_call_count = coalesce(tool_call_count, 0) + ? WHERE id = ?;
+UPDATE sessions SET message_count = coalesce(message_count, 0) + :messages,
+  tool_call_count = coalesce(tool_call_count, 0) + :calls WHERE id = :id;
 
 -- name: put_hash
-INSERT INTO tk_hashes(id, hash) VALUES (?, ?) ON CONFLICT(id) DO UPDATE SET hash = excluded.hash;
+INSERT INTO tk_hashes(id, hash) VALUES (:id, :hash) ON CONFLICT(id) DO UPDATE SET hash = excluded.hash;
 
 -- name: get_messages
 -- In the order they were written: the clock may have stepped back meanwhile. The pluses keep SQLite from reading
@@ -84,7 +84,7 @@ SELECT *
 FROM full.messages m WHERE m.id IN (
   SELECT x.id FROM full.messages x
   WHERE x.session_id = :session_id AND +x.id > :after AND +x.id < :before
-    AND (x.active IS NOT 0 OR :inactive OR (:compacted AND x.compacted = 1))
+    AND (x.active IS DISTINCT FROM 0 OR :inactive OR (:compacted AND x.compacted = 1))
   ORDER BY +x.id LIMIT :limit OFFSET :offset)
 ORDER BY m.id;
 
@@ -93,7 +93,7 @@ SELECT *
 FROM full.messages m WHERE m.id IN (
   SELECT x.id FROM full.messages x
   WHERE x.session_id = :session_id AND +x.id > :after AND +x.id < :before
-    AND (x.active IS NOT 0 OR :inactive OR (:compacted AND x.compacted = 1))
+    AND (x.active IS DISTINCT FROM 0 OR :inactive OR (:compacted AND x.compacted = 1))
   ORDER BY +x.id DESC LIMIT :limit OFFSET :offset)
 ORDER BY m.id DESC;
 
@@ -102,36 +102,36 @@ ORDER BY m.id DESC;
 SELECT *
 FROM full.messages m WHERE m.id IN (
   SELECT x.id FROM full.messages x
-  WHERE x.session_id IN (SELECT value FROM json_each(:session_ids))
-    AND (x.active IS NOT 0 OR :inactive))
+  WHERE x.session_id IN ({texts:session_ids})
+    AND (x.active IS DISTINCT FROM 0 OR :inactive))
 ORDER BY m.id;
 
 -- name: count_live
 SELECT count(*) FROM (
   SELECT 1 FROM full.messages m
-  WHERE m.session_id IN (SELECT value FROM json_each(:session_ids)) AND m.active IS NOT 0
+  WHERE m.session_id IN ({texts:session_ids}) AND m.active IS DISTINCT FROM 0
   LIMIT :limit);
 
 -- name: first_said
 SELECT * FROM full.messages m
 WHERE m.session_id = :session_id AND m.id < :before AND length(m.content) > 0
-  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN (SELECT value FROM json_each(:roles)))
+  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN ({texts:roles}))
 ORDER BY m.id LIMIT :limit;
 
 -- name: last_said
 SELECT * FROM full.messages m
 WHERE m.session_id = :session_id AND m.id > :after AND length(m.content) > 0
-  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN (SELECT value FROM json_each(:roles)))
+  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN ({texts:roles}))
 ORDER BY m.id DESC LIMIT :limit;
 
 -- name: any_inactive
 SELECT 1 FROM full.messages m WHERE m.session_id = :session_id AND m.active = 0 LIMIT 1;
 
 -- name: highest_active
-SELECT max(m.id) FROM full.messages m WHERE m.session_id = :session_id AND m.active IS NOT 0;
+SELECT max(m.id) FROM full.messages m WHERE m.session_id = :session_id AND m.active IS DISTINCT FROM 0;
 
 -- name: active_ids
-SELECT m.id FROM full.messages m WHERE m.session_id = :session_id AND m.active IS NOT 0
+SELECT m.id FROM full.messages m WHERE m.session_id = :session_id AND m.active IS DISTINCT FROM 0
 ORDER BY m.id;
 
 -- name: platform_message
@@ -140,24 +140,24 @@ WHERE m.session_id = :session_id AND m.platform_message_id = :name LIMIT 1;
 
 -- name: latest_of_role
 SELECT m.id FROM full.messages m
-WHERE m.session_id = :session_id AND m.role = :role AND m.active IS NOT 0
+WHERE m.session_id = :session_id AND m.role = :role AND m.active IS DISTINCT FROM 0
   AND (NOT :text OR trim(m.content) <> '')
 ORDER BY m.id DESC LIMIT 1 OFFSET :offset;
 
 -- name: role_of_message
 SELECT m.role FROM full.messages m
-WHERE m.id = :id AND m.session_id = :session_id AND m.active IS NOT 0;
+WHERE m.id = :id AND m.session_id = :session_id AND m.active IS DISTINCT FROM 0;
 
 -- name: pull_requests
 SELECT m.session_id, m.content FROM messages m
-WHERE m.session_id IN (SELECT value FROM json_each(:session_ids))
+WHERE m.session_id IN ({texts:session_ids})
   AND m.role = 'tool' AND m.content LIKE '%/pull/%'
 ORDER BY m.id;
 
 -- name: user_messages
 -- Not the notes that a program puts into the conversation under the user's name.
 SELECT m.id, m.timestamp, m.content FROM full.messages m
-WHERE m.session_id = :session_id AND m.role = 'user' AND (m.active IS NOT 0 OR :inactive)
+WHERE m.session_id = :session_id AND m.role = 'user' AND (m.active IS DISTINCT FROM 0 OR :inactive)
   AND coalesce(m.display_kind, '') = ''
 ORDER BY m.id DESC LIMIT :limit;
 
@@ -178,18 +178,18 @@ UPDATE sessions SET message_count = 0, tool_call_count = 0 WHERE id = :id;
 SELECT tool_calls FROM messages WHERE id = :id;
 
 -- name: delete_live_messages
-DELETE FROM messages WHERE session_id = :session_id AND active IS NOT 0;
+DELETE FROM messages WHERE session_id = :session_id AND active IS DISTINCT FROM 0;
 
 -- name: answers_with_calls
 SELECT id, content FROM messages
 WHERE role = 'assistant' AND tool_calls IS NOT NULL AND tool_calls <> '' AND content LIKE '%[%]%';
 
 -- name: clear_content
-UPDATE messages SET content = '' WHERE id IN (SELECT value FROM json_each(:ids));
+UPDATE messages SET content = '' WHERE id IN ({ids:ids});
 
 -- name: shown_with
 SELECT m.id, m.role, m.content, m.display_metadata FROM full.messages m
-WHERE m.session_id = :session_id AND m.active IS NOT 0 AND m.display_metadata IS NOT NULL
+WHERE m.session_id = :session_id AND m.active IS DISTINCT FROM 0 AND m.display_metadata IS NOT NULL
 ORDER BY m.id;
 
 -- name: metadata_of
@@ -197,17 +197,17 @@ SELECT m.display_metadata FROM full.messages m WHERE m.id = :id AND m.session_id
 
 -- name: latest_with_content
 SELECT m.id FROM full.messages m
-WHERE m.session_id = :session_id AND m.role = :role AND m.content = :content AND m.active IS NOT 0
+WHERE m.session_id = :session_id AND m.role = :role AND m.content = :content AND m.active IS DISTINCT FROM 0
 ORDER BY m.id DESC LIMIT 1;
 
 -- name: latest_of_user
 SELECT m.id, m.content FROM full.messages m
-WHERE m.session_id = :session_id AND m.role = 'user' AND m.active IS NOT 0
+WHERE m.session_id = :session_id AND m.role = 'user' AND m.active IS DISTINCT FROM 0
 ORDER BY m.id DESC LIMIT 1;
 
 -- name: said_by_user
 SELECT m.content FROM full.messages m
-WHERE m.id = :id AND m.session_id = :session_id AND m.role = 'user' AND m.active IS NOT 0;
+WHERE m.id = :id AND m.session_id = :session_id AND m.role = 'user' AND m.active IS DISTINCT FROM 0;
 
 -- ---------------------------------------------------------------- compactions
 
@@ -220,7 +220,7 @@ FROM full.sessions s WHERE s.id = :id;
 
 -- name: count_hygiene_failure
 INSERT INTO gateway_hygiene_state(session_key, failure_streak) VALUES (:key, 1)
-ON CONFLICT(session_key) DO UPDATE SET failure_streak = failure_streak + 1
+ON CONFLICT(session_key) DO UPDATE SET failure_streak = gateway_hygiene_state.failure_streak + 1
 RETURNING failure_streak;
 
 -- name: reset_hygiene_failures
@@ -233,7 +233,7 @@ WHERE s.parent_session_id = :id AND s.ended_at IS NULL AND s.source <> 'tool'
   AND CASE WHEN json_valid(s.model_config)
     THEN :id NOT IN (coalesce(json_extract(s.model_config, '$._branched_from'), ''),
                      coalesce(json_extract(s.model_config, '$._delegate_from'), ''))
-    ELSE 1 END
+    ELSE true END
 ORDER BY s.started_at LIMIT 2;
 
 -- name: any_continuation
@@ -242,7 +242,7 @@ WHERE s.parent_session_id = :id AND s.source <> 'tool'
   AND CASE WHEN json_valid(s.model_config)
     THEN :id NOT IN (coalesce(json_extract(s.model_config, '$._branched_from'), ''),
                      coalesce(json_extract(s.model_config, '$._delegate_from'), ''))
-    ELSE 1 END
+    ELSE true END
 LIMIT 1;
 
 -- ---------------------------------------------------------------- locks and leases
@@ -273,7 +273,7 @@ WHERE c.id = :id AND p.end_reason = 'compression' AND c.source <> 'tool'
   AND CASE WHEN json_valid(c.model_config)
     THEN p.id NOT IN (coalesce(json_extract(c.model_config, '$._branched_from'), ''),
                       coalesce(json_extract(c.model_config, '$._delegate_from'), ''))
-    ELSE 1 END;
+    ELSE true END;
 
 -- name: branched_from
 SELECT json_extract(model_config, '$._branched_from') FROM sessions
@@ -285,7 +285,7 @@ SELECT 1 FROM sessions WHERE id = :id AND ended_at IS NOT NULL AND end_reason = 
 -- ---------------------------------------------------------------- exact values
 
 -- name: put_exact
-INSERT INTO tk_exact(owner, key, field, kind, value, hash) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO tk_exact(owner, key, field, kind, value, hash) VALUES (:owner, :key, :field, :kind, :value, :hash)
 ON CONFLICT(owner, key, field) DO UPDATE SET
   kind = excluded.kind, value = excluded.value, hash = excluded.hash;
 
@@ -294,7 +294,8 @@ SELECT key, field, kind, value FROM tk_exact
 WHERE owner = 'message' AND key BETWEEN :first AND :last;
 
 -- name: exact_contents
-SELECT x.key, x.kind, x.value, m.content FROM tk_exact x JOIN messages m ON m.id = x.key
+SELECT m.id, x.kind, x.value, m.content FROM tk_exact x
+JOIN messages m ON m.id = CASE x.owner WHEN 'message' THEN CAST(x.key AS INTEGER) END
 WHERE x.owner = 'message' AND x.field = 'content';
 
 -- name: exact_session
@@ -343,8 +344,9 @@ SELECT key, message_id FROM tk_keys WHERE session_id = :session_id AND kind = :k
 DELETE FROM tk_keys WHERE session_id = :session_id AND kind = :kind AND key = :key;
 
 -- name: put_all_keys
-INSERT OR IGNORE INTO tk_keys(session_id, kind, key, message_id)
-SELECT session_id, :kind, CAST(id AS TEXT), id FROM messages WHERE typeof(session_id) = 'text';
+INSERT INTO tk_keys(session_id, kind, key, message_id)
+SELECT session_id, :kind, CAST(id AS TEXT), id FROM messages WHERE typeof(session_id) = 'text'
+ON CONFLICT DO NOTHING;
 
 -- ---------------------------------------------------------------- flags and relations
 
@@ -431,20 +433,22 @@ UPDATE sessions SET rewind_count = coalesce(rewind_count, 0) + 1 WHERE id = :id;
 
 -- name: taken_back_ids
 SELECT m.id FROM full.messages m
-WHERE m.session_id = :session_id AND m.active = 0 AND m.compacted IS NOT 1;
+WHERE m.session_id = :session_id AND m.active = 0 AND m.compacted IS DISTINCT FROM 1;
 
 -- name: inactive_ids_from
 SELECT m.id FROM full.messages m
 WHERE m.session_id = :session_id AND +m.id >= :first AND m.active = 0;
 
 -- name: hashes_among
-SELECT id, hash FROM tk_hashes WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT id, hash FROM tk_hashes WHERE id IN ({ids:ids});
 
 -- name: restore_message
 INSERT INTO messages(
   id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, token_count,
   finish_reason, reasoning, reasoning_details, codex_reasoning_items)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (
+  :id, :session_id, :role, :content, :tool_call_id, :tool_calls, :tool_name, :timestamp, :token_count,
+  :finish_reason, :reasoning, :reasoning_details, :codex_reasoning_items);
 
 -- name: offloaded_of
 SELECT field, pieces FROM tk_offloaded WHERE message_id = :id;
@@ -455,7 +459,7 @@ ON CONFLICT(message_id, field) DO UPDATE SET pieces = excluded.pieces;
 
 -- name: tool_calls_of
 SELECT m.tool_calls FROM full.messages m
-WHERE m.session_id = :session_id AND m.tool_calls IS NOT NULL AND m.active IS NOT 0;
+WHERE m.session_id = :session_id AND m.tool_calls IS NOT NULL AND m.active IS DISTINCT FROM 0;
 
 -- name: set_counts
 UPDATE sessions SET message_count = :messages, tool_call_count = :calls WHERE id = :id;
@@ -489,7 +493,7 @@ UPDATE sessions SET
   cache_write_tokens = coalesce(cache_write_tokens, 0) + coalesce(:cache_write_tokens, 0),
   reasoning_tokens = coalesce(reasoning_tokens, 0) + coalesce(:reasoning_tokens, 0),
   estimated_cost_usd = coalesce(estimated_cost_usd, 0) + coalesce(:estimated_cost_usd, 0),
-  actual_cost_usd = CASE WHEN :actual_cost_usd IS NULL THEN actual_cost_usd
+  actual_cost_usd = CASE WHEN CAST(:actual_cost_usd AS REAL) IS NULL THEN actual_cost_usd
     ELSE coalesce(actual_cost_usd, 0) + :actual_cost_usd END,
   cost_status = coalesce(:cost_status, cost_status),
   cost_source = coalesce(:cost_source, cost_source),
@@ -527,20 +531,20 @@ VALUES (
   CAST(:cache_read_tokens AS INTEGER), CAST(:cache_write_tokens AS INTEGER),
   CAST(:reasoning_tokens AS INTEGER), CAST(:estimated_cost_usd AS REAL), CAST(:actual_cost_usd AS REAL))
 ON CONFLICT(session_id, day, model) DO UPDATE SET
-  input_tokens = input_tokens + excluded.input_tokens,
-  output_tokens = output_tokens + excluded.output_tokens,
-  cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
-  cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
-  reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
-  estimated_cost_usd = estimated_cost_usd + excluded.estimated_cost_usd,
-  actual_cost_usd = actual_cost_usd + excluded.actual_cost_usd;
+  input_tokens = tk_usage.input_tokens + excluded.input_tokens,
+  output_tokens = tk_usage.output_tokens + excluded.output_tokens,
+  cache_read_tokens = tk_usage.cache_read_tokens + excluded.cache_read_tokens,
+  cache_write_tokens = tk_usage.cache_write_tokens + excluded.cache_write_tokens,
+  reasoning_tokens = tk_usage.reasoning_tokens + excluded.reasoning_tokens,
+  estimated_cost_usd = tk_usage.estimated_cost_usd + excluded.estimated_cost_usd,
+  actual_cost_usd = tk_usage.actual_cost_usd + excluded.actual_cost_usd;
 
 -- name: has_usage
 SELECT 1 FROM tk_usage WHERE session_id = :id LIMIT 1;
 
 -- name: seed_noted_usage
 -- Models that we noted beside the session's own: they come first, what is left is the session's.
-INSERT OR IGNORE INTO session_model_usage(
+INSERT INTO session_model_usage(
   session_id, model, billing_provider, billing_base_url, billing_mode, input_tokens, output_tokens,
   cache_read_tokens, cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd,
   first_seen, last_seen)
@@ -550,12 +554,13 @@ SELECT s.id, u.model, coalesce(s.billing_provider, ''), coalesce(s.billing_base_
   sum(u.estimated_cost_usd), sum(u.actual_cost_usd), s.started_at,
   coalesce(s.ended_at, s.started_at)
 FROM tk_usage u JOIN sessions s ON s.id = u.session_id
-WHERE u.model <> '' AND u.model IS NOT s.model
-GROUP BY s.id, u.model;
+WHERE u.model <> '' AND u.model IS DISTINCT FROM s.model
+GROUP BY s.id, u.model
+ON CONFLICT DO NOTHING;
 
 -- name: seed_model_usage
 -- One row for each session with tokens, as Hermes makes it; what other models have is not in it.
-INSERT OR IGNORE INTO session_model_usage(
+INSERT INTO session_model_usage(
   session_id, model, billing_provider, billing_base_url, billing_mode, input_tokens, output_tokens,
   cache_read_tokens, cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd,
   cost_status, cost_source, first_seen, last_seen)
@@ -572,7 +577,8 @@ SELECT s.id, coalesce(s.model, 'unknown'), coalesce(s.billing_provider, ''),
 FROM sessions s LEFT JOIN session_model_usage u ON u.session_id = s.id
 WHERE coalesce(s.input_tokens, 0) + coalesce(s.output_tokens, 0) + coalesce(s.cache_read_tokens, 0)
   + coalesce(s.cache_write_tokens, 0) + coalesce(s.reasoning_tokens, 0) > 0
-GROUP BY s.id;
+GROUP BY s.id
+ON CONFLICT DO NOTHING;
 
 -- name: drop_model_usage
 DELETE FROM session_model_usage WHERE session_id = :id;
@@ -585,8 +591,8 @@ SELECT session_id, day, model, source, input_tokens, output_tokens, cache_read_t
   cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd FROM tk_usage;
 
 -- name: model_usage
-SELECT u.session_id, date(coalesce(u.first_seen, s.started_at), 'unixepoch', 'localtime'), u.model,
-  s.source, u.task, sum(u.input_tokens), sum(u.output_tokens), sum(u.cache_read_tokens),
+SELECT u.session_id, date(min(coalesce(u.first_seen, s.started_at)), 'unixepoch', 'localtime'),
+  u.model, max(s.source), u.task, sum(u.input_tokens), sum(u.output_tokens), sum(u.cache_read_tokens),
   sum(u.cache_write_tokens), sum(u.reasoning_tokens), sum(u.estimated_cost_usd),
   sum(u.actual_cost_usd)
 FROM full.session_model_usage u JOIN sessions s ON s.id = u.session_id
@@ -621,21 +627,20 @@ UPDATE sessions SET model = :model, billing_provider = :billing_provider,
   billing_base_url = :billing_base_url, billing_mode = :billing_mode
 WHERE id = :id AND NOT EXISTS (
     SELECT 1 FROM full.sessions s WHERE s.id = :id AND s.api_call_count > 0)
-  AND (model IS NOT :model OR billing_provider IS NOT :billing_provider);
+  AND (model IS DISTINCT FROM :model OR billing_provider IS DISTINCT FROM :billing_provider);
 
 -- name: dominant_route
 SELECT u.model, u.billing_provider, u.billing_base_url, u.billing_mode, u.api_call_count
 FROM full.session_model_usage u
 WHERE u.session_id = :id AND u.task = '' AND u.model <> 'unknown' AND u.billing_provider <> ''
 ORDER BY u.api_call_count DESC, u.input_tokens + u.output_tokens + u.cache_read_tokens
-  + u.cache_write_tokens + u.reasoning_tokens DESC, u.last_seen DESC
+  + u.cache_write_tokens + u.reasoning_tokens DESC, u.last_seen DESC NULLS LAST
 LIMIT 1;
 
 -- ---------------------------------------------------------------- listing
 
 -- name: sessions_after
--- By id, not by an index on the sessions: there are few behind the cursor, and many before it.
-SELECT session_id FROM messages NOT INDEXED WHERE id > :cursor
+SELECT session_id FROM messages WHERE id > :cursor
 UNION SELECT session_id FROM tk_touched;
 
 -- name: stored_activity
@@ -699,7 +704,7 @@ DELETE FROM tk_exact WHERE owner = 'session' AND key = :id;
 DELETE FROM tk_relations WHERE session_id = :id;
 
 -- name: side_of
-SELECT f.pinned_at, f.archived_at, CASE WHEN f.titled IS s.title THEN f.title_source END, r.kind
+SELECT f.pinned_at, f.archived_at, CASE WHEN f.titled IS NOT DISTINCT FROM s.title THEN f.title_source END, r.kind
 FROM sessions s LEFT JOIN tk_flags f ON f.session_id = s.id
 LEFT JOIN tk_relations r ON r.session_id = s.id WHERE s.id = :id;
 

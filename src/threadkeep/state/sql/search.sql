@@ -12,18 +12,18 @@ SELECT (SELECT CAST(value AS INTEGER) FROM tk_meta WHERE key = 'indexed'),
   (SELECT max(id) FROM messages), (SELECT count(*) FROM tk_dirty);
 
 -- name: messages_after
-SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
-  CAST(m.tool_name AS BLOB),
+SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
+  {raw:m.tool_name},
   EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id),
   EXISTS (SELECT 1 FROM tk_hashes h WHERE h.id = m.id)
 FROM messages m WHERE m.id > :cursor ORDER BY m.id LIMIT :limit;
 
 -- name: changed_messages
-SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
-  CAST(m.tool_name AS BLOB),
+SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
+  {raw:m.tool_name},
   EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id),
   EXISTS (SELECT 1 FROM tk_hashes h WHERE h.id = m.id)
-FROM tk_dirty d CROSS JOIN messages m ON m.id = d.id ORDER BY d.id LIMIT :limit;
+FROM tk_dirty d CROSS JOIN messages m WHERE m.id = d.id ORDER BY d.id LIMIT :limit;
 
 -- name: last_docs
 -- A number is never used again: the postings of a document that is gone stay in the index.
@@ -33,7 +33,7 @@ SELECT max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id < :names), 0
            coalesce((SELECT max(doc) FROM tk_docs WHERE doc >= :names), :names));
 
 -- name: put_doc
-INSERT INTO tk_docs(doc, message_id) VALUES (?, ?)
+INSERT INTO tk_docs(doc, message_id) VALUES (:doc, :message_id)
 ON CONFLICT(message_id) DO UPDATE SET doc = excluded.doc;
 
 -- name: clean
@@ -55,7 +55,8 @@ SELECT name FROM sqlite_master
 WHERE type = 'trigger' AND tbl_name = 'messages' AND sql LIKE '%messages\_fts%' ESCAPE '\';
 
 -- name: distrust_index
-INSERT OR REPLACE INTO state_meta(key, value) VALUES ('fts_stale', '1');
+INSERT INTO state_meta(key, value) VALUES ('fts_stale', '1')
+ON CONFLICT(key) DO UPDATE SET value = excluded.value;
 
 -- name: emptied_index
 -- Gives a row if the contract's index lacks the oldest message that must be in it (Hermes makes an empty index where it
@@ -88,8 +89,8 @@ SELECT (SELECT count(*) FROM tk_docs d
 
 -- name: sample_of_docs
 -- Some documents, with their messages as in `messages_after`.
-SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
-  CAST(m.tool_name AS BLOB),
+SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
+  {raw:m.tool_name},
   EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id), d.doc
 FROM tk_docs d JOIN messages m ON m.id = d.message_id ORDER BY d.doc % 97, d.doc LIMIT 20;
 
@@ -113,43 +114,43 @@ ORDER BY f.id LIMIT :limit;
 SELECT min(id), max(id) FROM messages WHERE session_id = :session_id;
 
 -- name: scan_newest
-SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
-  CAST(m.tool_name AS BLOB), 0
+SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
+  {raw:m.tool_name}, 0
 FROM messages m WHERE m.id BETWEEN :first AND :last ORDER BY m.id DESC LIMIT :limit;
 
 -- name: scan_oldest
-SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
-  CAST(m.tool_name AS BLOB), 0
+SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
+  {raw:m.tool_name}, 0
 FROM messages m WHERE m.id BETWEEN :first AND :last ORDER BY m.id LIMIT :limit;
 
 -- name: scan_for
-SELECT m.id, CAST(m.role AS BLOB), CAST(m.content AS BLOB), CAST(m.tool_calls AS BLOB),
-  CAST(m.tool_name AS BLOB), 0
+SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
+  {raw:m.tool_name}, 0
 FROM messages m WHERE m.id BETWEEN :first AND :last
-  AND (instr(m.content, :needle) OR instr(m.tool_calls, :needle) OR instr(m.tool_name, :needle)
-       OR instr(m.tool_calls, :escaped)
-       OR (substr(CAST(m.content AS BLOB), 1, 1) = x'00' AND instr(m.content, :escaped)))
+  AND (instr(m.content, :needle) > 0 OR instr(m.tool_calls, :needle) > 0
+       OR instr(m.tool_name, :needle) > 0 OR instr(m.tool_calls, :escaped) > 0
+       OR (substr({raw:m.content}, 1, 1) = {nul} AND instr(m.content, :escaped) > 0))
 ORDER BY m.id DESC LIMIT :limit;
 
 -- ---------------------------------------------------------------- from candidates to hits
 
 -- name: filter_candidates
 -- With the text, if they are to be ranked: the row is at hand, and to find it again takes as long as to compare.
-SELECT m.id, m.timestamp, CAST(s.source AS BLOB), CASE WHEN :texts THEN CAST(
+SELECT m.id, m.timestamp, {raw:s.source}, CASE WHEN :texts THEN {raw:
   coalesce(m.content, '') || CASE WHEN m.tool_calls IS NULL AND m.tool_name IS NULL THEN ''
-  ELSE ' ' || coalesce(m.tool_calls, '') || ' ' || coalesce(m.tool_name, '') END AS BLOB) END
-FROM json_each(:ids) c JOIN full.messages m ON m.id = c.value
+  ELSE ' ' || coalesce(m.tool_calls, '') || ' ' || coalesce(m.tool_name, '') END} END
+FROM ({ids:ids}) c JOIN full.messages m ON m.id = c.value
 JOIN sessions s ON s.id = m.session_id
 WHERE (:inactive OR coalesce(m.active, 1) = 1 OR m.compacted = 1)
   AND (CAST(:session_id AS TEXT) IS NULL OR m.session_id = :session_id)
   AND (CAST(:since AS REAL) IS NULL OR m.timestamp >= :since)
   AND (CAST(:until AS REAL) IS NULL OR m.timestamp < :until)
-  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN (SELECT value FROM json_each(:roles)))
-  AND (CAST(:sources AS TEXT) IS NULL OR s.source IN (SELECT value FROM json_each(:sources)))
+  AND (CAST(:roles AS TEXT) IS NULL OR m.role IN ({texts:roles}))
+  AND (CAST(:sources AS TEXT) IS NULL OR s.source IN ({texts:sources}))
   AND (CAST(:not_sources AS TEXT) IS NULL
-       OR s.source NOT IN (SELECT value FROM json_each(:not_sources)))
+       OR s.source NOT IN ({texts:not_sources}))
   AND (CAST(:not_sessions AS TEXT) IS NULL
-       OR m.session_id NOT IN (SELECT value FROM json_each(:not_sessions)));
+       OR m.session_id NOT IN ({texts:not_sessions}));
 
 -- name: hit
 SELECT m.session_id, s.source, s.model, s.started_at
@@ -169,6 +170,6 @@ FROM messages WHERE id IN (
 ORDER BY id;
 
 -- name: message_as_bytes
-SELECT id, timestamp, CAST(role AS BLOB), CAST(content AS BLOB), CAST(tool_calls AS BLOB),
-  CAST(tool_name AS BLOB)
+SELECT id, timestamp, {raw:role}, {raw:content}, {raw:tool_calls},
+  {raw:tool_name}
 FROM messages WHERE id = :id;

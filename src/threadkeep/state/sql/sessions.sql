@@ -19,15 +19,15 @@ CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._reset
 -- piece: continues
 (p.end_reason = 'compression' AND CASE
   WHEN r.kind IS NOT NULL THEN r.kind = 'compression'
-  WHEN {branched_from} IS NOT NULL OR {delegate_from} IS NOT NULL THEN 0
-  WHEN :marked THEN s.source IS NOT 'tool' ELSE s.started_at >= p.ended_at END)
+  WHEN {branched_from} IS NOT NULL OR {delegate_from} IS NOT NULL THEN false
+  WHEN :marked THEN s.source IS DISTINCT FROM 'tool' ELSE s.started_at >= p.ended_at END)
 
 -- piece: continues_in_lineage
 -- A continuation inherits the settings of a branch or delegate with their marks: these name another parent.
 (p.end_reason = 'compression' AND CASE
   WHEN r.kind IS NOT NULL THEN r.kind = 'compression'
-  WHEN {branched_from} IS p.id OR {delegate_from} IS p.id OR s.source IS 'tool' THEN 0
-  WHEN :marked THEN 1 ELSE s.started_at >= p.ended_at END)
+  WHEN {branched_from} IS NOT DISTINCT FROM p.id OR {delegate_from} IS NOT DISTINCT FROM p.id OR s.source IS NOT DISTINCT FROM 'tool' THEN false
+  WHEN :marked THEN true ELSE s.started_at >= p.ended_at END)
 
 -- piece: last_message
 (SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id)
@@ -43,8 +43,8 @@ coalesce(max(coalesce(s.last_activity_at, {last_message}), coalesce({last_messag
       SELECT 1 FROM full.sessions p WHERE p.id = s.parent_session_id
       AND (p.end_reason = 'branched' AND s.started_at >= p.ended_at OR {reset_child}))))
   AND (:children OR {delegate_from} IS NULL)
-  AND (CAST(:sources AS TEXT) IS NULL OR s.source IN (SELECT value FROM json_each(:sources)))
-  AND (CAST(:excluded AS TEXT) IS NULL OR s.source NOT IN (SELECT value FROM json_each(:excluded)))
+  AND (CAST(:sources AS TEXT) IS NULL OR s.source IN ({texts:sources}))
+  AND (CAST(:excluded AS TEXT) IS NULL OR s.source NOT IN ({texts:excluded}))
   AND (CAST(:session_key AS TEXT) IS NULL OR s.session_key = :session_key)
   AND (CAST(:cwd AS TEXT) IS NULL OR s.cwd = :cwd OR s.cwd LIKE :below ESCAPE '\' OR s.cwd LIKE :below_windows ESCAPE '\')
   AND (:least <= 0 OR s.message_count >= :least)
@@ -95,7 +95,7 @@ SELECT s.id FROM full.sessions s JOIN full.sessions p ON p.id = s.parent_session
 LEFT JOIN full.tk_relations r ON r.session_id = s.id
 WHERE s.parent_session_id = :id AND coalesce(r.kind, '') NOT IN ('branch', 'delegate')
   AND {branched_from} IS NULL AND {delegate_from} IS NULL AND {reset_from} IS NULL
-  AND NOT coalesce({reset_child}, 0) AND s.source IS NOT 'tool'
+  AND NOT coalesce({reset_child}, false) AND s.source IS DISTINCT FROM 'tool'
 ORDER BY s.started_at DESC, s.id DESC LIMIT 1;
 
 -- name: any_message
@@ -140,16 +140,16 @@ SELECT s.title, s.title_source FROM full.sessions s WHERE s.id = :id;
 -- name: compressed_family
 -- Whatever hangs on a session by compressions, up and down.
 WITH RECURSIVE up(id) AS (
-  SELECT :id UNION SELECT p.id FROM up JOIN sessions s ON s.id = up.id
+  SELECT id FROM sessions WHERE id = :id UNION SELECT p.id FROM up JOIN sessions s ON s.id = up.id
   JOIN sessions p ON p.id = s.parent_session_id WHERE p.end_reason = 'compression'),
 down(id) AS (
-  SELECT :id UNION SELECT s.id FROM down JOIN sessions p ON p.id = down.id
+  SELECT id FROM sessions WHERE id = :id UNION SELECT s.id FROM down JOIN sessions p ON p.id = down.id
   JOIN sessions s ON s.parent_session_id = p.id WHERE p.end_reason = 'compression')
 SELECT s.id FROM sessions s WHERE s.id IN (SELECT id FROM up UNION SELECT id FROM down);
 
 -- name: compressed_ancestors
 WITH RECURSIVE up(id) AS (
-  SELECT :id UNION SELECT p.id FROM up JOIN sessions s ON s.id = up.id
+  SELECT id FROM sessions WHERE id = :id UNION SELECT p.id FROM up JOIN sessions s ON s.id = up.id
   JOIN sessions p ON p.id = s.parent_session_id WHERE p.end_reason = 'compression')
 SELECT id FROM up WHERE id <> :id;
 
@@ -160,7 +160,7 @@ WHERE s.parent_session_id = :id AND {reset_from} IS NULL AND {reset_child};
 -- ---------------------------------------------------------------- prompts
 
 -- name: put_prompt
-INSERT OR IGNORE INTO system_prompts(hash, prompt) VALUES (:hash, :prompt);
+INSERT INTO system_prompts(hash, prompt) VALUES (:hash, :prompt) ON CONFLICT DO NOTHING;
 
 -- name: drop_unused_prompts
 DELETE FROM system_prompts
@@ -187,7 +187,7 @@ ORDER BY s.started_at DESC;
 -- name: list_some
 -- Those of some sessions that belong into the list.
 SELECT s.id FROM full.sessions s LEFT JOIN full.tk_relations r ON r.session_id = s.id
-WHERE s.id IN (SELECT value FROM json_each(:ids)) AND {listed}
+WHERE s.id IN ({texts:ids}) AND {listed}
 ORDER BY s.started_at DESC, s.id DESC;
 
 -- name: list_row
@@ -267,7 +267,7 @@ FROM full.sessions s WHERE s.id = :id;
 
 -- name: last_messages_of
 SELECT m.session_id, m.role, m.tool_calls IS NOT NULL, m.finish_reason FROM messages m
-WHERE m.id IN (SELECT (SELECT max(x.id) FROM messages x WHERE x.session_id = w.value) FROM json_each(:ids) w);
+WHERE m.id IN (SELECT (SELECT max(x.id) FROM messages x WHERE x.session_id = w.value) FROM ({texts:ids}) w);
 
 -- ---------------------------------------------------------------- folders
 
@@ -317,7 +317,7 @@ FROM full.gateway_heartbeats b ORDER BY b.last_heartbeat DESC;
 -- A process may have the sessions that began after it did, or shortly before.
 SELECT s.id FROM full.sessions s
 WHERE s.ended_at IS NULL AND s.started_at < :cutoff AND {last_active} < :cutoff
-  AND s.source IN (SELECT value FROM json_each(:sources)) AND (:pinned_too OR s.pinned = 0)
+  AND s.source IN ({texts:sources}) AND (:pinned_too OR s.pinned = 0)
   AND (:any_backend OR NOT EXISTS (SELECT 1 FROM full.gateway_heartbeats b
     WHERE b.last_heartbeat >= :heard_since AND b.started_at <= s.started_at + :grace));
 
@@ -328,5 +328,5 @@ DELETE FROM compression_locks WHERE session_id = :session_id;
 DELETE FROM session_turn_leases WHERE conversation_id = :conversation_id;
 
 -- name: goes_on_in_child
-SELECT 1 FROM sessions s WHERE s.parent_session_id = :id AND s.source IS NOT 'tool'
-  AND {branched_from} IS NOT :id AND {delegate_from} IS NOT :id AND {reset_from} IS NOT :id LIMIT 1;
+SELECT 1 FROM sessions s WHERE s.parent_session_id = :id AND s.source IS DISTINCT FROM 'tool'
+  AND {branched_from} IS DISTINCT FROM :id AND {delegate_from} IS DISTINCT FROM :id AND {reset_from} IS DISTINCT FROM :id LIMIT 1;

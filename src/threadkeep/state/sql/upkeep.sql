@@ -107,16 +107,16 @@ SELECT d.name, coalesce(m.tbl_name, d.name), coalesce(m.type, 'table'), d.pgsize
 FROM dbstat d LEFT JOIN sqlite_master m ON m.name = d.name WHERE d.aggregate = 1;
 
 -- name: payload_by_column
-SELECT count(*), coalesce(sum(length(CAST(content AS BLOB))), 0),
-  coalesce(sum(length(CAST(tool_calls AS BLOB))), 0),
-  coalesce(sum(length(CAST(reasoning AS BLOB))), 0),
-  coalesce(sum(length(CAST(reasoning_details AS BLOB))), 0),
-  coalesce(sum(length(CAST(codex_reasoning_items AS BLOB))), 0)
+SELECT count(*), coalesce(sum({size:content}), 0),
+  coalesce(sum({size:tool_calls}), 0),
+  coalesce(sum({size:reasoning}), 0),
+  coalesce(sum({size:reasoning_details}), 0),
+  coalesce(sum({size:codex_reasoning_items}), 0)
 FROM messages;
 
 -- name: session_payload
-SELECT count(*), coalesce(sum(length(CAST(system_prompt AS BLOB))), 0),
-  coalesce(sum(length(CAST(model_config AS BLOB))), 0)
+SELECT count(*), coalesce(sum({size:system_prompt}), 0),
+  coalesce(sum({size:model_config}), 0)
 FROM sessions;
 
 -- name: has_text_index
@@ -135,13 +135,13 @@ SELECT count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0) FROM tk_
 SELECT (SELECT count(*) FROM tk_rewound), (SELECT count(*) FROM tk_offloaded);
 
 -- name: largest_sessions
-SELECT s.id, s.title, s.source, count(*), sum(
-  coalesce(length(CAST(m.content AS BLOB)), 0) + coalesce(length(CAST(m.tool_calls AS BLOB)), 0)
-  + coalesce(length(CAST(m.reasoning AS BLOB)), 0)
-  + coalesce(length(CAST(m.reasoning_details AS BLOB)), 0)
-  + coalesce(length(CAST(m.codex_reasoning_items AS BLOB)), 0)) AS bytes
+SELECT m.session_id, max(s.title), max(s.source), count(*), sum(
+  coalesce({size:m.content}, 0) + coalesce({size:m.tool_calls}, 0)
+  + coalesce({size:m.reasoning}, 0)
+  + coalesce({size:m.reasoning_details}, 0)
+  + coalesce({size:m.codex_reasoning_items}, 0)) AS bytes
 FROM messages m JOIN sessions s ON s.id = m.session_id
-GROUP BY m.session_id ORDER BY bytes DESC, s.id LIMIT :limit;
+GROUP BY m.session_id ORDER BY bytes DESC, m.session_id LIMIT :limit;
 
 -- ---------------------------------------------------------------- checks
 
@@ -194,10 +194,11 @@ SELECT e.owner, e.key, e.field, e.kind, e.value, e.hash, m.id IS NOT NULL OR s.i
     WHEN 'tool_name' THEN m.tool_name WHEN 'finish_reason' THEN m.finish_reason
     WHEN 'reasoning' THEN m.reasoning END
 FROM tk_exact e
-LEFT JOIN messages m ON e.owner = 'message' AND m.id = e.key
+LEFT JOIN messages m ON m.id = CASE e.owner WHEN 'message' THEN CAST(e.key AS INTEGER) END
 LEFT JOIN sessions s ON e.owner = 'session' AND s.id = e.key
-LEFT JOIN tk_offloaded o ON e.owner = 'message' AND o.message_id = e.key AND o.field = e.field
-LEFT JOIN tk_hashes h ON e.owner = 'message' AND h.id = e.key;
+LEFT JOIN tk_offloaded o
+  ON o.message_id = CASE e.owner WHEN 'message' THEN CAST(e.key AS INTEGER) END AND o.field = e.field
+LEFT JOIN tk_hashes h ON h.id = CASE e.owner WHEN 'message' THEN CAST(e.key AS INTEGER) END;
 
 -- name: offloaded_with_columns
 SELECT o.message_id, o.field, o.pieces, m.id IS NOT NULL, h.id IS NOT NULL, CASE o.field
@@ -222,4 +223,4 @@ SELECT min(id) FROM tk_rewound WHERE id > :after;
 
 -- name: lost_rewound
 -- They have no fingerprints of their own that could outlive them.
-SELECT id FROM tk_rewound WHERE 0 LIMIT :limit;
+SELECT id FROM tk_rewound WHERE false LIMIT :limit;

@@ -23,3 +23,11 @@ CREATE FUNCTION json_valid(value text) RETURNS boolean LANGUAGE sql IMMUTABLE PA
 RETURN value IS JSON;
 CREATE FUNCTION json_extract(value text, path text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN jsonb_path_query_first(CAST(value AS jsonb), CAST(path AS jsonpath)) #>> '{}';
+
+-- The local day of a time in seconds, as YYYY-MM-DD: the modifiers are always these two.
+CREATE FUNCTION date(at double precision, unixepoch text, localtime_ text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+RETURN to_char(to_timestamp(at), 'YYYY-MM-DD');
+
+-- A column of texts holds nothing else here.
+CREATE FUNCTION typeof(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 'text';
