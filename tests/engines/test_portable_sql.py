@@ -42,10 +42,7 @@ class Store(NamedTuple):
 # Queries of one engine only, each with its reason.
 SQLITE_ALONE: Final[Mapping[str, Mapping[str, str]]] = {
     "chat": {},
-    "state": {
-        "make_keys": "makes a table that files of older versions lack",
-        "total_changes": "tells whether a merge of the full-text index had anything to do",
-    },
+    "state": {"make_keys": "makes a table that files of older versions lack"},
 }
 FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "chat": ("queries.sql",),
