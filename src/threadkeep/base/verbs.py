@@ -5,7 +5,7 @@ A store has a `context` whose `db` is its database; a verb's function takes that
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -104,10 +104,10 @@ def loaded_later(make: Callable[P, R]) -> Callable[P, R]:
     """Let what makes verbs of functions also take those that are loaded later."""
 
     @wraps(make)
-    def made(*functions: P.args, **_: P.kwargs) -> R:
+    def made(*functions: P.args, **options: P.kwargs) -> R:
         (function,) = functions
         if isinstance(function, LaterFunction):
-            return cast("R", _LaterVerb(make, function))
-        return make(*functions, **_)
+            return cast("R", _LaterVerb(partial(make, **options), function))
+        return make(*functions, **options)
 
     return made

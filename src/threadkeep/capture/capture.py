@@ -14,8 +14,8 @@ from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, resca
 from threadkeep.capture.watch import Stop, Tell, watch
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.search_index import NOTES, note_up_to, noted_so_far
-from threadkeep.knowledge.segments import last_slice, noted_sessions, slices_of
+from threadkeep.knowledge.search_index import NOTES, noted_so_far
+from threadkeep.knowledge.segments import last_slice, noted_sessions
 from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.hippo_notes import HippoNotes
 from threadkeep.sources.records import Log, Source, Stamp
@@ -40,14 +40,12 @@ def note_sessions(around: CaptureContext, *, everything: bool = False) -> int:
         while some := list(islice(waiting, _TOGETHER)):
             _bring_in(around, harness, some)
     if last > seen and (found or last - seen >= _MARK_EVERY):
-        with around.store.write() as tx:
-            note_up_to(tx, last)
+        around.store.archive.note_up_to(last)
     return sum(map(len, found.values()))
 
 
 def _bring_in(around: CaptureContext, harness: str, names: Sequence[str]) -> None:
-    with around.store.read(lenient=True) as tx:
-        source = HippoNotes(harness, slices_of(tx, harness, names))
+    source = HippoNotes(harness, around.store.archive.slices(harness, names))
     log = Log(f"{NOTES}:{harness}", Stamp(0, 0, 0, 0))  # a file of ours may be moved
     with Batches(around.store) as batches:
         backlog = Backlog(batches)

@@ -35,7 +35,6 @@ from threadkeep.knowledge.archive import (
     LogRow,
     Words,
     digest,
-    fingerprints,
     load_log,
     put_record,
     records_of,
@@ -114,8 +113,7 @@ class DocumentCapture:
 
     def run(self, backlog: Backlog) -> None:
         """Read every session whose fingerprint is new; what goes wrong with one is kept."""
-        with self._around.store.read() as tx:
-            known = fingerprints(tx, self._reader, self._log.path)
+        known = self._around.store.archive.fingerprints(self._reader, self._log.path)
         for item in self._source.items(self._log):
             mark = known.get(item.item)
             self.kept_some_out |= mark == self._kept_out(item)
@@ -128,8 +126,7 @@ class DocumentCapture:
 
     def _try(self, backlog: Backlog, item: DocumentItem) -> None:
         """Read one session, piece by piece; what is wrong with it does not stop the others."""
-        with self._around.store.read() as tx:
-            row = load_log(tx, self._reader, self._log.path, item.item)
+        row = self._around.store.archive.log(self._reader, self._log.path, item.item)
         last = _last_position(row)
         try:
             with _excerpt(self._source, self._log, item.item, last.cursor) as excerpt:

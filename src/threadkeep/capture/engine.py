@@ -46,7 +46,6 @@ from threadkeep.knowledge.archive import (
     TAIL_BYTES,
     LogRow,
     LogState,
-    all_looks,
     digest,
     load_log,
     load_log_by_id,
@@ -63,7 +62,6 @@ from threadkeep.knowledge.memory_intake import (
     Absent,
     Retention,
     SeenMemory,
-    absent_memories,
     miss_memory,
     put_memory,
 )
@@ -167,8 +165,8 @@ def absent_from(
         return path not in found and is_below(path, roots) and not sight.hides(path)
 
     keep = retention_of(source)
-    with around.store.read() as tx:
-        missing = absent_memories(tx, is_missing, now=around.clock(), keep=keep)
+    now = around.clock()
+    missing = around.store.archive.absent_memories(is_missing, now=now, keep=keep)
     return [(one, keep) for one in missing]
 
 
@@ -209,8 +207,7 @@ def capture(
     for reader, source in sources.items():
         if not wanted.covers(source.agent):
             continue
-        with around.store.read() as tx:
-            known = all_looks(tx, reader)
+        known = around.store.archive.looks(reader)
         try:
             found, missing, sight = _look(around, (reader, source), known, wanted, report)
         except TROUBLES as error:

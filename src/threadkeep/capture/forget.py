@@ -81,7 +81,6 @@ from threadkeep.knowledge.forget_scope import (
 from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
-from threadkeep.knowledge.reindex import logs_to_index
 from threadkeep.knowledge.segments import legacy_numbers, segment_number
 from threadkeep.knowledge.sessions import count_entries, known_number
 from threadkeep.sources.claude.entries import session_uuid
@@ -338,8 +337,7 @@ def forget(
         _forget_lines(around, places, plan, (what, searches), show)
         _forget_matches(around, what, searches)
         clean(around, sources, show)
-        with around.store.read() as tx:
-            plan.done.unfinished = logs_to_index(tx) is not None
+    plan.done.unfinished = around.store.indexes.logs_left() is not None
     return plan.done
 
 
@@ -361,8 +359,7 @@ def purge(
     show: Watcher = silent,
 ) -> None:
     """Take out the sessions that are forgotten and still there, one in each transaction."""
-    with around.store.read() as tx:
-        waiting = forgotten_but_there(tx)
+    waiting = around.store.forgetting.waiting()
     if not waiting:
         return
     places = places or Places(around, sources)

@@ -61,13 +61,9 @@ from threadkeep.knowledge.forget import (
 )
 from threadkeep.knowledge.reindex import (
     entries_to_index,
-    finish_index,
-    index_is_done,
     leave_index,
-    logs_to_index,
     next_log,
     take_up_index,
-    want_index,
 )
 from threadkeep.knowledge.sessions import find_session
 from threadkeep.knowledge.transcript import entries_in
@@ -85,8 +81,7 @@ log = logging.getLogger(__name__)
 
 def reindex(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
     """Make the index of all entries anew from the archive; give how many were indexed."""
-    with around.store.write() as tx:
-        want_index(tx)
+    around.store.indexes.want()
     return clean(around, sources, show)
 
 
@@ -96,8 +91,7 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
     The words are indexed anew, in several transactions: others may write meanwhile. Then the
     file is written anew, since free pages and the index's own pages may hold old text.
     """
-    with around.store.read() as tx:
-        left = logs_to_index(tx)
+    left = around.store.indexes.logs_left()
     if left is None:
         return 0
     progress = Progress(logs_total=left)
@@ -105,14 +99,12 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
         show(progress)
     around.store.index()
     show(progress)
-    with around.store.write() as tx:
-        finish_index(tx, around.clock())
+    around.store.indexes.finish(around.clock())
     around.store.vacuum()
     if not around.store.truncate_log():
         log.warning("%s: a reader is in the way; it is cleaned at the next run", around.store.path)
         return progress.entries
-    with around.store.write() as tx:
-        index_is_done(tx)
+    around.store.indexes.is_done()
     around.store.truncate_log()
     return progress.entries
 

@@ -26,8 +26,6 @@ from threadkeep.capture.redact.rules import Rule, RuleRefusal, load_rules, own_r
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.home import FALLBACK, fallback_folders, spool_folder
 from threadkeep.home.opening import all_sources
-from threadkeep.knowledge.archive import known_projects
-from threadkeep.knowledge.memory_documents import takes_memories
 from threadkeep.knowledge.memory_intake import Retention
 from threadkeep.knowledge.records import Observed
 from threadkeep.knowledge.store import KnowledgeStore
@@ -104,7 +102,7 @@ def open_history(
             redactor=redactor,
         )
         enabled = _enabled(sources, config.capture.disable)
-        if not config.auto_memory.enabled or not _holds_memories(store):
+        if not config.auto_memory.enabled or not store.archive.takes_memories():
             enabled.pop(MEMORIES, None)
         return History(around, enabled)
     except BaseException:
@@ -135,13 +133,8 @@ def _user(
     if user_home is not None:
         return UserHome(_folder(user_home, "give the folder that holds .claude"), roots=named)
     lasting = tuple(expand(root, environ) for root in home.config.capture.roots)
-
-    def projects() -> list[Path]:
-        with store.read() as tx:
-            return known_projects(tx)
-
     own = Path(environ.get("HOME") or Path.home())
-    return UserHome(own, environ, (*lasting, *named), projects)
+    return UserHome(own, environ, (*lasting, *named), store.archive.projects)
 
 
 def _folder(given: str | Path, hint: str) -> Path:
@@ -167,11 +160,6 @@ def _memories(settings: AutoMemorySettings, environ: Mapping[str, str]) -> Claud
     absence = (settings.absence_confirm_polls - 1) * settings.poll_interval_secs * 1000
     keep = Retention(settings.max_revision_count, settings.max_revision_age_days, absence)
     return ClaudeMemory(discovery, named, keep)
-
-
-def _holds_memories(store: KnowledgeStore) -> bool:
-    with store.read() as tx:
-        return takes_memories(tx)
 
 
 def _enabled(sources: dict[str, Source], disabled: tuple[str, ...]) -> dict[str, Source]:

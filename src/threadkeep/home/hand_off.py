@@ -8,8 +8,6 @@ from uuid import uuid4
 
 from threadkeep.base.clock import now_ms
 from threadkeep.errors import ReadOnly, SchemaMismatch
-from threadkeep.knowledge.copies import note_retold
-from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.records import UserHome
@@ -71,10 +69,7 @@ def _note_retold(home: "Home", made: HandOff) -> None:
         return
     retold = retold_in(made, foreign_sources())
     with suppress(ReadOnly, SchemaMismatch), home.knowledge(must_exist=True) as store:
-        refuse_write(store.access)
-        with store.write() as tx:
-            for origin, hashes in retold.items():
-                note_retold(tx, origin, hashes)
+        store.archive.note_retold(retold)
 
 
 def _new(program: str, fallback: str = "") -> NewSession:

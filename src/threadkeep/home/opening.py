@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from threadkeep.errors import ReadOnly, ThreadkeepError
-from threadkeep.knowledge.opening import need_captured
-from threadkeep.knowledge.search_index import NOTES, has_unlisted
+from threadkeep.knowledge.search_index import NOTES
 from threadkeep.knowledge.store import KnowledgeStore
 
 if TYPE_CHECKING:
@@ -100,11 +99,7 @@ def open_memory(home: "Home", store: KnowledgeStore) -> "Memory":
 
 def _meaning(home: "Home", store: KnowledgeStore) -> "Meaning | None":
     """Give what compares by meaning, where the file has vectors and their model can be had."""
-    from threadkeep.knowledge.vector_rows import vector_model
-
-    with store.read() as tx:
-        made_by = vector_model(tx)
-    if made_by is None:
+    if store.indexes.vector_model() is None:
         return None  # nothing to compare with: numpy is not even loaded
     from threadkeep.memory.vectors.choice import choose
 
@@ -144,9 +139,8 @@ def make_listable(home: "Home", store: KnowledgeStore) -> None:
     """
     if store.access.finding.kind != "current":
         return  # to look at a file is no reason to bring it to another version
-    with store.read() as tx:
-        if not has_unlisted(tx):
-            return
+    if not store.archive.has_unlisted():
+        return
     path = store.path
     try:
         with home.history(path, must_exist=True) as history:
@@ -165,8 +159,7 @@ def open_archive(home: "Home", path: str | Path | None = None) -> "SessionArchiv
     store = home.knowledge(path, read_only=True)
     try:
         make_listable(home, store)
-        with store.read() as tx:
-            need_captured(tx, store.access)
+        store.need_captured()
         return SessionArchive(store, _home_sources(home))
     except BaseException:
         store.close()

@@ -1,7 +1,7 @@
 """Whether a knowledge file is whole: every page, reference, hash and word; and mending indexes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -174,17 +174,11 @@ class DeepCheck(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-def remember_deep(tx: Tx, check: DeepCheck) -> None:
-    """Write down how a deep check ended."""
-    tx.run(
-        "put_deep_check",
-        {
-            "path": check.path,
-            "now": check.checked_at,
-            "took": check.took_ms,
-            "problems": encode(list(check.problems)),
-        },
-    )
+def note_deep_checks(tx: Tx, checks: Iterable[DeepCheck]) -> None:
+    """Write down how deep checks ended."""
+    for path, checked_at, took_ms, problems in map(msgspec.structs.astuple, checks):
+        values = {"now": checked_at, "took": took_ms, "problems": encode(list(problems))}
+        tx.run("put_deep_check", {"path": path, **values})
 
 
 def last_deep_checks(tx: Tx) -> dict[str, DeepCheck]:

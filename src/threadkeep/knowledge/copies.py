@@ -4,7 +4,7 @@ A copy is archived like everything else, and its session shows it. It is found a
 was said first, as long as that session is here; what has no other place counts where it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -57,12 +57,13 @@ def told_in(tx: Tx, origin: tuple[str, str]) -> frozenset[int]:
     return frozenset(row[0] for row in tx.all("told_in_session", values))
 
 
-def note_retold(tx: Tx, ref: str, hashes: Iterable[int]) -> None:
-    """Remember what a hand-off wrote of a session in other words than the session has."""
-    origin = parts_of(ref)
-    if origin is not None:
-        new = set(hashes) - told_in(tx, origin)
-        tx.run_bulk("put_retold", [(*origin, one) for one in sorted(new)])
+def note_retold(tx: Tx, retold: Mapping[str, Iterable[int]]) -> None:
+    """Remember what a hand-off wrote of sessions in other words than these have."""
+    for ref, hashes in retold.items():
+        origin = parts_of(ref)
+        if origin is not None:
+            new = set(hashes) - told_in(tx, origin)
+            tx.run_bulk("put_retold", [(*origin, one) for one in sorted(new)])
 
 
 def settle(tx: Tx) -> None:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+
+import msgspec
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
@@ -12,25 +14,54 @@ from threadkeep.base.sql import load_queries
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import Later, loaded_later, show_as_method
 from threadkeep.knowledge.kinds import QueriesOfKinds
-from threadkeep.knowledge.opening import Access, KnowledgeContext, open_knowledge, refuse_write
+from threadkeep.knowledge.opening import (
+    Access,
+    KnowledgeContext,
+    need_captured,
+    open_knowledge,
+    refuse_write,
+)
 from threadkeep.knowledge.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from threadkeep.base.sqlite.backup import BackupRetention, Progress
     from threadkeep.knowledge import (
-        command_list as events_,
+        agent_views as agent_views_,
+        archive as archive_,
+        checks as checks_,
+        command_list as command_list_,
+        commands as commands_,
+        copies as copies_,
+        failures as failures_,
+        forget as forget_,
+        forget_scope as forget_scope_,
         health as health_,
-        session_list as listing_,
-        sessions as reading_,
+        ledger as ledger_,
+        lessons as lessons_,
+        memory_documents as memory_documents_,
+        memory_intake as memory_intake_,
+        merge as merge_,
+        nodes as nodes_,
+        queues as queues_,
+        reindex as reindex_,
+        search_index as search_index_,
+        segments as segments_,
+        session_list as session_list_,
+        sessions as sessions_,
+        tail as tail_,
         usage as usage_,
+        vector_rows as vector_rows_,
+        vectors as vectors_,
+        workflow_runs as workflow_runs_,
     )
-    from threadkeep.knowledge.checks import KnowledgeFacts
-else:
-    events_ = Later(f"{__package__}.command_list")
-    health_ = Later(f"{__package__}.health")
-    listing_ = Later(f"{__package__}.session_list")
-    reading_ = Later(f"{__package__}.sessions")
-    usage_ = Later(f"{__package__}.usage")
+else:  # each is loaded by the first who uses a verb of it
+    for _module in (
+        *("agent_views", "archive", "checks", "command_list", "commands", "copies", "failures"),
+        *("forget", "forget_scope", "health", "ledger", "lessons", "memory_documents"),
+        *("memory_intake", "merge", "nodes", "queues", "reindex", "search_index", "segments"),
+        *("session_list", "sessions", "tail", "usage", "vector_rows", "vectors", "workflow_runs"),
+    ):
+        globals()[f"{_module}_"] = Later(f"{__package__}.{_module}")
 
 QUERIES = QueriesOfKinds(
     load_queries(
@@ -52,16 +83,157 @@ R = TypeVar("R")
 
 
 @loaded_later
-def reads(function: Callable[Concatenate[Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a verb of a function that takes `tx` first: it runs in one snapshot."""
+def reads(
+    function: Callable[Concatenate[Tx, P], R], *, lenient: bool = False
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb of a function that takes `tx` first: it runs in one snapshot.
+
+    With `lenient` text that is no UTF-8 is read as well as it can be.
+    """
 
     @wraps(function)
-    def verb(store: "KnowledgeStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with store.read() as tx:
+    def verb(of: "_Verbs", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with of.context.db.read(lenient=lenient) as tx:
             return function(tx, *args, **kwargs)
 
     show_as_method(verb, function, given=1)
     return verb
+
+
+@loaded_later
+def writes(function: Callable[Concatenate[Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb of such a function that writes: all of it is durable when it returns."""
+
+    @wraps(function)
+    def verb(of: "_Verbs", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_write(of.context.access)
+        with of.context.db.write() as tx:
+            return function(tx, *args, **kwargs)
+
+    show_as_method(verb, function, given=1)
+    return verb
+
+
+class _Verbs(Protocol):
+    @property
+    def context(self) -> KnowledgeContext: ...
+
+
+# ------------------------------------------------------------------------------
+# The verbs in groups. Whoever does more in one transaction borrows it from the store, and calls the
+# functions behind the verbs.
+
+
+class ArchiveVerbs(msgspec.Struct, frozen=True):
+    """Logs and what was read of them: lines, entries, sessions, slices, files of memory."""
+
+    context: KnowledgeContext
+
+    log = reads(archive_.load_log)
+    looks = reads(archive_.all_looks)
+    fingerprints = reads(archive_.fingerprints)
+    projects = reads(archive_.known_projects)
+    slices = reads(segments_.slices_of, lenient=True)
+    has_unlisted = reads(search_index_.has_unlisted)
+    note_up_to = writes(search_index_.note_up_to)
+    note_retold = writes(copies_.note_retold)
+    takes_memories = reads(memory_documents_.takes_memories)
+    absent_memories = reads(memory_intake_.absent_memories)
+
+
+class EvidenceVerbs(msgspec.Struct, frozen=True):
+    """What shells, browsers and CI did, and the failures that came back."""
+
+    context: KnowledgeContext
+
+    contract_events = reads(command_list_.contract_events)
+    drop_spool_place = writes(commands_.drop_spool_place)
+    watched = reads(workflow_runs_.watched)
+    watch = writes(workflow_runs_.register)
+    pending = reads(workflow_runs_.pending)
+    runs = reads(workflow_runs_.list_runs)
+    run = reads(workflow_runs_.run_details)
+    latest_run = reads(agent_views_.latest_run, lenient=True)
+    known_run = reads(workflow_runs_.known_run)
+    knows_repo = reads(workflow_runs_.knows_repo)
+    open_runs = reads(workflow_runs_.open_runs)
+    note_gone = writes(workflow_runs_.note_gone)
+    last_answer = reads(workflow_runs_.last_answer)
+    keep_answer = writes(workflow_runs_.keep_answer)
+    same_answer = writes(workflow_runs_.same_answer)
+    lessons = reads(lessons_.list_lessons, lenient=True)
+    learned_to = reads(failures_.learned_to)
+
+
+class NodeVerbs(msgspec.Struct, frozen=True):
+    """What was learned, and the notes of agents, as agents ask for them."""
+
+    context: KnowledgeContext
+
+    nodes = reads(agent_views_.node_views, lenient=True)
+    events = reads(agent_views_.event_views, lenient=True)
+    entities = reads(agent_views_.entity_views, lenient=True)
+    projects = reads(agent_views_.project_views, lenient=True)
+    memories = reads(memory_documents_.query_memories, lenient=True)
+    memory_history = reads(memory_documents_.memory_history, lenient=True)
+    write_note = writes(nodes_.write_note)
+
+
+class QueueVerbs(msgspec.Struct, frozen=True):
+    """What waits to be learned from, and what a model was asked and used for it."""
+
+    context: KnowledgeContext
+
+    names = reads(queues_.queues_of)
+    reap = writes(queues_.reap)
+    used = reads(ledger_.total)
+    add_use = writes(ledger_.add)
+    troubles = reads(ledger_.troubles)
+    is_refused = reads(ledger_.is_refused)
+    refuse = writes(ledger_.refuse)
+
+
+class IndexVerbs(msgspec.Struct, frozen=True):
+    """The indexes of words and of meaning, where they are made anew or kept tidy."""
+
+    context: KnowledgeContext
+
+    want = writes(reindex_.want_index)
+    logs_left = reads(reindex_.logs_to_index)
+    finish = writes(reindex_.finish_index)
+    is_done = writes(reindex_.index_is_done)
+    rebuild_words = writes(forget_.rebuild_words)
+    vector_model = reads(vector_rows_.vector_model)
+    drift = reads(vector_rows_.drift)
+    start_over = writes(vector_rows_.start_over)
+    missing_vectors = reads(vector_rows_.missing)
+    is_tidy = reads(vector_rows_.is_tidy)
+    last_entry = reads(vector_rows_.last_entry)
+    note_complete = writes(vector_rows_.note_complete)
+    open_contract_vectors = writes(vectors_.open_contract_vectors)
+
+
+class ForgettingVerbs(msgspec.Struct, frozen=True):
+    """What is taken out for good."""
+
+    context: KnowledgeContext
+
+    waiting = reads(forget_scope_.forgotten_but_there)
+    listed = reads(merge_.list_forgotten)
+    erase_before = writes(forget_.erase_before)
+
+
+class UpkeepVerbs(msgspec.Struct, frozen=True):
+    """How capture fares: the health of sources, the service, the checks of files."""
+
+    context: KnowledgeContext
+
+    note_failure = writes(health_.note_failure)
+    recount = writes(health_.recount)
+    service = reads(health_.the_service)
+    deep_checks = reads(checks_.last_deep_checks)
+    note_deep_checks = writes(checks_.note_deep_checks)
+    unfinished_answers = reads(tail_.unfinished_answers)
 
 
 class KnowledgeStore:
@@ -121,20 +293,55 @@ class KnowledgeStore:
         """Give the one write transaction there is at a time, for the same functions."""
         return self.context.db.write(durable=durable, budget=budget, foreign_keys=foreign_keys)
 
-    sessions = reads(listing_.list_sessions)
-    missing_words = reads(listing_.missing_words)
-    find_session = reads(reading_.find_session)
-    children_of = reads(reading_.children_of)
-    links_of = reads(reading_.links_of)
-    entries_of = reads(reading_.entries_of)
-    search_rows = reads(reading_.search_rows)
+    @property
+    def archive(self) -> ArchiveVerbs:
+        """Logs and what was read of them."""
+        return ArchiveVerbs(self.context)
+
+    @property
+    def evidence(self) -> EvidenceVerbs:
+        """What shells, browsers and CI did."""
+        return EvidenceVerbs(self.context)
+
+    @property
+    def nodes(self) -> NodeVerbs:
+        """What was learned."""
+        return NodeVerbs(self.context)
+
+    @property
+    def queues(self) -> QueueVerbs:
+        """What waits to be learned from."""
+        return QueueVerbs(self.context)
+
+    @property
+    def indexes(self) -> IndexVerbs:
+        """The indexes of words and of meaning; `index` fills them."""
+        return IndexVerbs(self.context)
+
+    @property
+    def forgetting(self) -> ForgettingVerbs:
+        """What is taken out for good."""
+        return ForgettingVerbs(self.context)
+
+    @property
+    def upkeep(self) -> UpkeepVerbs:
+        """How capture fares; `health`, `drops` and `alarms` tell it."""
+        return UpkeepVerbs(self.context)
+
+    sessions = reads(session_list_.list_sessions)
+    missing_words = reads(session_list_.missing_words)
+    find_session = reads(sessions_.find_session)
+    children_of = reads(sessions_.children_of)
+    links_of = reads(sessions_.links_of)
+    entries_of = reads(sessions_.entries_of)
+    search_rows = reads(sessions_.search_rows)
     usage = reads(usage_.usage_of)
     spent_in = reads(usage_.spent_in)
-    list_events = reads(events_.list_events)
-    list_shell_sessions = reads(events_.list_shell_sessions)
-    list_visits = reads(events_.list_visits)
-    list_entities = reads(events_.list_entities)
-    count_today = reads(events_.count_today)
+    list_events = reads(command_list_.list_events)
+    list_shell_sessions = reads(command_list_.list_shell_sessions)
+    list_visits = reads(command_list_.list_visits)
+    list_entities = reads(command_list_.list_entities)
+    count_today = reads(command_list_.count_today)
     health = reads(health_.all_health)
     drops = reads(health_.all_drops)
     alarms = reads(health_.list_alarms)
@@ -165,7 +372,12 @@ class KnowledgeStore:
             done += some
         return done
 
-    def facts(self) -> "KnowledgeFacts":
+    def need_captured(self) -> None:
+        """Raise if a file is open to look at into which nothing was ever captured."""
+        with self.read() as tx:
+            need_captured(tx, self.access)
+
+    def facts(self) -> "checks_.KnowledgeFacts":
         """Tell how much was captured into the file, and what was made of it."""
         from threadkeep.knowledge.checks import facts  # noqa: PLC0415  (for `status` alone)
 

@@ -1,21 +1,14 @@
 """The nine tools of the contract's own server, with its arguments, defaults and shapes."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from threadkeep.base.tx import Tx
 from threadkeep.home.opening import answering
 from threadkeep.knowledge.agent_views import (
     EventView,
-    entity_views,
-    event_views,
-    latest_run,
-    node_views,
-    project_views,
 )
-from threadkeep.knowledge.lessons import list_lessons
 from threadkeep.knowledge.query import Kind, Query
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.contract_answers import (
@@ -163,8 +156,6 @@ class LessonArguments(msgspec.Struct, frozen=True):
     limit: Limit = 10
 
 
-T = TypeVar("T")
-
 _CONTEXT: Final = 900  # characters for each thing in a context block
 _LONGEST_CONTEXT: Final = 50_000
 
@@ -196,7 +187,7 @@ def search_knowledge(room: ToolContext, given: KnowledgeArguments) -> ToolReply:
     """Find pieces of knowledge."""
     by_words = given.mode == "lexical"
     hits = _hits(room, given, given.query, by_words=by_words, branch=given.branch)
-    nodes = _read(room, lambda tx: node_views(tx, [number for _, number in hits]))
+    nodes = room.stores.memory().store.nodes.nodes([number for _, number in hits])
     rows = [
         knowledge_of(hit, nodes[number], scored=not by_words)
         for hit, number in hits
@@ -210,7 +201,7 @@ def search_hybrid(room: ToolContext, given: HybridArguments) -> ToolReply:
     query = "" if given.mode == "recent" else given.query
     narrowed = {"branch": given.branch, "entity": given.entity}
     hits = _hits(room, given, query, by_words=given.mode == "lexical", **narrowed)
-    nodes = _read(room, lambda tx: node_views(tx, [number for _, number in hits]))
+    nodes = room.stores.memory().store.nodes.nodes([number for _, number in hits])
     rows = [ranked_of(hit, nodes[number]) for hit, number in hits if number in nodes]
     return _listing(room, rows, reply_text.of_node, RankedList)
 
@@ -230,7 +221,7 @@ def _hits(
 def search_events(room: ToolContext, given: EventArguments) -> ToolReply:
     """Find commands, sessions and pages by a part of their text."""
     query, limit = _narrowed(room, given, given.branch, text=given.query), clamped(given.limit)
-    found = _read(room, lambda tx: event_views(tx, given.source, query, limit))
+    found = room.stores.memory().store.nodes.events(given.source, query, limit)
     rows = [_short(one) for one in found]
     return _listing(room, rows, reply_text.of_event, EventList)
 
@@ -238,13 +229,13 @@ def search_events(room: ToolContext, given: EventArguments) -> ToolReply:
 def get_entities(room: ToolContext, given: EntityArguments) -> ToolReply:
     """List what knowledge mentions."""
     query, limit = _narrowed(room, given, text=given.query), clamped(given.limit)
-    rows = _read(room, lambda tx: entity_views(tx, given.type or None, query, limit))
+    rows = room.stores.memory().store.nodes.entities(given.type or None, query, limit)
     return _listing(room, rows, reply_text.of_entity, EntityList)
 
 
 def list_projects(room: ToolContext, given: ProjectArguments) -> ToolReply:
     """List the places where something was done."""
-    rows = _read(room, lambda tx: project_views(tx, clamped(given.limit)))
+    rows = room.stores.memory().store.nodes.projects(clamped(given.limit))
     return _listing(room, rows, reply_text.of_project, ProjectList)
 
 
@@ -261,8 +252,8 @@ def get_context(room: ToolContext, given: ContextArguments) -> ToolReply:
 
 def get_ci_status(room: ToolContext, given: CiArguments) -> ToolReply:
     """Tell how the latest run of CI went."""
-    named = (given.repo, given.sha or None, given.branch or None)
-    run = _read(room, lambda tx: latest_run(tx, *named))
+    evidence = room.stores.memory().store.evidence
+    run = evidence.latest_run(given.repo, given.sha or None, given.branch or None)
     if run is None:
         known = "CI is followed when [github] watched_repos names the repository."
         return ToolReply(f"No such run is known. {known}", data=CiStatus())
@@ -277,17 +268,11 @@ def get_ci_status(room: ToolContext, given: CiArguments) -> ToolReply:
 def get_lessons(room: ToolContext, given: LessonArguments) -> ToolReply:
     """List what went wrong more than once."""
     named = (given.repo or None, given.path or None, given.tool or None)
-    rows = _read(room, lambda tx: list_lessons(tx, *named, clamped(given.limit)))
+    rows = room.stores.memory().store.evidence.lessons(*named, clamped(given.limit))
     return _listing(room, rows, reply_text.of_lesson, LessonList)
 
 
 # ---------------------------------------------------------------------- asking
-
-
-def _read(room: ToolContext, question: Callable[[Tx], T]) -> T:
-    """Put a question to the tables; a row that says nonsense spoils no other."""
-    with room.stores.memory().store.read(lenient=True) as tx:
-        return question(tx)
 
 
 def _asked(

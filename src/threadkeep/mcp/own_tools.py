@@ -11,7 +11,7 @@ import msgspec
 from threadkeep.base.clock import now_ms
 from threadkeep.capture.records import Exclusion
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.nodes import Note, write_note
+from threadkeep.knowledge.nodes import Note
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.results import Sum
@@ -479,8 +479,7 @@ def remember(room: ToolContext, given: RememberArguments) -> ToolReply:
     refuse_write(store.access)
     note, uuid = _note(room, given), str(uuid4())
     roots = project_roots(home.config.enrich, home.environ)
-    with store.write() as tx:
-        ref = f"node:{write_note(tx, note, uuid=uuid, roots=roots)}"
+    ref = f"node:{store.nodes.write_note(note, uuid=uuid, roots=roots)}"
     lead = f"Remembered as {ref}. `threadkeep forget --pattern …` takes it out again."
     return ToolReply(lead, data=NoteStored(uuid, ref))
 

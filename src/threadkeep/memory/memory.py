@@ -142,17 +142,11 @@ class Memory:
 
     def memories(self, asked: "MemoryFilter") -> "tuple[list[MemoryPart], bool]":
         """Give what Claude's notes say now, and whether there is more."""
-        from threadkeep.knowledge.memory_documents import query_memories  # noqa: PLC0415
-
-        with self.store.read(lenient=True) as tx:
-            return query_memories(tx, asked)
+        return self.store.nodes.memories(asked)
 
     def memory_history(self, asked: "MemoryFilter") -> "tuple[list[MemoryRevision], bool]":
         """Give the history of one of Claude's notes, and whether there is more."""
-        from threadkeep.knowledge.memory_documents import memory_history  # noqa: PLC0415
-
-        with self.store.read(lenient=True) as tx:
-            return memory_history(tx, asked)
+        return self.store.nodes.memory_history(asked)
 
     def context(self, query: str, **options: Any) -> str:
         """Make a fenced block for a prompt (see `recall.context_block.context`)."""

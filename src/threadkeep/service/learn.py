@@ -12,7 +12,7 @@ from threadkeep.base.database import Database
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import queues
-from threadkeep.knowledge.failures import learn_failures, learned_to
+from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.queues import holders, locks, reap, release_own
@@ -133,8 +133,7 @@ def learn_all(
 
 
 def _learned_to(history: History) -> tuple[int, ...]:
-    with history.store.read() as tx:
-        return learned_to(tx)
+    return history.store.evidence.learned_to()
 
 
 # ---------------------------------------------------------------------- vectors

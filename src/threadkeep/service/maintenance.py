@@ -27,7 +27,6 @@ from threadkeep.base.sqlite.backup import stamp_time
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS, is_own
-from threadkeep.knowledge.forget import erase_before
 from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
@@ -272,8 +271,7 @@ def take_out_old(history: History, settings: RetentionSettings, now: int) -> dic
     for kind, what in _OLD.items():
         kept = days[kind]
         if kept is not None:
-            with history.store.write() as tx:
-                gone[what] = erase_before(tx, kind, now - kept * _DAY_MS)
+            gone[what] = history.store.forgetting.erase_before(kind, now - kept * _DAY_MS)
     if names_:
         history.forget(Query(session=names_))
     elif any(gone.values()):

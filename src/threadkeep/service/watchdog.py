@@ -18,7 +18,6 @@ from threadkeep.knowledge.health import (
     heartbeat,
     note_watchdog,
     settle_alarms,
-    the_service,
     watchdog_memory,
 )
 from threadkeep.knowledge.opening import refuse_write
@@ -122,8 +121,7 @@ def place_of(home: "Home", history: History) -> DoctorScope:
 
 def _served_since(history: History) -> int | None:
     """Tell since when this very process serves the file; None if it does not."""
-    with history.store.read() as tx:
-        service = the_service(tx)
+    service = history.store.upkeep.service()
     return service.started_at if service is not None and service.mark == my_mark() else None
 
 

@@ -24,7 +24,6 @@ from threadkeep.knowledge.forget import (
     is_json,
     is_there,
     put_texts,
-    rebuild_words,
     text_rows,
 )
 from threadkeep.knowledge.merge import (
@@ -32,7 +31,6 @@ from threadkeep.knowledge.merge import (
     ForgetList,
     MergeCounts,
     drop_forgotten,
-    list_forgotten,
     merge_knowledge,
 )
 from threadkeep.knowledge.opening import refuse_write
@@ -95,8 +93,7 @@ def _adopt(
         return _merge(home, original, place, progress)
     with _prepared_copy(original, place, home.redactor(), ForgetList()) as copy:
         if copy.masked:  # the words are still in the index and in free pages: both are written anew
-            with copy.store.write() as tx:
-                rebuild_words(tx)
+            copy.store.indexes.rebuild_words()
             copy.store.vacuum()
         copy.store.close()
         with home.history(copy.store.path) as history:
@@ -112,8 +109,7 @@ def _merge(
     with home.history(place) as history:
         ours = history.store
         refuse_write(ours.access)
-        with ours.read() as tx:
-            forgotten = list_forgotten(tx)
+        forgotten = ours.forgetting.listed()
         with _prepared_copy(original, place, home.redactor(), forgotten) as copy:
             if copy.has_memory:
                 make_memory_tables(ours.database)

@@ -12,7 +12,7 @@ from threadkeep.capture.github.http import GithubRefusal
 from threadkeep.capture.github.poll import PollReport, Show, follow, next_wait, poll
 from threadkeep.capture.observed.protocol import RegisterWatchSha, watch_of
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.lessons import Lesson, list_lessons
+from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import EVERYTHING, Query
 from threadkeep.knowledge.store import KnowledgeStore
@@ -22,11 +22,7 @@ from threadkeep.knowledge.workflow_runs import (
     RunRow,
     WatchedCommit,
     ack,
-    list_runs,
     pending,
-    register,
-    run_details,
-    watched,
 )
 
 
@@ -78,8 +74,7 @@ class Ci:
         now = self.store.clock()
         ttl = self.settings.watchlist_ttl_secs if ttl_secs is None else ttl_secs
         watch = watch_of(RegisterWatchSha(sha, repo, ttl), now)
-        with self.store.write() as tx:
-            register(tx, watch)
+        self.store.evidence.watch(watch)
         return WatchedCommit(watch.sha, watch.repo, now, now + watch.ttl_secs * 1000)
 
     def wait_for(
@@ -109,21 +104,18 @@ class Ci:
         return None
 
     def _find(self, one: WatchedCommit) -> WatchedCommit | None:
-        with self.store.read() as tx:
-            found = watched(tx, 0)
+        found = self.store.evidence.watched(0)
         return next((w for w in found if (w.sha, w.repo) == (one.sha, one.repo)), None)
 
     def watched(self) -> list[WatchedCommit]:
         """Give the commits that are watched, the newest first."""
-        with self.store.read() as tx:
-            return watched(tx, self.store.clock())
+        return self.store.evidence.watched(self.store.clock())
 
     def pending(self, repo: str | None = None, *, acknowledge: bool = False) -> list[CommitFailure]:
         """Give the failures of watched commits that nobody was told yet; `acknowledge` tells."""
         now = self.store.clock()
         if not acknowledge:
-            with self.store.read() as tx:
-                return pending(tx, repo, now)
+            return self.store.evidence.pending(repo, now)
         refuse_write(self.store.access)
         with self.store.write() as tx:
             found = pending(tx, repo, now)
@@ -132,13 +124,11 @@ class Ci:
 
     def runs(self, query: Query = EVERYTHING, *, limit: int = 20) -> list[RunRow]:
         """List runs, the latest first."""
-        with self.store.read() as tx:
-            return list_runs(tx, query, limit)
+        return self.store.evidence.runs(query, limit)
 
     def run(self, run_id: int) -> RunDetails | None:
         """Give a run with its jobs, annotations and ends of logs."""
-        with self.store.read() as tx:
-            return run_details(tx, run_id)
+        return self.store.evidence.run(run_id)
 
     def lessons(
         self,
@@ -149,8 +139,7 @@ class Ci:
         limit: int = 10,
     ) -> list[Lesson]:
         """List what went wrong more than once."""
-        with self.store.read() as tx:
-            return list_lessons(tx, repo, path, tool, limit)
+        return self.store.evidence.lessons(repo, path, tool, limit)
 
     def _need_repos(self) -> None:
         if not self.settings.watched_repos and not self.watched():

@@ -41,19 +41,11 @@ from threadkeep.knowledge.workflow_runs import (
     drop_old_answers,
     is_outdated,
     is_same,
-    keep_answer,
     keep_run,
-    known_run,
-    knows_repo,
-    last_answer,
-    note_gone,
-    open_runs,
     reopen,
-    same_answer,
     settle,
     touch_runs,
     wants_details,
-    watched,
 )
 
 SOURCE: Final = "github-actions"  # its row in `source_health`
@@ -111,9 +103,7 @@ def poll(
     refuse_write(store.access)
     work = _Pass(api, store, settings, clean, clock, show, PollReport(), set(), set(), [])
     before = api.requests
-    with work.store.read() as tx:
-        waiting = watched(tx, clock())
-    looks = plan_looks(settings.watched_repos, waiting)
+    looks = plan_looks(settings.watched_repos, store.evidence.watched(clock()))
     for look in looks:
         _guarded(work, look.repo, partial(_look_at, work, look))
     repos = list(dict.fromkeys(look.repo for look in looks))
@@ -162,8 +152,7 @@ def _finish(work: _Pass) -> None:
 
 
 def _look_at(work: _Pass, look: Look) -> None:
-    with work.store.read() as tx:
-        is_new = not knows_repo(tx, look.repo)
+    is_new = not work.store.evidence.knows_repo(look.repo)
     reply = _ask(work, look.path)
     if reply is None:
         with work.store.write() as tx:
@@ -185,14 +174,12 @@ def _look_at(work: _Pass, look: Look) -> None:
 def _ask(work: _Pass, path: str) -> GithubReply | None:
     """Ask for runs; None if they are as they were."""
     url = work.api.url + path
-    with work.store.read() as tx:
-        answer = last_answer(tx, url)
+    answer = work.store.evidence.last_answer(url)
     reply = work.api.get(path, answer and answer.etag)
     if answer is None or not reply.is_same:
         return reply
     work.same.update(answer.runs)
-    with work.store.write() as tx:
-        same_answer(tx, url, answer, work.clock())
+    work.store.evidence.same_answer(url, answer, work.clock())
     return None
 
 
@@ -200,8 +187,7 @@ def _answered(work: _Pass, path: str, reply: GithubReply, runs: Sequence[Workflo
     """Remember an answer, now that its runs are stored."""
     if reply.etag:
         ids = [run.id for run in runs]
-        with work.store.write() as tx:
-            keep_answer(tx, work.api.url + path, reply.etag, ids, work.clock())
+        work.store.evidence.keep_answer(work.api.url + path, reply.etag, ids, work.clock())
 
 
 def _settle(tx: Tx, look: Look) -> None:
@@ -210,14 +196,12 @@ def _settle(tx: Tx, look: Look) -> None:
 
 
 def _any_known(work: _Pass, runs: Sequence[WorkflowRun]) -> bool:
-    with work.store.read() as tx:
-        return any(known_run(tx, run.id) is not None for run in runs)
+    return any(work.store.evidence.known_run(run.id) is not None for run in runs)
 
 
 def _look_at_open(work: _Pass, repo: str) -> None:
     """Ask for runs that are not completely known and on no list, or of which a part is missing."""
-    with work.store.read() as tx:
-        waiting = open_runs(tx, repo, work.clock())
+    waiting = work.store.evidence.open_runs(repo, work.clock())
     for run_id, status in waiting.items():
         going_on = status != COMPLETED
         if run_id not in work.seen and not (going_on and run_id in work.same):
@@ -230,8 +214,7 @@ def _look_at_run(work: _Pass, repo: str, run_id: int, *, going_on: bool) -> None
     try:
         reply = _ask(work, path) if going_on else work.api.get(path)
     except NotFound:
-        with work.store.write() as tx:
-            note_gone(tx, run_id, work.clock())
+        work.store.evidence.note_gone(run_id, work.clock())
         return
     run = None if reply is None else read_run(reply.value, repo, work.clean)
     if reply is not None and run is not None:
@@ -244,8 +227,7 @@ def _look_at_run(work: _Pass, repo: str, run_id: int, *, going_on: bool) -> None
 
 def _keep(work: _Pass, run: WorkflowRun) -> None:
     """Fetch what is not known of a run, and store it."""
-    with work.store.read() as tx:
-        known = known_run(tx, run.id)
+    known = work.store.evidence.known_run(run.id)
     work.seen.add(run.id)
     if is_outdated(known, run):
         return
@@ -325,9 +307,7 @@ def follow(
 
 
 def _pause(store: KnowledgeStore, settings: GithubSettings, now: int) -> int:
-    with store.read() as tx:
-        waiting = watched(tx, now)
-    return int(next_wait(settings, waiting, now) * 1000)
+    return int(next_wait(settings, store.evidence.watched(now), now) * 1000)
 
 
 def _looked(

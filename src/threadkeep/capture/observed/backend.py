@@ -20,7 +20,6 @@ from threadkeep.capture.observed.protocol import (
     SessionInfo,
 )
 from threadkeep.errors import Invalid, SchemaMismatch, ThreadkeepError
-from threadkeep.knowledge.command_list import contract_events
 from threadkeep.knowledge.health import count_drop
 from threadkeep.knowledge.records import Command, Heartbeat, Visit, Watch
 from threadkeep.knowledge.schema import WRITTEN
@@ -212,10 +211,9 @@ class StoreBackend:
         self, session_id: int | None, since_ms: int | None, project: str | None, limit: int
     ) -> list[EventInfo]:
         """List commands, the latest first."""
-        with self._observations.store.read() as tx:
-            found = contract_events(
-                tx, session=session_id, since=since_ms, folder=project, limit=limit
-            )
+        found = self._observations.store.evidence.contract_events(
+            session=session_id, since=since_ms, folder=project, limit=limit
+        )
         return [
             EventInfo(
                 *(
@@ -241,8 +239,7 @@ class StoreBackend:
 
     def query(self, text: str) -> list[QueryHit]:
         """Find commands that contain a text."""
-        with self._observations.store.read() as tx:
-            found = contract_events(tx, text=text, limit=_HITS)
+        found = self._observations.store.evidence.contract_events(text=text, limit=_HITS)
         return [
             QueryHit(e.id, cut(e.command, _SHOWN), e.cwd, e.timestamp, "keyword") for e in found
         ]

@@ -440,8 +440,7 @@ def _finish(around: ObservedContext, spool: Spool, taken: SpoolFile, ending: str
     with around.store.read() as tx:
         place = _place_of(tx, taken)
     if spool.done(taken, place.offset, ending):
-        with around.store.write() as tx:
-            drop_spool_place(tx, taken.name)
+        around.store.evidence.drop_spool_place(taken.name)
 
 
 def _tidy(around: ObservedContext, spool: Spool) -> None:

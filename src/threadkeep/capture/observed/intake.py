@@ -23,7 +23,7 @@ from threadkeep.knowledge.commands import (
     write_command,
     write_visit,
 )
-from threadkeep.knowledge.health import count_drop, heard, note_failure, note_success
+from threadkeep.knowledge.health import count_drop, heard, note_success
 from threadkeep.knowledge.records import (
     Command,
     GitState,
@@ -336,8 +336,7 @@ def store_all(around: ObservedContext, things: Sequence[Observed]) -> BatchRepor
 
 def note_trouble(around: ObservedContext, message: str) -> None:
     """Write down that reports could not be stored."""
-    with around.store.write() as tx:
-        note_failure(tx, COLLECTED, message, around.clock())
+    around.store.upkeep.note_failure(COLLECTED, message, around.clock())
 
 
 def _write(

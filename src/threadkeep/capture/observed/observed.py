@@ -36,7 +36,7 @@ from threadkeep.knowledge.command_list import (
     StoredVisit,
 )
 from threadkeep.knowledge.commands import drop_old_probes, probe_arrived
-from threadkeep.knowledge.health import Drop, Health, note_probe, recount
+from threadkeep.knowledge.health import Drop, Health, note_probe
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import EVERYTHING, Query
 from threadkeep.knowledge.records import Command, Observed
@@ -180,8 +180,7 @@ class Observations:
 
     def recount(self) -> None:
         """Count the events of the last hour and day anew."""
-        with self.store.write() as tx:
-            recount(tx, self.store.clock())
+        self.store.upkeep.recount(self.store.clock())
 
     def events(self, query: Query = EVERYTHING, *, limit: int = 50) -> list[CommandRow]:
         """List commands, the latest first."""

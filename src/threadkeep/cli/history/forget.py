@@ -103,11 +103,9 @@ def forget(
 def _planning(call: Call) -> Iterator["History"]:
     """Open the history to see what would be changed, without changing it."""
     from threadkeep.home.opening import open_history_to_list
-    from threadkeep.knowledge.opening import need_captured
 
     with open_history_to_list(call.home, call.db) as history:
-        with history.store.read() as tx:
-            need_captured(tx, history.store.access)
+        history.store.need_captured()
         yield history
 
 

@@ -52,14 +52,11 @@ class LogPlaces(NamedTuple):
 @contextmanager
 def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
     """Open the history to compare it with the disk; where there is none, an empty one for now."""
-    from threadkeep.knowledge.opening import need_captured
-
     if call.home.knowledge_path(call.db).exists():
         with call.home.history(
             call.db, read_only=True, user_home=where.user_home, roots=where.roots
         ) as history:
-            with history.store.read() as tx:
-                need_captured(tx, history.store.access)
+            history.store.need_captured()
             yield history
         return
     with tempfile.TemporaryDirectory(prefix="threadkeep-") as folder:

@@ -287,7 +287,6 @@ def _draw_table(found: "UsageReport", view: UsageView) -> None:
 
 
 def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: UsageView) -> None:
-    from threadkeep.knowledge.tail import unfinished_answers
 
     if not found.total.answers:
         note("nobody reported tokens for that")
@@ -295,8 +294,7 @@ def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: Usage
         note("prices come with `pip install 'threadkeep[prices]'`")
     elif view.cost and found.total.unpriced:
         note(f"{counted(found.total.unpriced, 'answer')} of models without a known price")
-    with browse.store.read() as tx:
-        unfinished = unfinished_answers(tx, query.since, query.until)
+    unfinished = browse.store.upkeep.unfinished_answers(query.since, query.until)
     if unfinished:
         told = counted(unfinished, "answer")
         note(f"{told} without a last count in the log: output may be higher")

@@ -19,9 +19,7 @@ from threadkeep.knowledge.ledger import (
     LedgerEntry,
     add,
     day_of,
-    is_refused,
     note_call,
-    refuse,
     total,
 )
 from threadkeep.knowledge.records import Decision, Mentions, NodeDraft, Outcome
@@ -302,8 +300,7 @@ def room_for_output(daily: int, used: int, prompt: int, wanted: int) -> int:
 
 def has_room(store: KnowledgeStore, daily_tokens: int) -> bool:
     """Tell whether anything at all may still be asked today."""
-    with store.read() as tx:
-        used = total(tx, day_of(store.clock()))
+    used = store.queues.used(day_of(store.clock()))
     return room_for_output(daily_tokens, used, 0, LEAST_OUTPUT) > 0
 
 
@@ -325,8 +322,8 @@ def pay(purse: Purse, messages: Sequence[Message], most_output: int) -> ModelRep
 def count_unusable(purse: Purse) -> None:
     """Count an answer that came and could not be used."""
     now = purse.store.clock()
-    with purse.store.write() as tx:
-        add(tx, day_of(now), purse.model, purse.purpose, LedgerEntry(failures=1), now)
+    unusable = LedgerEntry(failures=1)
+    purse.store.queues.add_use(day_of(now), purse.model, purse.purpose, unusable, now)
 
 
 def _used(said: ModelReply, prompt: int, sent: int) -> LedgerEntry:
@@ -494,15 +491,13 @@ def _unless_refused(
     """Write a node, but not from evidence of which this model could make nothing before."""
     store = purse.store
     digest = sha256(material.source.encode("utf-8", "replace")).hexdigest()
-    with store.read() as tx:
-        if is_refused(tx, digest, purse.model, store.clock()):
-            return None
+    if store.queues.is_refused(digest, purse.model, store.clock()):
+        return None
     try:
         return compose(purse, material, limits)
     except BadAnswer as error:
         tell(f"{purse.model}: {error}")
-        with store.write() as tx:
-            refuse(tx, digest, purse.model, error.message, store.clock())
+        store.queues.refuse(digest, purse.model, error.message, store.clock())
         return None
 
 

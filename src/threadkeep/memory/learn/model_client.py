@@ -29,7 +29,7 @@ from threadkeep.capture.github.http import (
 )
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
 from threadkeep.knowledge.health import note_failure, note_success
-from threadkeep.knowledge.ledger import FailureStreak, troubles
+from threadkeep.knowledge.ledger import FailureStreak
 from threadkeep.knowledge.store import KnowledgeStore
 
 TRIES: Final = 3
@@ -493,5 +493,4 @@ def wait_after_failures(failures: int) -> int:
 
 def is_resting(store: KnowledgeStore, endpoint: str) -> bool:
     """Tell whether a server that failed is to be left alone for now."""
-    with store.read() as tx:
-        return rests(troubles(tx, endpoint), store.clock())
+    return rests(store.queues.troubles(endpoint), store.clock())

@@ -40,8 +40,6 @@ from threadkeep.knowledge.queues import (
     give_back,
     held,
     put_back,
-    queues_of,
-    reap,
     release,
     requeue,
     skip,
@@ -393,13 +391,11 @@ class Enricher:
         """
         refuse_write(self._store.access)
         unlock(self._store.database)  # what a new node replaces takes its vector along
-        with self._store.read() as tx:
-            there = queues_of(tx)
+        there = self._store.queues.names()
         report = EnrichReport({queue: QueueCounts() for queue in BATCH if queue in there})
         course = _Course(limit, at_once, report, [], set(), Spans())
         try:
-            with self._store.write() as tx:
-                reap(tx, self._store.clock())
+            self._store.queues.reap(self._store.clock())
             for queue in report.queues:
                 while not stop() and self._batch(queue, course):
                     show(course.report)

@@ -18,21 +18,14 @@ from threadkeep.knowledge.vector_rows import (
     NodeText,
     commands_of,
     contract_model,
-    drift,
-    is_tidy,
-    last_entry,
     missing,
     nodes_without_contract_vector,
-    note_complete,
-    start_over,
     tidy,
-    vector_model,
     without_contract_vector,
 )
 from threadkeep.knowledge.vectors import (
     CONTRACT_DIMENSIONS,
     load_extension,
-    open_contract_vectors,
     store_contract_vector,
     store_vectors,
     tidy_contract_vectors,
@@ -94,8 +87,7 @@ def embed_pending(
     vectors of another model in the file nothing is made, and the report says so.
     """
     done = EmbedReport()
-    with store.read() as tx:
-        done.drift = drift(tx, embedder.model, embedder.dimensions)
+    done.drift = store.indexes.drift(embedder.model, embedder.dimensions)
     if done.drift:
         return done
     run = _Run(store, embedder, texts_of, settle_ms, stop, show, done)
@@ -109,8 +101,7 @@ def embed_pending(
 
 def embed_anew(store: KnowledgeStore, embedder: Embedder) -> None:
     """Drop every vector of ours and record another model; `embed_pending` does the rest."""
-    with store.write() as tx:
-        start_over(tx, embedder.model, embedder.dimensions, store.clock())
+    store.indexes.start_over(embedder.model, embedder.dimensions, store.clock())
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -138,9 +129,8 @@ class _Run(msgspec.Struct, frozen=True):
 
 def _tidy(run: _Run) -> None:
     """Take out what is old; a node whose text has changed gets new vectors in both tables."""
-    with run.store.read() as tx:
-        if is_tidy(tx):
-            return
+    if run.store.indexes.is_tidy():
+        return
     with run.store.write() as tx:
         tidied = tidy(tx, run.store.clock())
         tidy_contract_vectors(tx, tidied.nodes)
@@ -151,10 +141,10 @@ def _fill_nodes(run: _Run, enough: int) -> bool:
     """Go through the nodes once; True if none was left out."""
     below = _NO_END
     while not run.stop() and run.done.nodes < enough:
-        with run.store.read() as tx:
-            most = min(BATCH, enough - run.done.nodes)
-            before = run.made_before
-            nodes = missing(tx, most, made_before=before, below_node=below, below_message=0).nodes
+        most, before = min(BATCH, enough - run.done.nodes), run.made_before
+        nodes = run.store.indexes.missing_vectors(
+            most, made_before=before, below_node=below, below_message=0
+        ).nodes
         if not nodes:
             return True
         below = nodes[-1].id
@@ -167,8 +157,7 @@ def _fill_nodes(run: _Run, enough: int) -> bool:
 def _fill_messages(run: _Run, enough: int, *, whole: bool) -> bool:
     """Go through the messages once; what was complete is not looked at the next time."""
     below = _NO_END
-    with run.store.read() as tx:
-        last = last_entry(tx)
+    last = run.store.indexes.last_entry()
     while not run.stop() and run.done.nodes + run.done.messages < enough:
         most = min(BATCH, enough - run.done.nodes - run.done.messages)
         with run.store.read() as tx:
@@ -184,11 +173,9 @@ def _fill_messages(run: _Run, enough: int, *, whole: bool) -> bool:
 
 
 def _remember(run: _Run, last: int) -> None:
-    with run.store.read() as tx:
-        known = vector_model(tx)
+    known = run.store.indexes.vector_model()
     if known is not None and known.entries_done < last:
-        with run.store.write() as tx:
-            note_complete(tx, last)
+        run.store.indexes.note_complete(last)
 
 
 # ---------------------------------------------------------------------- the contract's own table
@@ -198,8 +185,7 @@ def _open_contract(run: _Run) -> None:
     if run.embedder.dimensions == CONTRACT_DIMENSIONS:
         run.done.note = load_extension(run.store.database)
         if not run.done.note:
-            with run.store.write() as tx:
-                run.done.note = open_contract_vectors(tx, run.embedder.model)
+            run.done.note = run.store.indexes.open_contract_vectors(run.embedder.model)
 
 
 def _fill_contract(run: _Run, enough: int) -> None:

@@ -29,8 +29,6 @@ from threadkeep.knowledge.checks import (
     clear_indexes,
     count_unindexed,
     deep_problems,
-    last_deep_checks,
-    remember_deep,
 )
 from threadkeep.knowledge.nodes import drop_twins
 from threadkeep.knowledge.opening import refuse_write
@@ -295,12 +293,8 @@ def _service_installed(home: "Home") -> bool:
 def _with_deep_checks(
     home: "Home", path: str | Path | None, stores: list[StoreFacts]
 ) -> list[StoreFacts]:
-    with (
-        suppress(ThreadkeepError),
-        home.knowledge(path, read_only=True) as store,
-        store.read() as tx,
-    ):
-        deep = last_deep_checks(tx)
+    with suppress(ThreadkeepError), home.knowledge(path, read_only=True) as store:
+        deep = store.upkeep.deep_checks()
         return [
             msgspec.structs.replace(one, deep=deep.get(os.path.realpath(one.path)))
             for one in stores
@@ -319,10 +313,7 @@ def check_deeply(
             if place.exists():
                 done.append(_check_one(home, name, place, now, show))
     with suppress(*_UNREADABLE), home.knowledge(path, must_exist=True) as store:
-        refuse_write(store.access)
-        with store.write() as tx:
-            for check in done:
-                remember_deep(tx, check)
+        store.upkeep.note_deep_checks(done)
     return done
 
 
