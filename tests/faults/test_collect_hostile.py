@@ -296,7 +296,9 @@ def test_why_nothing_was_collected_is_told_as_soon_as_it_can_be(
             with pytest.raises(StorageFull):
                 observations.collect()
             assert world.rows(told) == [("the disk is full", 1)]
-            patch.setattr(type(observations.store), "write", full)  # now nothing can be told
+            patch.setattr(
+                type(observations.store.database), "write", full
+            )  # now nothing can be told
             with pytest.raises(StorageFull):
                 observations.collect()
         assert world.rows(told) == [("the disk is full", 1)]
