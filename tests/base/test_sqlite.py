@@ -242,7 +242,7 @@ def test_named_queries(tmp_path: Path) -> None:
     with Database(tmp_path / "a.db", queries) as database:
         with database.write() as tx:
             tx.run("make")
-            assert tx.run("put", {"a": 1, "b": "x"}) == 1
+            assert tx.count("put", {"a": 1, "b": "x"}) == 1
             tx.run_bulk("put", [{"a": 2, "b": "y"}, {"a": 3, "b": "z"}])
         with database.read() as tx:
             assert tx.one("get", (2,)) == (2, "y")

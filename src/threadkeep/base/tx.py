@@ -73,7 +73,11 @@ class Tx:
         except OverflowError as error:
             raise _too_large(error) from error
 
-    def run(self, name: str, params: Params = ()) -> int:
+    def run(self, name: str, params: Params = ()) -> None:
+        """Run a named query whose effect nobody asks for: another engine need not wait for it."""
+        self.execute(self._queries[name], params)
+
+    def count(self, name: str, params: Params = ()) -> int:
         """Run a named query and give the number of rows it changed."""
         return self.execute(self._queries[name], params).rowcount
 

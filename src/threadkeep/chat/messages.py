@@ -476,7 +476,7 @@ def _swap(
         "hidden_at": hidden_at,
         "now": now,
     }
-    if tx.run("swap_queued_message", params) == 0:
+    if tx.count("swap_queued_message", params) == 0:
         return False
     rehash(tx, MESSAGE, message.id)
     return True

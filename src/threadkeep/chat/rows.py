@@ -182,7 +182,7 @@ def update_part(tx: Tx, row: PartRow) -> bool:
         # SQLite takes pages for the new text before it frees those of the old one, and wipes
         # these: twice the pages. Freed first, they are used again (249 -> 126 KB for 100 KB).
         tx.run("update_part", row._replace(data_json="")._asdict())
-    if tx.run("update_part", row._asdict()) == 0:
+    if tx.count("update_part", row._asdict()) == 0:
         return False
     _put_hash(tx, PART, row.id, content_hash(*row))
     return True

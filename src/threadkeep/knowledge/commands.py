@@ -181,7 +181,7 @@ def _started(command: Command) -> int:
 def session_of(tx: Tx, terminal: str) -> int | None:
     """Find the session of a terminal."""
     found = tx.value("shell_session", {"terminal": terminal})
-    if found is None and tx.run("note_terminals"):
+    if found is None and tx.count("note_terminals"):
         found = tx.value("shell_session", {"terminal": terminal})
     return None if found is None else int(found)
 
@@ -257,7 +257,7 @@ def write_visit(tx: Tx, visit: Visit, now: int) -> WriteResult:
 
 
 def _lengthen(tx: Tx, event: int, values: dict[str, object]) -> WriteResult:
-    if not tx.run("lengthen_visit", values | {"id": event}):
+    if not tx.count("lengthen_visit", values | {"id": event}):
         return NOTHING
     if values["probe_tag"] is None and not tx.value("is_enriched_visit", {"id": event}):
         tx.run("enqueue_visit", {"event": event, "now": values["now"]})
@@ -309,7 +309,7 @@ def write_tool_runs(
     tx.run_bulk(
         "put_tool_event", [_tool_events_values(run, sessions[run.session_id], who) for run in runs]
     )
-    return tx.run("enqueue_events_after", {"last": last, "now": now})
+    return tx.count("enqueue_events_after", {"last": last, "now": now})
 
 
 def _tool_events_session(tx: Tx, run: ToolRun, who: dict[str, object]) -> int:

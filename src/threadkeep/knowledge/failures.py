@@ -249,7 +249,7 @@ def _count(
     now: int,
 ) -> int:
     name = {"digest": digest(run.key.encode("utf-8", "replace")), "row": run.id}
-    if tx.run("counted_before", name):
+    if tx.count("counted_before", name):
         return 0
     key = lesson_key(run)
     tx.run("count_failure", {**name, "lesson": key_digest(key), "origin": origin})

@@ -315,7 +315,7 @@ def ack_alarm(tx: Tx, number: int, now: int, note: str | None = None) -> Alarm:
 
 def prune_alarms(tx: Tx, now: int) -> int:
     """Put away the alarms that went away by themselves; give how many."""
-    return tx.run("prune_alarms", {"now": now, "note": PRUNED_NOTE})
+    return tx.count("prune_alarms", {"now": now, "note": PRUNED_NOTE})
 
 
 # ---------------------------------------------------------------------- rows

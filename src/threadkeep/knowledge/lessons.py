@@ -70,7 +70,7 @@ def count_once_more(before: PendingLesson | None, at: int, window_ms: int) -> Pe
 def learn(tx: Tx, key: LessonKey, rules: LessonRules, at: int, summary: str | None = None) -> bool:
     """Count one failure; tell whether it is a lesson from now on, or was one before."""
     named = key._asdict()
-    if tx.run("lesson_seen_again", {**named, "at": at}):
+    if tx.count("lesson_seen_again", {**named, "at": at}):
         return True
     row = tx.one("lesson_waiting", named)
     before = None if row is None else PendingLesson(*row)
@@ -94,7 +94,7 @@ def note_fix(tx: Tx, key: LessonKey, hint: str, at: int) -> bool:
 
     A success before the failure was last seen has not ended it.
     """
-    return tx.run("put_fix_hint", {**key._asdict(), "hint": hint, "at": at}) > 0
+    return tx.count("put_fix_hint", {**key._asdict(), "hint": hint, "at": at}) > 0
 
 
 def list_lessons(

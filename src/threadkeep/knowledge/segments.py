@@ -68,7 +68,7 @@ def write_segment(tx: Tx, harness: str, segment: Segment, source_file: str, now:
         enqueue(tx, tx.insert("insert_segment", {**values, "now": now}), now)
         return True
     stored = _Stored(*found)
-    if not tx.run("update_segment", {**values, "id": stored.id}):
+    if not tx.count("update_segment", {**values, "id": stored.id}):
         return False  # as it was
     tx.run("place_segment", {"id": stored.id, "cwd": segment.cwd})
     if _wants_ticket(tx, stored, hashed, now):

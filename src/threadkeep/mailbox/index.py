@@ -68,7 +68,7 @@ def add_question(
         "thread_id": optional_name(thread_id, "thread id"),
         "now": iso(ctx.clock()),
     }
-    return tx.run("insert_question", params) == 1
+    return tx.count("insert_question", params) == 1
 
 
 def _need_options(options: object) -> list[Any]:
@@ -92,7 +92,7 @@ def take_question(_ctx: MailIndexContext, tx: Tx, question_id: str) -> PendingQu
 
 def forget_questions(_ctx: MailIndexContext, tx: Tx, session_id: str) -> int:
     """Forget every question of a session; give how many there were."""
-    return tx.run("delete_questions_of", {"session_id": need_session(tx, session_id).id})
+    return tx.count("delete_questions_of", {"session_id": need_session(tx, session_id).id})
 
 
 def _need_question(tx: Tx, question_id: object) -> PendingQuestion:

@@ -199,7 +199,7 @@ def remove_destination(_ctx: MailIndexContext, tx: Tx, agent_group_id: str, name
     """Take back a permission to send, by the agent's own name for it."""
     agent = need_agent_group(tx, agent_group_id)
     wanted = need_name(name, "destination name")
-    if not tx.run("delete_destination", {"agent_group_id": agent.id, "local_name": wanted}):
+    if not tx.count("delete_destination", {"agent_group_id": agent.id, "local_name": wanted}):
         msg = f"the agent group {agent.id!r} has no destination {wanted!r}"
         raise NotFound(msg, hint=f"destinations({agent.id!r}) lists those it has")
 

@@ -469,7 +469,7 @@ def _purge(ctx: MailContext, tx: Tx, letter: DeadLetter) -> bool:
     if letter.direction == "out":
         # Without this row the message would look like one that nobody has seen yet.
         tx.run("mark_delivered", {**asked, "platform_message_id": None, "status": "failed"})
-        return tx.run("forget_delivery", asked) > 0
+        return tx.count("forget_delivery", asked) > 0
     mail = inbound.get(tx, letter.id)
     if mail.status != "failed":
         return False

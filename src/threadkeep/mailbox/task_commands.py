@@ -294,7 +294,7 @@ def _cancel(call: CommandCall, _: MailContext, tx: Tx) -> int:
     if call.is_on("all"):
         if call.text("id"):
             raise CommandRefused("invalid-args", "give an id, or --all, not both")
-        return tx.run("cancel_all_tasks", {"status": _CALLED_OFF})
+        return tx.count("cancel_all_tasks", {"status": _CALLED_OFF})
     if not call.text("id"):
         raise CommandRefused("invalid-args", "--id is required, or --all")
     return tasks.call_off(tx, call.need("id"), _CALLED_OFF)

@@ -226,17 +226,17 @@ def _write(ctx: MailContext, task_id: str, verb: Callable[[Tx], int]) -> int:
 
 def call_off(tx: Tx, task_id: str, word: str) -> int:
     """End the live rows of a task with the word of a version for it."""
-    return tx.run("cancel_task", {"id": task_id, "status": word})
+    return tx.count("cancel_task", {"id": task_id, "status": word})
 
 
 def hold(tx: Tx, task_id: str) -> int:
     """Hold the pending rows of a task."""
-    return tx.run("move_task", {"id": task_id, "before": "pending", "status": "paused"})
+    return tx.count("move_task", {"id": task_id, "before": "pending", "status": "paused"})
 
 
 def go_on(tx: Tx, task_id: str) -> int:
     """Let the held rows of a task go on."""
-    return tx.run("move_task", {"id": task_id, "before": "paused", "status": "pending"})
+    return tx.count("move_task", {"id": task_id, "before": "paused", "status": "pending"})
 
 
 def delete(tx: Tx, task_id: str) -> int:
@@ -335,7 +335,7 @@ def rearm(ctx: MailContext) -> list[Mail]:
     with ctx.folder.inbound.write() as tx:
         set_right(ctx, tx)
         for message_id in late:
-            if tx.run("let_go", {"id": message_id}):
+            if tx.count("let_go", {"id": message_id}):
                 tx.run("bury", {"id": message_id, "reason": TOO_LATE, "now": ctx.now_sql()})
         over = [mail_of(row) for row in tx.all("to_rearm")]
         runs = [rearm_one(ctx, tx, mail) for mail in over]

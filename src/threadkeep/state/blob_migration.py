@@ -155,7 +155,7 @@ def _move(tx: Tx, move: _Move, done: dict[str, int]) -> None:
         pieces = json.dumps(part.pieces)
         tx.run("put_offloaded", {"message_id": move.row[0], "field": field, "pieces": pieces})
         for blob in part.blobs:
-            if tx.run("put_blob", blob._asdict()) > 0:
+            if tx.count("put_blob", blob._asdict()) > 0:
                 done["blobs"] += 1
                 done["bytes"] += len(blob.data)
 
@@ -234,7 +234,7 @@ def sweep_blobs(ctx: StateContext) -> int:
 
 
 def _drop_unused(_ctx: StateContext, tx: Tx) -> int:
-    return sum(tx.run("drop_blob", {"hash": blob_hash}) for blob_hash in _unused(tx))
+    return sum(tx.count("drop_blob", {"hash": blob_hash}) for blob_hash in _unused(tx))
 
 
 def _unused(tx: Tx) -> set[str]:

@@ -301,7 +301,7 @@ def delete_telegram_topic_binding(
     if _BINDINGS not in ctx.form.tables:
         return 0
     chat = {"chat_id": str(chat_id)}
-    gone = tx.run("drop_topic", {**chat, "thread_id": str(thread_id)})
+    gone = tx.count("drop_topic", {**chat, "thread_id": str(thread_id)})
     if gone and _MODE in ctx.form.tables and tx.one("topics_of_chat", chat) is None:
         tx.run("end_topic_mode", {**chat, "now": ctx.clock()})
     return gone
@@ -414,7 +414,7 @@ def adopt_orphaned_gateway_session(
     """
     if not orphan_id or not donor_id or orphan_id == donor_id:
         return False
-    if not tx.run("adopt_key", {"id": orphan_id, "donor": donor_id}):
+    if not tx.count("adopt_key", {"id": orphan_id, "donor": donor_id}):
         return False
     tx.run("retire_donor", {"id": donor_id, "now": ctx.clock()})
     if ctx.side:
@@ -430,7 +430,7 @@ _LONGEST_REASON = 500
 
 def request_handoff(_ctx: StateContext, tx: Tx, session_id: str, platform: str) -> bool:
     """Ask a platform to take a session over; False if there is none, or one is under way."""
-    return tx.run("request_handoff", {"id": session_id, "platform": platform}) > 0
+    return tx.count("request_handoff", {"id": session_id, "platform": platform}) > 0
 
 
 def get_handoff_state(_ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
@@ -445,7 +445,7 @@ def list_pending_handoffs(ctx: StateContext, tx: Tx) -> list[Json]:
 
 def claim_handoff(_ctx: StateContext, tx: Tx, session_id: str) -> bool:
     """Take a session over; False if another has claimed it, or nobody asked."""
-    return tx.run("claim_handoff", {"id": session_id}) > 0
+    return tx.count("claim_handoff", {"id": session_id}) > 0
 
 
 def complete_handoff(_ctx: StateContext, tx: Tx, session_id: str) -> None:

@@ -324,7 +324,7 @@ def _check(ctx: StateContext, raw: Any, seen: set[str]) -> None:
 def _join_families(ctx: StateContext, tx: Tx, parents: list[tuple[str, str]]) -> int:
     """Give children their parents, which may have come after them; count those without one."""
     for child, parent in parents:
-        joined = not comes_from(tx, parent, child) and tx.run(
+        joined = not comes_from(tx, parent, child) and tx.count(
             "adopt_parent", {"id": child, "parent": parent}
         )
         if joined and ctx.side:

@@ -105,7 +105,7 @@ def keep_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_secon
     if "compression_locks" not in ctx.form.tables:
         return False
     values = {"id": session_id, "holder": holder, "until": ctx.clock() + ttl_seconds}
-    return tx.run("refresh_compression_lock", values) > 0
+    return tx.count("refresh_compression_lock", values) > 0
 
 
 def release_compression_lock(ctx: StateContext, session_id: str, holder: str) -> None:
@@ -234,7 +234,7 @@ def refresh_session_turn_lease(
         return False
     until = ctx.clock() + max(_SHORTEST, float(ttl_seconds))
     values = {"id": conversation_of(tx, session_id), "holder": holder, "until": until}
-    return tx.run("refresh_turn_lease", values) > 0
+    return tx.count("refresh_turn_lease", values) > 0
 
 
 def release_session_turn_lease(ctx: StateContext, tx: Tx, session_id: str, holder: str) -> None:
@@ -361,7 +361,7 @@ def register_backend_heartbeat(
 
 def clear_backend_heartbeat(ctx: StateContext, tx: Tx, backend_id: str) -> bool:
     """Forget a process that ends; False if it was not known."""
-    return _TABLE in ctx.form.tables and tx.run("drop_backend", {"id": str(backend_id)}) > 0
+    return _TABLE in ctx.form.tables and tx.count("drop_backend", {"id": str(backend_id)}) > 0
 
 
 def prune_stale_heartbeats(ctx: StateContext, tx: Tx, *, max_age_seconds: float) -> list[str]:

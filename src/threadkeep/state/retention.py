@@ -562,7 +562,7 @@ def _was_done(store: Any, key: str, pause: float) -> bool:
 def finalize_orphaned_compression_sessions(ctx: StateContext, tx: Tx) -> int:
     """End continuations of compressed sessions that nobody used for a week; count them."""
     now = ctx.clock()
-    return tx.run("stranded_continuations", {"now": now, "cutoff": now - _STRANDED})
+    return tx.count("stranded_continuations", {"now": now, "cutoff": now - _STRANDED})
 
 
 def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str) -> int:

@@ -98,7 +98,7 @@ def put_aside(ctx: StateContext, tx: Tx, session_id: str, first: int) -> int:
         aside = json.dumps(beside(tx, message_id))
         values = {"id": message_id, "batch": batch, "cut": first, "exact": aside}
         tx.run("copy_to_rewound", {**values, "now": ctx.clock()})
-    gone = tx.run("delete_messages_from", params)
+    gone = tx.count("delete_messages_from", params)
     recount(tx, session_id)
     return gone
 

@@ -245,7 +245,7 @@ def end_session(ctx: StateContext, tx: Tx, session_id: str, end_reason: str | No
     """End a session; the first end of a session is the one that counts."""
     reason = to_column(end_reason, "end_reason")
     values = {"id": session_id, "now": ctx.clock(), "end_reason": reason.column}
-    if tx.run("end_session", values) and ctx.side:
+    if tx.count("end_session", values) and ctx.side:
         keep(tx, "session", session_id, {"end_reason": reason})
 
 
@@ -466,7 +466,7 @@ def remove_session(ctx: StateContext, tx: Tx, session_id: str) -> bool:
     tx.run("delete_messages", {"session_id": session_id})
     if ctx.side:
         note_spent(tx, session_id)
-    deleted = tx.run("delete_session", {"id": session_id}) > 0
+    deleted = tx.count("delete_session", {"id": session_id}) > 0
     if ctx.side:
         for child in children:
             refresh_session_hash(tx, child)

@@ -221,7 +221,7 @@ def start(ctx: MailContext, provider: str) -> int:
             if tx.value("state_value", {"key": key}) is None:
                 tx.run("set_state", {"key": key, "value": legacy, "now": ctx.now_iso()})
             tx.run("drop_state", {"key": _LEGACY})
-        return tx.run("release_all")
+        return tx.count("release_all")
 
 
 def claim(ctx: MailContext, mails: Iterable[Which]) -> list[str]:
@@ -238,7 +238,7 @@ def claim(ctx: MailContext, mails: Iterable[Which]) -> list[str]:
 
 
 def _claim(ctx: MailContext, tx: Tx, mail: Mail, now: str) -> bool:
-    if tx.run("claim", {"id": mail.id, "now": now}) == 0:
+    if tx.count("claim", {"id": mail.id, "now": now}) == 0:
         return False
     tries = max(tx.value("tries", {"id": mail.id}) or 0, mail.tries)
     if tries >= claims_allowed(ctx.policy):
@@ -278,7 +278,7 @@ def _words(ctx: MailContext, ids: list[str], status: str) -> dict[str, str]:
 
 
 def _finish(tx: Tx, message_id: str, status: str, reason: str | None, now: str) -> None:
-    changed = tx.run("ack", {"id": message_id, "status": status, "now": now})
+    changed = tx.count("ack", {"id": message_id, "status": status, "now": now})
     if changed and reason is not None:
         tx.run("give_reason", {"id": message_id, "reason": reason, "now": now})
 
@@ -302,7 +302,7 @@ def release(ctx: MailContext, mails: Iterable[Which]) -> int:
 
 
 def _release(tx: Tx, message_id: str) -> int:
-    released = tx.run("release", {"id": message_id})
+    released = tx.count("release", {"id": message_id})
     if released:
         tx.run("uncount_claim", {"id": message_id})
     return released

@@ -149,7 +149,7 @@ def set_state(ctx: MailContext, key: str, value: str | None) -> None:
 def forget_conversations(ctx: MailContext) -> int:
     """Drop what would continue the conversations so far."""
     with ctx.folder.outbound.write() as tx:
-        return tx.run("forget_conversations")
+        return tx.count("forget_conversations")
 
 
 def set_tool(ctx: MailContext, tool: str | None, timeout_ms: int | None) -> None:

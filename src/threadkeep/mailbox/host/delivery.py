@@ -420,7 +420,7 @@ def _begin(ctx: MailContext, tx: Tx, row: Delivery) -> Row | None:
 def _record(ctx: MailContext, tx: Tx, step: DeliveryOutcome) -> None:
     now = ctx.now_sql()
     message_id = step.row.message_out_id
-    known = tx.run(
+    known = tx.count(
         "set_delivery",
         {
             "id": message_id,

@@ -240,7 +240,7 @@ def _release(tx: Tx, claim: Claim) -> int:
         and _tries(tx.value("claim_of", {"id": claim.message_id})) != claim.tries
     ):
         return 0
-    return tx.run("release_claim", {"id": claim.message_id, "claimed_at": claim.claimed_at})
+    return tx.count("release_claim", {"id": claim.message_id, "claimed_at": claim.claimed_at})
 
 
 def _uncounted(ctx: MailContext, tx: Tx, left: Sequence[Claim]) -> list[tuple[Claim, Mail]]:

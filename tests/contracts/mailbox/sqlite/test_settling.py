@@ -45,6 +45,6 @@ def test_a_claim_made_anew_is_not_let_go(pair: Pair) -> None:
     pair.later(30)
     pair.sql("out", "UPDATE processing_ack SET status_changed = ?", sqlite_form(pair.time[0]))
     with pair.ctx.folder.outbound.write() as tx:
-        gone = tx.run("release_claim", {"id": mail.id, "claimed_at": old.claimed_at})
+        gone = tx.count("release_claim", {"id": mail.id, "claimed_at": old.claimed_at})
     assert gone == 0
     assert [claim.message_id for claim in pair.host.claims()] == [mail.id]
