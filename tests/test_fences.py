@@ -15,12 +15,12 @@ from threadkeep.base.tx import Tx
 from threadkeep.knowledge.store import QUERIES
 
 # What a transaction has for those who name queries, and for those who write SQL themselves.
-_NO_QUERY = {"execute", "copy_to", "end", "step"}
+_NO_QUERY = {"columns", "copy_to", "end", "script", "step", "tables"}
 _BY_NAME = {name for name in vars(Tx) if not name.startswith("_")} - _NO_QUERY
-_OF_SQLITE = {"execute", "executemany", "executescript"}
+_OF_SQLITE = {"execute", "executemany", "executescript", "script"}
 _TXS = {"tx", "_tx"}
 # What is inside a store, and what else has a context.
-_INSIDE = {"KnowledgeContext", "QUERIES", "open_knowledge"}
+_INSIDE = {"KnowledgeContext", "QUERIES", "Sql", "open_knowledge"}
 _OTHER_CONTEXTS = {"memory", "context_block", "error"}
 
 

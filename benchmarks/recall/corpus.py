@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.corpus import vocabulary
+from threadkeep.base.tx import Sql
 from threadkeep.home.home import Home
 
 NOW: Final = 1_780_000_000_000
@@ -63,7 +64,7 @@ def make_store(folder: Path, messages: int, nodes: int) -> Home:
         history.capture()
         with history.store.context.db.write() as tx:
             for number in range(nodes):
-                tx.execute(_NODE, _node(words, number))
+                tx.run(Sql(_NODE), _node(words, number))
     return home
 
 

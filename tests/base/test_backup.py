@@ -26,6 +26,7 @@ from threadkeep.base.sqlite.backup import (
 )
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.lock import all_locks
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ReadOnly, StorageFull
 
 DAY = 86_400_000
@@ -122,7 +123,7 @@ number = 0
 while not os.path.exists(sys.argv[3]):
     number += 1
     with database.write(durable=False) as tx:
-        tx.execute("INSERT INTO t(body) VALUES(?)", (f"{sys.argv[2]} {number}",))
+        tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (f"{sys.argv[2]} {number}",))
     os.pwrite(acknowledged, b"%10d" % number, 0)
 say(number)
 """
@@ -173,8 +174,8 @@ def test_a_damaged_database_gives_no_backup(tmp_path: Path) -> None:
 
 def test_rows_without_a_parent_are_copied_as_they_are(database: Database) -> None:
     with database.write(foreign_keys=False) as tx:
-        tx.execute("CREATE TABLE child(t_id INTEGER REFERENCES t(id))")
-        tx.execute("INSERT INTO child VALUES(99)")
+        tx.run(Sql("CREATE TABLE child(t_id INTEGER REFERENCES t(id))"))
+        tx.run(Sql("INSERT INTO child VALUES(99)"))
     backup = make_backup(database)
     assert check_file(backup) == []
     with database.read() as tx:
@@ -185,7 +186,7 @@ def test_rows_without_a_parent_are_copied_as_they_are(database: Database) -> Non
 
 def test_a_locked_file_is_not_called_damaged(tmp_path: Path) -> None:
     class Locked:
-        def execute(self, _sql: str) -> None:
+        def all(self, _sql: str) -> None:
             error = sqlite3.OperationalError("database is locked")
             error.sqlite_errorcode = sqlite3.SQLITE_BUSY
             raise error
@@ -357,14 +358,14 @@ def test_a_restored_database_has_the_content_of_the_backup(database: Database) -
 LIVE = """
 with Database(sys.argv[1], {}) as database:
     with database.read() as tx:
-        say(tx.execute("SELECT group_concat(body) FROM t").fetchone()[0])
+        say(tx.value(Sql("SELECT group_concat(body) FROM t")))
     seen = database.changes()
     hear()
     assert database.changed(seen) != seen
     with database.read() as tx:
-        say(tx.execute("SELECT group_concat(body) FROM t").fetchone()[0])
+        say(tx.value(Sql("SELECT group_concat(body) FROM t")))
     with database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES('live')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('live')"))
 say("done")
 """
 
@@ -391,9 +392,9 @@ def test_a_reader_inside_a_snapshot_does_not_see_the_restore(database: Database)
     backup = make_backup(database)
     add(database, "since")
     with database.read() as tx:
-        tx.execute("SELECT * FROM t").fetchall()
+        tx.all(Sql("SELECT * FROM t"))
         restore_backup(backup, database.path)
-        assert tx.execute("SELECT count(*) FROM t").fetchone() == (2,)
+        assert tx.one(Sql("SELECT count(*) FROM t")) == (2,)
     assert bodies(database) == ["then"]
 
 

@@ -18,6 +18,7 @@ from tests.support.disks import read_only
 from threadkeep.base import files
 from threadkeep.base.database import Database
 from threadkeep.base.sqlite.backup import make_backup
+from threadkeep.base.tx import Sql
 from threadkeep.errors import ReadOnly, StorageFull
 
 MOUNTINFO = r"""
@@ -194,7 +195,7 @@ def test_everything_we_create_is_for_the_owner_alone(tmp_path: Path, mask: int) 
 
 def test_the_rollback_journal_is_for_the_owner_alone(on_nfs: Path) -> None:
     with umask(0o000), table(on_nfs / "a.db") as database, database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES('x')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('x')"))
         assert modes(on_nfs)["a.db-journal"] == 0o600
 
 

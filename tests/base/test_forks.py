@@ -26,6 +26,7 @@ from tests.support.children import (
 from threadkeep.base.database import Database
 from threadkeep.base.processes import lock_holders
 from threadkeep.base.sqlite import connect
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Closed, Conflict
 
 
@@ -79,7 +80,7 @@ def test_a_child_that_reads_holds_locks_of_its_own(database: Database) -> None:
 
     def child() -> None:
         with database.read() as tx:
-            tx.execute("SELECT * FROM t").fetchall()
+            tx.all(Sql("SELECT * FROM t"))
             assert os.getpid() in lock_holders(Path(f"{database.file}-shm"), "READ", 123, 127)
 
     assert exit_code(fork(child)) == 0
@@ -121,7 +122,7 @@ def test_many_forks_lose_nothing(database: Database) -> None:
         mine = [body for body in found if str(body).startswith(who)]
         assert mine == [f"{who} {number}" for number in range(forks)]
     with database.read() as tx:
-        assert tx.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert tx.all(Sql("PRAGMA integrity_check")) == [("ok",)]
 
 
 def test_children_of_children_write_too(database: Database) -> None:
@@ -177,7 +178,7 @@ def test_a_fork_waits_for_the_write_of_another_thread(database: Database) -> Non
         with database.write() as tx:
             inside.set()
             wait_until(lambda: len(lock._threads._waiting) == 1)  # the fork
-            tx.execute("INSERT INTO t(body) VALUES('thread')")
+            tx.run(Sql("INSERT INTO t(body) VALUES('thread')"))
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -192,7 +193,7 @@ def test_a_fork_waits_for_the_read_of_another_thread(database: Database) -> None
 
     def read() -> None:
         with database.read() as tx:
-            tx.execute("SELECT * FROM t").fetchall()
+            tx.all(Sql("SELECT * FROM t"))
             inside.set()
             wait_until(lambda: database._readers._paused)  # the fork
 
@@ -210,7 +211,7 @@ def test_a_fork_does_not_wait_for_ever(database: Database, monkeypatch: pytest.M
 
     def write() -> None:
         with database.write() as tx:
-            tx.execute("INSERT INTO t(body) VALUES('thread')")
+            tx.run(Sql("INSERT INTO t(body) VALUES('thread')"))
             inside.set()
             go_on.wait()
 
@@ -235,36 +236,37 @@ def test_a_fork_does_not_wait_for_ever(database: Database, monkeypatch: pytest.M
 def test_a_child_cannot_end_the_transaction_of_its_parent(database: Database) -> None:
     def child_of(tx: object) -> None:
         with pytest.raises(Closed, match="has ended"):
-            tx.execute("INSERT INTO t(body) VALUES('child')")  # type: ignore[attr-defined]
+            tx.run(Sql("INSERT INTO t(body) VALUES('child')"))  # type: ignore[attr-defined]
 
     with database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES('parent')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('parent')"))
         assert exit_code(fork(lambda: child_of(tx))) == 0
-        tx.execute("INSERT INTO t(body) VALUES('parent')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('parent')"))
     assert bodies(database) == ["parent", "parent"]
 
 
 FORKS_INSIDE = """
 import os, sys
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Conflict
 
 database = Database(sys.argv[1], {})
 with database.write() as tx:
-    tx.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
+    tx.run(Sql("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"))
 parent = os.getpid()
 try:
     with database.write() as tx:
         # More than the page cache holds: part of the transaction is in the log already.
         for number in range(2000):
-            tx.execute("INSERT INTO t(body) VALUES(?)", (b"x" * 3000,))
+            tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (b"x" * 3000,))
         pid = os.fork()
         if not pid and sys.argv[2] == "raise":
             raise SystemExit(7)
         if pid:
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            tx.execute("INSERT INTO t(body) VALUES(?)", (code,))
-            total = tx.execute("SELECT count(*), sum(length(body)) FROM t").fetchone()
+            tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (code,))
+            total = tx.one(Sql("SELECT count(*), sum(length(body)) FROM t"))
             assert total == (2001, 6_000_001), total
 except Conflict:
     assert os.getpid() != parent
@@ -283,9 +285,9 @@ def test_a_child_that_leaves_the_block_of_its_parent_does_no_harm(tmp_path: Path
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     with Database(path, {}) as database, database.read() as tx:
-        assert tx.execute("SELECT count(*), max(id) FROM t").fetchone() == (2001, 2001)
-        assert tx.execute("SELECT body FROM t WHERE id = 2001").fetchone() == (7,)
-        assert tx.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert tx.one(Sql("SELECT count(*), max(id) FROM t")) == (2001, 2001)
+        assert tx.one(Sql("SELECT body FROM t WHERE id = 2001")) == (7,)
+        assert tx.all(Sql("PRAGMA integrity_check")) == [("ok",)]
 
 
 def test_a_fork_inside_its_own_read_refuses_the_file_to_the_child(database: Database) -> None:
@@ -296,9 +298,9 @@ def test_a_fork_inside_its_own_read_refuses_the_file_to_the_child(database: Data
             bodies(database)
 
     with database.read() as tx:
-        assert tx.execute("SELECT body FROM t").fetchall() == [("x",)]
+        assert tx.all(Sql("SELECT body FROM t")) == [("x",)]
         assert exit_code(fork(child)) == 0
-        assert tx.execute("SELECT body FROM t").fetchall() == [("x",)]
+        assert tx.all(Sql("SELECT body FROM t")) == [("x",)]
     assert bodies(database) == ["x"]
 
 
@@ -353,7 +355,7 @@ def test_a_transaction_is_not_ended_by_a_child_unknown_to_python(
 
     def leave_the_block() -> None:
         with database.write() as tx:
-            tx.execute("INSERT INTO t(body) VALUES('parent')")
+            tx.run(Sql("INSERT INTO t(body) VALUES('parent')"))
             nonlocal pid
             pid = os.fork()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
 from threadkeep.home.home import Home
 
@@ -27,7 +28,7 @@ def test_a_view_in_the_place_of_a_table_is_not_run(tmp_path: Path) -> None:
         with pytest.raises(Damaged, match="a view in the place of a table"), database.read() as tx:
             tx.all("all")
         with database.read() as tx:
-            assert tx.execute("SELECT * FROM other").fetchall() == []
+            assert tx.all(Sql("SELECT * FROM other")) == []
     with Database(path, QUERIES) as database:
         with pytest.raises(Damaged, match="view"), database.read() as tx:
             tx.all("all")
@@ -51,12 +52,12 @@ def test_a_trigger_with_a_recursive_query_is_not_run(tmp_path: Path, by: str) ->
     )
     with Database(path, QUERIES) as database:
         with pytest.raises(Damaged, match="trigger without an end"), database.write() as tx:
-            tx.execute("INSERT INTO items VALUES (1)")
+            tx.run(Sql("INSERT INTO items VALUES (1)"))
         with database.write() as tx:
-            tx.execute("DELETE FROM items")
+            tx.run(Sql("DELETE FROM items"))
     plain = make(tmp_path / "b.db", "CREATE TABLE items (id)", "CREATE VIEW v AS SELECT 1")
     with Database(plain, QUERIES) as database, database.read() as tx:
-        assert len(tx.execute(some).fetchall()) == 3  # of our own queries each has an end
+        assert len(tx.all(Sql(some))) == 3  # of our own queries each has an end
 
 
 def test_the_content_of_an_index_may_be_a_view(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_the_content_of_an_index_may_be_a_view(tmp_path: Path) -> None:
         "INSERT INTO words (words) VALUES ('rebuild')",
     )
     with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
-        found = tx.execute("SELECT body FROM words WHERE words MATCH 'apple'").fetchall()
+        found = tx.all(Sql("SELECT body FROM words WHERE words MATCH 'apple'"))
         assert found == [("apple",)]
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.support.children import add, table
 from threadkeep.base.database import Database
 from threadkeep.base.sqlite import pragmas
+from threadkeep.base.tx import Sql
 from threadkeep.errors import ReadOnly, UnsupportedEngine
 
 
@@ -49,7 +50,7 @@ def test_a_read_connection_cannot_write(tmp_path: Path) -> None:
         pytest.raises(ReadOnly, match="readonly"),
         database.read() as tx,
     ):
-        tx.execute("INSERT INTO t(body) VALUES('x')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('x')"))
 
 
 def test_deleted_text_is_overwritten_in_the_file(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_deleted_text_is_overwritten_in_the_file(tmp_path: Path) -> None:
     with table(path) as database:
         add(database, "a very particular secret")
         with database.write() as tx:
-            tx.execute("DELETE FROM t")
+            tx.run(Sql("DELETE FROM t"))
     assert b"particular" not in path.read_bytes()
 
 

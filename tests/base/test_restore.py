@@ -43,7 +43,7 @@ READER = """
 with Database(sys.argv[1], {}, read_only=True) as database:
     for _ in range(2):
         with database.read() as tx:
-            say(tx.execute("SELECT group_concat(body) FROM t").fetchone()[0])
+            say(tx.value(Sql("SELECT group_concat(body) FROM t")))
         hear()
 """
 # The same with our own means.
@@ -51,7 +51,7 @@ INSIDER = """
 from threadkeep.errors import ThreadkeepError
 database = Database(sys.argv[1], {}, budget=0)
 with database.read() as tx:
-    tx.execute("SELECT count(*) FROM t").fetchone()
+    tx.one(Sql("SELECT count(*) FROM t"))
 if sys.argv[2:] == ["live"]:
     live = database.live()
 say("ready")
@@ -61,7 +61,7 @@ while word := hear():
             live.execute("INSERT INTO t(body) VALUES(?)", (word,))
         else:
             with database.write(durable=False) as tx:
-                tx.execute("INSERT INTO t(body) VALUES(?)", (word,))
+                tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (word,))
         say("stored")
     except ThreadkeepError as error:
         say(f"{type(error).__name__}: {error.message}")

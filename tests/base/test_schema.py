@@ -18,7 +18,7 @@ from threadkeep.base.sqlite.schema import (
     prepare,
     refuse_newer,
 )
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch, StorageFull
 
 
@@ -29,7 +29,7 @@ def no_backup(reason: str) -> None:
 def shape(database: Database) -> list[tuple[str, ...]]:
     """What the file is made of; SQLite keeps the words of each statement."""
     with database.read() as tx:
-        rows = tx.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name")
+        rows = tx.all(Sql("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"))
         return [tuple(" ".join(str(value).split()) for value in row) for row in rows]
 
 
@@ -60,7 +60,7 @@ def test_an_older_file_becomes_what_a_fresh_one_is(tmp_path: Path, version: int)
         assert version_of(old) == 3
         assert contents(old) == before
         with old.read() as tx:
-            assert tx.execute("SELECT DISTINCT length(body) = size FROM notes").fetchall() == [(1,)]
+            assert tx.all(Sql("SELECT DISTINCT length(body) = size FROM notes")) == [(1,)]
 
 
 def test_a_backup_of_the_old_file_is_made_first(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ prepare(Database(sys.argv[1], {}), SCHEMA._replace(steps=steps), lambda reason: 
         bring_up(database)
         assert version_of(database) == 3
         with database.read() as tx:
-            assert tx.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert tx.all(Sql("PRAGMA integrity_check")) == [("ok",)]
 
 
 def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_rebuild_that_loses_parents_is_rolled_back(tmp_path: Path) -> None:
             bring_up(database, lossy)
         assert (version_of(database), contents(database)) == (3, before)
         with database.write() as tx:
-            assert tx.execute("PRAGMA foreign_keys").fetchone() == (1,)
+            assert tx.one(Sql("PRAGMA foreign_keys")) == (1,)
 
 
 def test_a_rebuild_does_not_cascade_into_children(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_rows_that_had_no_parent_before_do_not_block_a_rebuild(tmp_path: Path) -
     build_old(tmp_path / "a.db", 3)
     with Database(tmp_path / "a.db", {}) as database:
         with database.write(foreign_keys=False) as tx:
-            tx.execute("INSERT INTO notes(folder_id, body, size) VALUES(99, 'orphan', 6)")
+            tx.run(Sql("INSERT INTO notes(folder_id, body, size) VALUES(99, 'orphan', 6)"))
         same = rebuild("UPDATE folders SET name = upper(name);", "folders")
         assert bring_up(database, same) == ["0004_rebuild"]
         assert version_of(database) == 4
@@ -292,7 +292,7 @@ def test_rows_that_had_no_parent_before_do_not_block_a_rebuild(tmp_path: Path) -
 def test_missing_columns_are_added_once(tmp_path: Path) -> None:
     with Database(tmp_path / "a.db", {}) as database, database.write() as tx:
         assert is_empty(tx)
-        tx.execute('CREATE TABLE "odd name"(a)')
+        tx.run(Sql('CREATE TABLE "odd name"(a)'))
         assert not is_empty(tx)
         wanted = {"a": "TEXT", "b": "TEXT", "c": "INTEGER NOT NULL DEFAULT 7"}
         assert add_missing_columns(tx, "odd name", wanted) == ["b", "c"]

@@ -14,6 +14,7 @@ from tests.support.children import Child, exit_code, fork
 from tests.support.mail import leave_unfinished
 from threadkeep.base.sqlite import shared_file
 from threadkeep.base.sqlite.shared_file import SharedFile
+from threadkeep.base.tx import Sql
 from threadkeep.errors import (
     Busy,
     Closed,
@@ -103,7 +104,7 @@ def test_a_reader_sees_one_snapshot_of_both_files(file: SharedFile, tmp_path: Pa
     plain(other, "CREATE TABLE u(x)", "INSERT INTO u VALUES (7)")
     add(file, "here")
     with file.read({"outbound": other}) as tx:
-        assert tx.execute("SELECT body, x FROM t, outbound.u").fetchall() == [("here", 7)]
+        assert tx.all(Sql("SELECT body, x FROM t, outbound.u")) == [("here", 7)]
 
 
 def test_each_transaction_sees_what_another_program_wrote_before(file: SharedFile) -> None:
@@ -153,7 +154,7 @@ def test_a_thread_that_waits_too_long_for_another_is_told(path: Path) -> None:
 def test_the_settings_are_those_that_two_kernels_can_share(file: SharedFile) -> None:
     with file.write() as tx:
         asked = ("journal_mode", "synchronous", "busy_timeout", "mmap_size", "trusted_schema")
-        found = {name: tx.execute(f"PRAGMA {name}").fetchone()[0] for name in asked}
+        found = {name: tx.value(Sql(f"PRAGMA {name}")) for name in asked}
     assert found == {
         "journal_mode": "delete",
         "synchronous": 3,
@@ -199,8 +200,8 @@ file = SharedFile(Path(sys.argv[1]), {})
 say("ready")
 hear()
 with file.write() as tx:
-    timeout = tx.execute("PRAGMA busy_timeout").fetchone()[0]
-    tx.execute("INSERT INTO t(body) VALUES ('ours')")
+    timeout = tx.value(Sql("PRAGMA busy_timeout"))
+    tx.run(Sql("INSERT INTO t(body) VALUES ('ours')"))
 say(timeout)
 """
 
@@ -339,7 +340,7 @@ def test_a_reader_undoes_it_in_the_file_beside_as_well(file: SharedFile, tmp_pat
     plain(other, "CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
     before = make_hot(other)
     with file.read({"outbound": other}) as tx:
-        found = tx.execute("SELECT body FROM outbound.t ORDER BY id").fetchall()
+        found = tx.all(Sql("SELECT body FROM outbound.t ORDER BY id"))
     assert [body for (body,) in found] == before
     assert beside(file.path) == set()
 
@@ -380,8 +381,8 @@ def test_a_writer_that_finishes_in_time_needs_no_help(
 DYING = """
 from threadkeep.base.sqlite.shared_file import SharedFile
 with SharedFile(Path(sys.argv[1]), {}).write() as tx:
-    tx.execute("PRAGMA cache_size = 1")
-    tx.execute("UPDATE t SET body = randomblob(4000)")
+    tx.run(Sql("PRAGMA cache_size = 1"))
+    tx.run(Sql("UPDATE t SET body = randomblob(4000)"))
     say("inside")
     hear()
 """

@@ -17,6 +17,7 @@ from tests.support.disks import read_only
 from threadkeep.base.database import Database
 from threadkeep.base.processes import lock_holders
 from threadkeep.base.sqlite import connect, pragmas
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Busy, Closed, Conflict, NotFound, ReadOnly
 
 
@@ -88,7 +89,7 @@ def test_the_journal_mode_of_an_existing_file_is_kept(tmp_path: Path, mode: str)
         assert database.journal_mode == mode
         add(database, "x")
         with pytest.raises(ZeroDivisionError), database.write() as tx:
-            tx.execute("INSERT INTO t(body) VALUES('y')")
+            tx.run(Sql("INSERT INTO t(body) VALUES('y')"))
             raise ZeroDivisionError
         assert bodies(database) == ["x"]
         database.vacuum()
@@ -124,9 +125,9 @@ def test_looking_at_a_file_does_not_change_it(tmp_path: Path) -> None:
 
 def test_a_write_is_kept_whole_or_not_at_all(database: Database) -> None:
     with database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES(1), (2)")
+        tx.run(Sql("INSERT INTO t(body) VALUES(1), (2)"))
     with pytest.raises(ZeroDivisionError), database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES(3)")
+        tx.run(Sql("INSERT INTO t(body) VALUES(3)"))
         raise ZeroDivisionError
     assert bodies(database) == [1, 2]
     assert is_idle(database)
@@ -134,39 +135,39 @@ def test_a_write_is_kept_whole_or_not_at_all(database: Database) -> None:
 
 def test_an_error_of_sqlite_is_ours_and_rolls_back(database: Database) -> None:
     with pytest.raises(Conflict, match="breaks a rule"), database.write() as tx:
-        tx.execute("INSERT INTO t(id, body) VALUES(1, 1)")
-        tx.execute("INSERT INTO t(id, body) VALUES(1, 2)")
+        tx.run(Sql("INSERT INTO t(id, body) VALUES(1, 1)"))
+        tx.run(Sql("INSERT INTO t(id, body) VALUES(1, 2)"))
     assert bodies(database) == []
     assert is_idle(database)
 
 
 def test_an_error_that_was_handled_inside_does_not_end_the_transaction(database: Database) -> None:
     with database.write() as tx:
-        tx.execute("INSERT INTO t(id, body) VALUES(1, 1)")
+        tx.run(Sql("INSERT INTO t(id, body) VALUES(1, 1)"))
         with pytest.raises(sqlite3.IntegrityError):
-            tx.execute("INSERT INTO t(id, body) VALUES(1, 2)")
+            tx.run(Sql("INSERT INTO t(id, body) VALUES(1, 2)"))
     assert bodies(database) == [1]
 
 
 def test_durable_commits_wait_for_the_disk_and_others_do_not(database: Database) -> None:
     for durable in (True, False, False, True, True, False):
         with database.write(durable=durable) as tx:
-            level = tx.execute("PRAGMA synchronous").fetchone()[0]
-            tx.execute("INSERT INTO t(body) VALUES(?)", (level,))
+            level = tx.value(Sql("PRAGMA synchronous"))
+            tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (level,))
     assert bodies(database) == [2, 1, 1, 2, 2, 1]
 
 
 def test_foreign_keys_can_be_off_for_one_transaction(database: Database) -> None:
     with database.write() as tx:
-        tx.execute("CREATE TABLE child(t_id INTEGER REFERENCES t(id))")
+        tx.run(Sql("CREATE TABLE child(t_id INTEGER REFERENCES t(id))"))
     with database.write(foreign_keys=False) as tx:
-        tx.execute("INSERT INTO child VALUES(77)")
+        tx.run(Sql("INSERT INTO child VALUES(77)"))
     with pytest.raises(Conflict), database.write() as tx:
-        tx.execute("INSERT INTO child VALUES(78)")
+        tx.run(Sql("INSERT INTO child VALUES(78)"))
     with pytest.raises(ZeroDivisionError), database.write(foreign_keys=False):
         raise ZeroDivisionError
     with pytest.raises(Conflict), database.write() as tx:
-        tx.execute("INSERT INTO child VALUES(79)")
+        tx.run(Sql("INSERT INTO child VALUES(79)"))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_what_would_wait_for_its_own_thread_is_refused(
     database: Database, inner: Callable[[Database], object]
 ) -> None:
     with database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES('kept')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('kept')"))
         with pytest.raises(RuntimeError, match="twice by one thread"):
             inner(database)
     assert bodies(database) == ["kept"]
@@ -192,7 +193,7 @@ def test_what_would_wait_for_its_own_thread_is_refused(
 
 def test_closing_inside_a_write_rolls_it_back(database: Database) -> None:
     with pytest.raises(Closed, match="was closed"), database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES('x')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('x')"))
         database.close()
     with Database(database.path, {}) as again:
         assert bodies(again) == []
@@ -203,7 +204,7 @@ def test_closing_inside_a_write_of_another_object_leaves_that_alone(database: Da
     other = Database(database.path, {})
     add(other, "x")
     with database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES('y')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('y')"))
         other.close()
     assert bodies(database) == ["x", "y"]
     assert is_idle(database)
@@ -216,16 +217,16 @@ def test_a_transaction_is_good_for_its_block_only(database: Database) -> None:
         pass
     for tx in (writing, reading):
         with pytest.raises(Closed, match="has ended"):
-            tx.execute("SELECT 1")
+            tx.run(Sql("SELECT 1"))
         with pytest.raises(Closed, match="has ended"):
             tx.copy_to(sqlite3.connect(":memory:"), 1)
 
 
 def test_any_text_is_stored(database: Database) -> None:
     with database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES(?)", ["half \ud83d"])
-        tx.execute("INSERT INTO t(body) VALUES(:body)", {"body": "half \udc00"})
-        tx.execute("INSERT INTO t(body) VALUES(?)", ["nul \0 inside"])
+        tx.run(Sql("INSERT INTO t(body) VALUES(?)"), ["half \ud83d"])
+        tx.run(Sql("INSERT INTO t(body) VALUES(:body)"), {"body": "half \udc00"})
+        tx.run(Sql("INSERT INTO t(body) VALUES(?)"), ["nul \0 inside"])
     assert bodies(database) == [
         "half \ud83d".encode("utf-8", "surrogatepass"),
         "half \udc00".encode("utf-8", "surrogatepass"),
@@ -287,15 +288,15 @@ def test_a_write_interrupted_at_any_step_leaves_nothing_behind(
 ) -> None:
     def write_two() -> None:
         with database.write(durable=durable) as tx:
-            tx.execute("INSERT INTO t(body) VALUES(?)", (step,))
-            tx.execute("INSERT INTO t(body) VALUES(?)", (step,))
+            tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (step,))
+            tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (step,))
 
     step = 1
     while interrupt_at(step, write_two):
         assert is_idle(database), f"step {step}"
         with database.read() as tx:
             sql = "SELECT count(*) FROM t WHERE body = ?"
-            assert tx.execute(sql, (step,)).fetchone()[0] in (0, 2), f"step {step}"
+            assert tx.value(Sql(sql), (step,)) in (0, 2), f"step {step}"
         step += 1
     assert step > 30
     assert bodies(database)[-2:] == [step, step]
@@ -436,7 +437,7 @@ def test_a_reader_sees_the_old_state_while_another_thread_writes(database: Datab
 
     def write() -> None:
         with database.write() as tx:
-            tx.execute("INSERT INTO t(body) VALUES('new')")
+            tx.run(Sql("INSERT INTO t(body) VALUES('new')"))
             inside.set()
             go_on.wait()
 
@@ -445,10 +446,10 @@ def test_a_reader_sees_the_old_state_while_another_thread_writes(database: Datab
     inside.wait()
     assert bodies(database) == ["old"]
     with database.read() as tx:
-        assert tx.execute("SELECT count(*) FROM t").fetchone() == (1,)
+        assert tx.one(Sql("SELECT count(*) FROM t")) == (1,)
         go_on.set()
         thread.join()
-        assert tx.execute("SELECT count(*) FROM t").fetchone() == (1,)
+        assert tx.one(Sql("SELECT count(*) FROM t")) == (1,)
     assert bodies(database) == ["old", "new"]
 
 
@@ -463,7 +464,7 @@ def test_read_connections_are_used_again(database: Database) -> None:
 def test_a_read_after_closing_is_refused(database: Database) -> None:
     with database.read() as tx:
         database.close()
-        assert tx.execute("SELECT count(*) FROM t").fetchone() == (0,)
+        assert tx.one(Sql("SELECT count(*) FROM t")) == (0,)
     for use in (
         lambda: bodies(database),
         lambda: add(database, "x"),
@@ -506,7 +507,7 @@ def test_closing_waits_for_the_transaction_of_another_thread(database: Database)
         with database.write() as tx:
             inside.set()
             wait_until(lambda: len(lock._threads._waiting) == 1)
-            tx.execute("INSERT INTO t(body) VALUES('x')")
+            tx.run(Sql("INSERT INTO t(body) VALUES('x')"))
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -600,7 +601,7 @@ with Database(sys.argv[1], {}) as database:
     say("ready")
     while (word := hear()):
         with database.write() as tx:
-            tx.execute("INSERT INTO t(body) VALUES(?)", (word,))
+            tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (word,))
 """
 
 
@@ -637,7 +638,7 @@ def test_waiting_ends_with_its_time(database: Database) -> None:
     for timeout in (0, -1, 0.003):
         assert database.changed(seen, timeout) == seen
     with pytest.raises(ZeroDivisionError), database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES('x')")
+        tx.run(Sql("INSERT INTO t(body) VALUES('x')"))
         raise ZeroDivisionError
     assert database.changed(seen, 0) == seen
 

@@ -16,6 +16,7 @@ from tests.support.disks import fill, read_only, small_disk
 from threadkeep.base.database import Database
 from threadkeep.base.files import translate_os
 from threadkeep.base.sqlite.errors import BrokenRule, is_busy, is_damage, translate
+from threadkeep.base.tx import Sql
 from threadkeep.errors import (
     Busy,
     Closed,
@@ -145,9 +146,9 @@ def test_a_full_disk_refuses_the_write_and_no_more(tmp_path: Path) -> None:
 CRASHED = """
 database = Database(sys.argv[1], {})
 with database.write() as tx:
-    tx.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
+    tx.run(Sql("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"))
 with database.write() as tx:
-    tx.execute("INSERT INTO t(body) VALUES('in the log')")
+    tx.run(Sql("INSERT INTO t(body) VALUES('in the log')"))
 say("ready")
 hear()
 """
@@ -249,10 +250,10 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_damaged_page_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with table(path) as database, database.write() as tx:
-        tx.execute("CREATE TABLE other(a)")
-        tx.execute("INSERT INTO other VALUES('fine')")
-        tx.execute("INSERT INTO t(body) VALUES('x')")
-        root = tx.execute("SELECT rootpage FROM sqlite_master WHERE name = 't'").fetchone()[0]
+        tx.run(Sql("CREATE TABLE other(a)"))
+        tx.run(Sql("INSERT INTO other VALUES('fine')"))
+        tx.run(Sql("INSERT INTO t(body) VALUES('x')"))
+        root = tx.value(Sql("SELECT rootpage FROM sqlite_master WHERE name = 't'"))
     with path.open("r+b") as file:
         file.seek((root - 1) * 4096)
         file.write(b"\xff" * 4096)
@@ -262,9 +263,9 @@ def test_a_damaged_page_is_reported_and_the_rest_is_read(tmp_path: Path) -> None
         with pytest.raises(Damaged, match="is damaged"):
             add(database, "y")
         with database.read() as tx:
-            assert tx.execute("SELECT a FROM other").fetchone() == ("fine",)
+            assert tx.one(Sql("SELECT a FROM other")) == ("fine",)
         with database.write() as tx:
-            tx.execute("INSERT INTO other VALUES('written')")
+            tx.run(Sql("INSERT INTO other VALUES('written')"))
 
 
 @pytest.mark.parametrize("path", ["", "."])
@@ -281,7 +282,7 @@ def test_values_that_sqlite_cannot_hold_are_refused(tmp_path: Path) -> None:
             add(database, object())
         with database.write() as tx, pytest.raises(sqlite3.DataError):
             tx._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1000)  # type: ignore[union-attr]
-            tx.execute("INSERT INTO t(body) VALUES(?)", ("x" * 2000,))
+            tx.run(Sql("INSERT INTO t(body) VALUES(?)"), ("x" * 2000,))
         with pytest.raises(TooLarge):
             add(database, "x" * 2000)
         add(database, 2**63 - 1)

@@ -16,6 +16,7 @@ from tests.conftest import REPO, need_tool
 from tests.support.children import Child, add, bodies, table
 from threadkeep.base.database import Database
 from threadkeep.base.sqlite import wal
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Damaged
 
 MB = 1024 * 1024
@@ -24,7 +25,7 @@ BIG = b"x" * (MB // 2)
 READER = """
 with Database(sys.argv[1], {}) as database:
     with database.read() as tx:
-        tx.execute("SELECT count(*) FROM t").fetchone()
+        tx.one(Sql("SELECT count(*) FROM t"))
         say("reading")
         hear()
     say("done")
@@ -85,7 +86,7 @@ def test_the_log_stays_small_while_nobody_is_in_its_way(database: Database) -> N
 
 def test_the_log_grows_under_a_reader_and_is_cut_by_the_next_write(database: Database) -> None:
     with database.read() as tx:
-        tx.execute("SELECT count(*) FROM t").fetchone()
+        tx.one(Sql("SELECT count(*) FROM t"))
         grow(database, 10 * MB)
         add(database, "a look at the log", durable=True)
         assert database.wal.size() > 10 * MB
@@ -95,7 +96,7 @@ def test_the_log_grows_under_a_reader_and_is_cut_by_the_next_write(database: Dat
 
 def test_the_log_is_emptied_when_idle(database: Database) -> None:
     with database.read() as tx:
-        tx.execute("SELECT count(*) FROM t").fetchone()
+        tx.one(Sql("SELECT count(*) FROM t"))
         grow(database, 10 * MB, durable=True)
         assert timer_of(database).pause == wal._IDLE_FIRST
         database.wal.when_idle()  # there were writes since the timer was set
@@ -110,7 +111,7 @@ def test_the_log_is_emptied_when_idle(database: Database) -> None:
 
 def test_the_pause_between_attempts_has_an_end(database: Database) -> None:
     with database.read() as tx:
-        tx.execute("SELECT count(*) FROM t").fetchone()
+        tx.one(Sql("SELECT count(*) FROM t"))
         grow(database, 10 * MB, durable=True)
         for _ in range(10):
             database.wal.when_idle()
@@ -160,8 +161,8 @@ def test_a_large_log_left_by_a_crash_is_emptied_when_idle(tmp_path: Path) -> Non
     script = """
 database = Database(sys.argv[1], {})
 with database.write() as tx:
-    tx.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
-    tx.execute("INSERT INTO t(body) VALUES(?)", (b"x" * 6_000_000,))
+    tx.run(Sql("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"))
+    tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (b"x" * 6_000_000,))
 database.wal.stop()
 say("written")
 hear()
@@ -180,7 +181,7 @@ hear()
 def test_closing_cuts_a_long_log_while_others_stay(database: Database) -> None:
     with Database(database.path, {}) as other:
         with database.read() as tx:
-            tx.execute("SELECT count(*) FROM t").fetchone()
+            tx.one(Sql("SELECT count(*) FROM t"))
             grow(other, 10 * MB)
         other.close()
         assert database.wal.size() == 0
@@ -224,7 +225,7 @@ def test_a_reader_that_pins_a_huge_log_is_named(
 def test_a_checkpoint_in_the_way_of_a_reader_is_not_an_error(database: Database) -> None:
     add(database, "x")
     with database.read() as tx:
-        tx.execute("SELECT * FROM t").fetchall()
+        tx.all(Sql("SELECT * FROM t"))
         add(database, "y")
         assert not database.truncate_log()
     assert database.truncate_log()
@@ -315,7 +316,7 @@ from threadkeep.base.sqlite.checks import sqlite_problems
 path, outsider = Path(sys.argv[1]), sys.argv[2]
 database = Database(path, {})
 with database.write() as tx:
-    tx.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
+    tx.run(Sql("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"))
 
 def inode():
     return os.stat(f"{path}-wal").st_ino
@@ -323,7 +324,7 @@ def inode():
 first = inode()
 for number in range(5):
     with database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES(?)", (number,))
+        tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (number,))
     seen = subprocess.run([sys.executable, "-c", outsider, path], capture_output=True, text=True)
     assert seen.stdout == f"{number + 1}\\n", (seen, number)
     assert inode() == first
@@ -333,13 +334,13 @@ for number in range(5):
     database.wal.size()
     database.followed()
 with Database(path, {}, read_only=True) as reader, reader.read() as tx:
-    assert tx.execute("SELECT count(*) FROM t").fetchone() == (5,)
+    assert tx.one(Sql("SELECT count(*) FROM t")) == (5,)
 database.truncate_log()
 database.vacuum()
 restore_backup(backup, path)
 assert inode() == first
 with database.write() as tx:
-    tx.execute("INSERT INTO t(body) VALUES('last')")
+    tx.run(Sql("INSERT INTO t(body) VALUES('last')"))
 database.close()
 assert not Path(f"{path}-wal").exists()
 """
@@ -350,6 +351,7 @@ def test_a_live_database_is_opened_by_sqlite_alone(tmp_path: Path) -> None:
     strace = need_tool("strace")
     path, trace = tmp_path / "a.db", tmp_path / "trace"
     script = "import sys\nfrom pathlib import Path\nfrom threadkeep.base.database import Database\n"
+    script += "from threadkeep.base.tx import Sql\n"
     calls = "trace=open,openat,openat2,creat"
     command = [strace, "-f", "-qq", "-e", calls, "-s", "300", "-o", str(trace)]
     done = subprocess.run(

@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Damaged
 from threadkeep.knowledge import archive
 from threadkeep.knowledge.archive import LineWriter, drop_lines, read_lines
@@ -29,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeStore:
 def add_log(store: KnowledgeStore) -> int:
     with store.context.db.write() as tx:
         sql = "INSERT INTO tk_logs (reader, harness, path) VALUES ('t', 'pi', hex(randomblob(9)))"
-        return tx.execute(sql).lastrowid or 0
+        return tx.insert(Sql(sql)) or 0
 
 
 def append(store: KnowledgeStore, log: int, lines: list[bytes]) -> None:
@@ -51,12 +52,12 @@ def blocks(store: KnowledgeStore, log: int) -> list[tuple[int, int, bytes]]:
         "JOIN tk_blocks b ON b.id = l.block_id WHERE log_id = ? ORDER BY first_line"
     )
     with store.context.db.read() as tx:
-        return tx.execute(sql, (log,)).fetchall()
+        return tx.all(Sql(sql), (log,))
 
 
 def all_blocks(store: KnowledgeStore) -> int:
     with store.context.db.read() as tx:
-        return int(tx.execute("SELECT count(*) FROM tk_blocks").fetchone()[0])
+        return int(tx.value(Sql("SELECT count(*) FROM tk_blocks")))
 
 
 @settings(max_examples=examples(40))

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.toy_sources import Record, ToyDocuments
 from tests.support.worlds import World
+from threadkeep.base.tx import Sql
 from threadkeep.capture import intake
 from threadkeep.sources.records import Harvest, Log, Parser
 
@@ -167,7 +168,7 @@ def test_an_excluded_session_is_captured_when_the_rule_is_gone(world: World) -> 
 def test_a_forgotten_session_of_a_document_stays_out(world: World) -> None:
     save(world, {"s1": {"a": entry(0)}, "s2": {"a": entry(1)}})
     with world.history() as history, history.store.context.db.write() as tx:
-        tx.execute("INSERT INTO tk_forgotten VALUES ('aider', 's1', 1)")
+        tx.run(Sql("INSERT INTO tk_forgotten VALUES ('aider', 's1', 1)"))
     world.capture()
     assert [row[0] for row in world.ask("SELECT session_id FROM tk_sessions")] == ["s2"]
 

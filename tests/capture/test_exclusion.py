@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
+from threadkeep.base.tx import Sql
 from threadkeep.capture.records import OWN_MARK, Exclusion
 from threadkeep.sources.records import Log, Stamp
 
@@ -129,7 +130,7 @@ def test_a_forgotten_session_is_not_captured_again(world: World) -> None:
     world.write(conversation(2), "a")
     world.write(conversation(2), "b")
     with world.history() as history, history.store.context.db.write() as tx:
-        tx.execute("INSERT INTO tk_forgotten VALUES ('pi', 'a', 1)")
+        tx.run(Sql("INSERT INTO tk_forgotten VALUES ('pi', 'a', 1)"))
     world.capture()
     world.append(conversation(2, start=2), "a")
     world.capture()

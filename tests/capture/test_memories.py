@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import memories as asked
+from threadkeep.base.tx import Sql
 from threadkeep.capture.capture import History
 from threadkeep.capture.watch import watch
 from threadkeep.home.home import Home
@@ -47,7 +48,7 @@ class Desk:
 
     def ask(self, sql: str) -> list[list[object]]:
         with self.history() as history, history.store.context.db.read() as tx:
-            return [list(row) for row in tx.execute(sql)]
+            return [list(row) for row in tx.all(Sql(sql))]
 
 
 @pytest.fixture

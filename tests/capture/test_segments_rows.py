@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.records import Segment
 from threadkeep.knowledge.segments import content_hash, settle, write_segment
 from threadkeep.knowledge.store import KnowledgeStore
@@ -45,21 +45,18 @@ def write(tx: Tx, segment: Segment = SEGMENT, *, now: int = NOW, file: str = "/h
 
 
 def row(tx: Tx, *columns: str) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = tx.execute(
-        f"SELECT {', '.join(columns)} FROM agentic_sessions"
-    ).fetchone()
-    return found
+    return tx.one(Sql(f"SELECT {', '.join(columns)} FROM agentic_sessions")) or ()
 
 
 def ticket(tx: Tx) -> tuple[Any, ...] | None:
     sql = "SELECT status, retry_count, error_message, enqueued_at, updated_at FROM "
-    found: tuple[Any, ...] | None = tx.execute(sql + "agentic_enrichment_queue").fetchone()
+    found: tuple[Any, ...] | None = tx.one(Sql(sql + "agentic_enrichment_queue"))
     return found
 
 
 def set_ticket(tx: Tx, **columns: Any) -> None:
     values = ", ".join(f"{name} = ?" for name in columns)
-    tx.execute(f"UPDATE agentic_enrichment_queue SET {values}", list(columns.values()))
+    tx.run(Sql(f"UPDATE agentic_enrichment_queue SET {values}"), list(columns.values()))
 
 
 def test_a_new_segment_gets_a_row_and_a_ticket(tx: Tx) -> None:
@@ -79,7 +76,7 @@ def test_the_same_again_changes_nothing(tx: Tx) -> None:
 
 def test_an_update_never_touches_what_others_rely_on(tx: Tx) -> None:
     write(tx)
-    tx.execute("UPDATE agentic_sessions SET last_enriched_content_hash = 'old', enriched = 1")
+    tx.run(Sql("UPDATE agentic_sessions SET last_enriched_content_hash = 'old', enriched = 1"))
     moved = msgspec.structs.replace(GROWN, start=999, summary="now more")
     assert write(tx, moved, now=NOW + MINUTE, file="/elsewhere/s.jsonl")
     assert row(tx, "start_time", "source_file", "created_at") == (100, "/h/s.jsonl", NOW)
@@ -133,7 +130,9 @@ def test_a_ticket_of_a_clock_that_was_ahead_is_renewed_once_it_is_right(tx: Tx) 
 def test_what_was_learned_already_gets_no_ticket(tx: Tx) -> None:
     write(tx)
     set_ticket(tx, status="done")
-    tx.execute("UPDATE agentic_sessions SET last_enriched_content_hash = ?", (content_hash(GROWN),))
+    tx.run(
+        Sql("UPDATE agentic_sessions SET last_enriched_content_hash = ?"), (content_hash(GROWN),)
+    )
     write(tx, GROWN, now=NOW + 60 * MINUTE)
     assert ticket(tx) == ("done", 0, None, NOW, NOW)
 
@@ -151,7 +150,7 @@ def test_a_young_ticket_is_left_alone_and_an_old_one_renewed(tx: Tx, status: str
 
 def test_a_row_of_another_program_without_a_ticket_gets_one_when_it_grows(tx: Tx) -> None:
     write(tx)
-    tx.execute("DELETE FROM agentic_enrichment_queue")
+    tx.run(Sql("DELETE FROM agentic_enrichment_queue"))
     write(tx, GROWN, now=NOW + 1)
     assert ticket(tx) == ("pending", 0, None, NOW + 1, NOW + 1)
 
@@ -160,7 +159,7 @@ def test_segments_of_one_session_are_rows_by_harness_and_number(tx: Tx) -> None:
     write(tx)
     write(tx, msgspec.structs.replace(SEGMENT, index=1))
     write_segment(tx, "claude-code", SEGMENT, "f", NOW)
-    assert tx.execute("SELECT count(*) FROM agentic_sessions").fetchone() == (3,)
+    assert tx.one(Sql("SELECT count(*) FROM agentic_sessions")) == (3,)
 
 
 def test_a_segment_that_came_to_rest_behind_the_gate_gets_its_ticket(tx: Tx) -> None:
@@ -177,7 +176,7 @@ def test_a_segment_that_came_to_rest_behind_the_gate_gets_its_ticket(tx: Tx) -> 
 def test_what_was_learned_from_is_at_rest_for_good(tx: Tx) -> None:
     write(tx)
     set_ticket(tx, status="done")
-    tx.execute("UPDATE agentic_sessions SET last_enriched_content_hash = content_hash")
+    tx.run(Sql("UPDATE agentic_sessions SET last_enriched_content_hash = content_hash"))
     assert settle(tx, NOW) == 0
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.capture.test_foreign_databases import endless_pages, good_log
 from tests.conftest import REPO
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 
 PATIENCE = 60.0  # only a test that is broken ever waits this long
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -26,6 +27,7 @@ from pathlib import Path
 from threadkeep.base.sqlite import guard
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 from threadkeep.cli.app import main
 from threadkeep.cli.signals import ended_by_signals
 from threadkeep.errors import Closed
@@ -39,12 +41,12 @@ def say():
 def read():
     with Database(place / "own.db", {{}}) as database, database.read() as tx:
         say()
-        tx.execute({ENDLESS!r}).fetchone()
+        tx.one(Sql({ENDLESS!r}))
 
 def write():
     with Database(place / "own.db", {{}}) as database, database.write() as tx:
         say()
-        tx.execute({ENDLESS.replace("SELECT count(*)", "INSERT INTO t SELECT i")!r})
+        tx.run(Sql({ENDLESS.replace("SELECT count(*)", "INSERT INTO t SELECT i")!r}))
 
 def foreign():
     look = guard.Guard._look
@@ -135,7 +137,7 @@ def test_a_signal_ends_a_command_whatever_it_is_at(
     assert process.returncode == (128 + number if by_force else 130), errors
     assert "Traceback" not in errors
     with Database(tmp_path / "own.db", {}) as database, database.write(budget=0.0) as tx:
-        assert tx.execute("SELECT count(*) FROM t").fetchone() == (0,)
+        assert tx.one(Sql("SELECT count(*) FROM t")) == (0,)
 
 
 def test_serve_goes_on_beside_a_database_without_an_end(tmp_path: Path) -> None:
@@ -150,10 +152,10 @@ def test_serve_goes_on_beside_a_database_without_an_end(tmp_path: Path) -> None:
         hear(process, "'session' in")
         with Database(home / "knowledge.db", {}, must_exist=True) as store:
             with store.write() as tx:  # the lock is free
-                tx.execute("CREATE TABLE other (a)")
+                tx.run(Sql("CREATE TABLE other (a)"))
             with store.read() as tx:
                 asked = "SELECT harness, error IS NULL FROM tk_logs WHERE item = '' ORDER BY 1"
-                assert tx.execute(asked).fetchall() == [("claude-code", 1), ("opencode", 0)]
+                assert tx.all(Sql(asked)) == [("claude-code", 1), ("opencode", 0)]
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, said.splitlines()[-1]) == (0, "ended"), said

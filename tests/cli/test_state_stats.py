@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from tests.cli.conftest import Run, document
 from tests.support.states import talk
 from threadkeep import SessionDB
+from threadkeep.base.tx import Sql
 from threadkeep.cli.state.browse import bars
 
 
@@ -61,7 +62,7 @@ def test_days_without_use_are_shown_in_between(run: Run, state: SessionDB) -> No
     today = date.fromisoformat(state.usage("day")[0]["day"])
     earlier = "UPDATE tk_usage SET day = ? WHERE model = 'acme-2'"
     with state.context.db.write() as tx:
-        tx.execute(earlier, ((today - timedelta(days=4)).isoformat(),))
+        tx.run(Sql(earlier), ((today - timedelta(days=4)).isoformat(),))
     lines = run("state", "stats").stdout.split("\n\n")[1].splitlines()
     assert [line.split("\t")[1] for line in lines][:5] == ["210", "0", "0", "0", "420"]
     assert "2026-01-15" in run("state", "stats", "--since", "never", code=2).stderr

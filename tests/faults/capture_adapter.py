@@ -23,7 +23,7 @@ from tests.faults.old_knowledge_files import make_old_knowledge  # noqa: E402
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from threadkeep.base.files import translate_os  # noqa: E402
 from threadkeep.base.sqlite.checks import sqlite_problems  # noqa: E402
-from threadkeep.base.tx import Tx  # noqa: E402
+from threadkeep.base.tx import Sql, Tx  # noqa: E402
 from threadkeep.capture.capture import History  # noqa: E402
 from threadkeep.capture.engine import CaptureFilter  # noqa: E402
 from threadkeep.errors import ThreadkeepError  # noqa: E402
@@ -158,7 +158,7 @@ def wrong_counts(tx: Tx, sessions: list[CapturedSession]) -> Iterator[str]:
         "words": "SELECT count(*) FROM tk_entry_words_docsize",
     }
     for name, sql in stored.items():
-        found = next(iter(tx.execute(sql)))[0]
+        found = tx.value(Sql(sql))
         if found != lines:
             yield f"{lines} lines, but {found} in the {name}"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "src"), str(REPO)]
 
+from threadkeep.base.tx import Sql  # noqa: E402
 from threadkeep.capture import intake  # noqa: E402
 from threadkeep.capture.capture import History  # noqa: E402
 from threadkeep.capture.records import Progress  # noqa: E402
@@ -31,7 +32,7 @@ def tell_progress(progress: Progress) -> None:
 
 def tell_lines(history: History) -> None:
     with history.store.context.db.read() as tx:
-        say("have", next(iter(tx.execute("SELECT coalesce(sum(lines), 0) FROM tk_logs")))[0])
+        say("have", tx.value(Sql("SELECT coalesce(sum(lines), 0) FROM tk_logs")))
 
 
 def main() -> None:

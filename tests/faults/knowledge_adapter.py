@@ -21,7 +21,7 @@ from tests.faults.old_knowledge_files import make_old_knowledge, now  # noqa: E4
 from tests.faults.protocol import Adapter, Save, patiently, speak, tell  # noqa: E402
 from threadkeep.base.database import Database  # noqa: E402
 from threadkeep.base.sqlite.checks import sqlite_problems  # noqa: E402
-from threadkeep.base.tx import Tx  # noqa: E402
+from threadkeep.base.tx import Sql, Tx  # noqa: E402
 from threadkeep.knowledge.opening import open_knowledge  # noqa: E402
 from threadkeep.knowledge.repair import is_whole  # noqa: E402
 
@@ -60,7 +60,7 @@ def write(options: argparse.Namespace) -> None:
 
 def _store(database: Database, key: str, content: str) -> None:
     with database.write() as tx:
-        tx.execute(INSERT, (key, content, content, now(), now()))
+        tx.run(Sql(INSERT), (key, content, content, now(), now()))
 
 
 # Reading back -----------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def show(path: str) -> list[str]:
 
 def _nodes(tx: Tx) -> Iterator[str]:
     """Print every node; give those that the index does not have as they are."""
-    for uuid, content, indexed in tx.execute(INDEXED):
+    for uuid, content, indexed in tx.all(Sql(INDEXED)):
         tell("HAVE", uuid, 0, digest(content))
         if indexed != content:
             yield f"the index has node {uuid} as {indexed!r}"

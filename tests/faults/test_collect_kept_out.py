@@ -20,6 +20,7 @@ from tests.faults.collect_world import (
     shell_line,
     visit_line,
 )
+from threadkeep.base.tx import Sql
 from threadkeep.capture.observed.backend import StoreBackend
 from threadkeep.capture.observed.intake import BatchReport
 from threadkeep.capture.observed.shell_history import HistoryFile
@@ -210,8 +211,8 @@ def test_a_run_that_another_program_stored_does_not_come_back_either(
     ci.add_failure(5, "F401 x")
     poll(watching)
     with watching.home.knowledge() as store, store.context.db.write() as tx:
-        tx.execute("DELETE FROM tk_ci_runs")  # as in a file of Hippo
-        tx.execute("DELETE FROM tk_ci_answers")
+        tx.run(Sql("DELETE FROM tk_ci_runs"))  # as in a file of Hippo
+        tx.run(Sql("DELETE FROM tk_ci_answers"))
     forget(watching, since=0)
     poll(watching)
     assert watching.rows("SELECT count(*) FROM workflow_runs") == [(0,)]

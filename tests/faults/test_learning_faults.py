@@ -18,6 +18,7 @@ from tests.support.tickets import NOW, column, ticket_row, waiting
 from tests.support.toy_sources import line
 from tests.support.worlds import World
 from threadkeep.base.config import ModelSettings
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Damaged, StorageFull
 from threadkeep.knowledge.queues import LOCK_TIMEOUT_MS, QUEUES, claim, depths, reap
 from threadkeep.knowledge.records import BY_RULES
@@ -307,8 +308,8 @@ def test_a_model_that_changes_its_name_writes_under_the_new_one(tmp_path: Path) 
             script.models = {"data": [{"id": name}]}
             author = make_author(settings, store, {}, make_client=patient)
             with store.context.db.write() as tx:
-                tx.execute("UPDATE agentic_sessions SET last_enriched_content_hash = NULL")
-                tx.execute("UPDATE agentic_enrichment_queue SET status = 'pending'")
+                tx.run(Sql("UPDATE agentic_sessions SET last_enriched_content_hash = NULL"))
+                tx.run(Sql("UPDATE agentic_enrichment_queue SET status = 'pending'"))
             enricher(store, author).run(at_once=True)
     models = ask(path, "SELECT enrichment_model FROM knowledge_nodes ORDER BY 1")
     assert sorted(row[0] for row in models if row[0] != BY_RULES) == ["other-chat"]

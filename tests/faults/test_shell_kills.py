@@ -15,6 +15,7 @@ from tests.capture.observed.terminals import World, make_world
 from tests.lengths import at_length
 from threadkeep import Home
 from threadkeep.base.spool import Spool
+from threadkeep.base.tx import Sql
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -94,14 +95,14 @@ def test_every_command_is_stored_once_whoever_is_killed(tmp_path: Path, shell: s
     with Home(home, environ={}).observations() as observations:
         observations.collect()
         with observations.store.context.db.read() as tx:
-            rows = tx.execute("SELECT command, exit_code FROM events").fetchall()
-            tickets = tx.execute("SELECT count(*) FROM enrichment_queue").fetchone()
+            rows = tx.all(Sql("SELECT command, exit_code FROM events"))
+            tickets = tx.one(Sql("SELECT count(*) FROM enrichment_queue"))
     assert killer.ended == [], "a collector ended by itself"
     assert killer.kills >= KILLS
     stored = Counter(command for command, _ in rows)
     wanted = [f": n{number}; (( {number} % 3 ))" for number in range(typed)]
     assert stored == Counter([*wanted, ": last"])
-    codes = dict(rows)
+    codes: dict[str, int] = dict(rows)
     assert all(codes[text] == int(n % 3 == 0) for n, text in enumerate(wanted))
     assert tickets == (typed + 1,)
     assert not [path for path in Spool(world.spool).waiting() if path.name.endswith(".jsonl")]

@@ -8,6 +8,7 @@ import pytest
 from tests.cli.histories import CLAUDE, DEMO
 from tests.support.knowledge import do
 from tests.support.many_sessions import Many
+from threadkeep.base.tx import Sql
 from threadkeep.errors import NotFound
 from threadkeep.home.home import Home
 from threadkeep.home.opening import open_browse
@@ -55,10 +56,10 @@ def test_a_file_of_hippo_is_browsed_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "hippo.db"
     KnowledgeStore.open(path).close()
     with KnowledgeStore.open(path) as store, store.context.db.read() as tx:
-        ours = tx.execute(
-            "SELECT type, name FROM sqlite_master WHERE name LIKE 'tk\\_%' ESCAPE '\\'"
+        ours = tx.all(
+            Sql("SELECT type, name FROM sqlite_master WHERE name LIKE 'tk\\_%' ESCAPE '\\'")
         )
-        found = ours.fetchall()
+        found = ours
     for kind in ("trigger", "index", "table"):
         names = [name for type_, name in found if type_ == kind]
         do(path, *(f"DROP {kind} IF EXISTS {name}" for name in names if "_words_" not in name))

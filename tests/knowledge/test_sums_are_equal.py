@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.many_sessions import DAY, NOW, Many
+from threadkeep.base.tx import Sql
 from threadkeep.knowledge import usage
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.prices import SumBuilder, pico_of, step_of
@@ -110,7 +111,7 @@ def test_answers_are_summed_up_in_the_order_of_their_index(world: World) -> None
         store.context.db.read() as tx,
     ):
         sql = usage.spent_sql("1", ZoneInfo("UTC"))
-        plan = [row[3] for row in tx.execute(f"EXPLAIN QUERY PLAN {sql}")]
+        plan = [row[3] for row in tx.all(Sql(f"EXPLAIN QUERY PLAN {sql}"))]
     first = plan[: plan.index("SCAN sums")]
     assert any("COVERING INDEX tk_usage_quarters" in step for step in first)
     assert not any("TEMP B-TREE" in step for step in first)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.histories import DEMO
 from threadkeep.base.clock import now_ms
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.commands import write_command, write_visit
@@ -49,20 +49,26 @@ def _deploy(now: int) -> Command:
 
 
 def _run(tx: Tx, now: int) -> None:
-    tx.execute(
-        "INSERT INTO workflow_runs (id, repo, head_sha, head_branch, event, status, conclusion,"
-        " started_at, completed_at, html_url, raw_json, first_seen_at, last_seen_at) VALUES"
-        " (7, ?, ?, 'main', 'push', 'completed', 'failure', ?, ?, 'https://ci', '{}', 1, 1)",
+    tx.run(
+        Sql(
+            "INSERT INTO workflow_runs (id, repo, head_sha, head_branch, event, status, conclusion,"
+            " started_at, completed_at, html_url, raw_json, first_seen_at, last_seen_at) VALUES"
+            " (7, ?, ?, 'main', 'push', 'completed', 'failure', ?, ?, 'https://ci', '{}', 1, 1)"
+        ),
         (REPOSITORY, SHA, now, now),
     )
-    tx.execute(
-        "INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, raw_json)"
-        " VALUES (70, 7, 'lint', 'completed', 'failure', '{}')"
+    tx.run(
+        Sql(
+            "INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, raw_json)"
+            " VALUES (70, 7, 'lint', 'completed', 'failure', '{}')"
+        )
     )
     for line in range(12):
-        tx.execute(
-            "INSERT INTO workflow_annotations (job_id, level, tool, rule_id, path, start_line,"
-            " message) VALUES (70, 'failure', 'ruff', 'E501', 'harbor/app.py', ?, 'too long')",
+        tx.run(
+            Sql(
+                "INSERT INTO workflow_annotations (job_id, level, tool, rule_id, path, start_line,"
+                " message) VALUES (70, 'failure', 'ruff', 'E501', 'harbor/app.py', ?, 'too long')"
+            ),
             (line,),
         )
 

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from tests.support.memories import Notebook
 from tests.support.tickets import add_event, insert
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Invalid
 from threadkeep.home.opening import all_sources
 from threadkeep.knowledge.evidence import EvidencePacket, Freshness, FreshnessStatus, freshness_of
@@ -144,14 +145,14 @@ def test_freshness_tells_idle_from_failing(book: Notebook) -> None:
     with book.store.context.db.write() as tx:
         add_event(tx, at=book.now - 2 * DAY)
         health = "UPDATE source_health SET last_event_ts = ? WHERE source = 'shell'"
-        tx.execute(health, (book.now - 2 * DAY,))
+        tx.run(Sql(health), (book.now - 2 * DAY,))
 
         def status(kind: str) -> str:
             return freshness_of(tx, [kind], book.now)[kind].status
 
         assert status("shell") == "stale"
         assert status("gemini-cli") == "expected_absent"
-        tx.execute(health, (book.now,))
+        tx.run(Sql(health), (book.now,))
         assert status("shell") == "fresh"
         insert(
             *(tx, "capture_alarms"),

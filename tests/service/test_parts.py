@@ -9,6 +9,7 @@ import pytest
 from tests.faults.collect_world import World, end
 from threadkeep.base.config import EnrichSettings
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 from threadkeep.capture.observed.server import CollectorServer
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.queues import claim, worker_name
@@ -92,7 +93,7 @@ def test_work_is_done_when_somebody_wrote_and_now_and_then_without(tmp_path: Pat
 
         def write() -> None:
             with database.write() as tx:
-                tx.execute("UPDATE source_health SET updated_at = updated_at + 1")
+                tx.run(Sql("UPDATE source_health SET updated_at = updated_at + 1"))
 
         def pass_by() -> None:
             nonlocal now

@@ -17,6 +17,7 @@ from tests.support.user_homes import made_up_home
 from threadkeep import Home
 from threadkeep.base.local_socket import LocalSocket
 from threadkeep.base.processes import is_stopped, my_mark
+from threadkeep.base.tx import Sql
 from threadkeep.capture.observed.client import CollectorClient
 from threadkeep.capture.observed.protocol import Ack, CollectorStatus, GetStatus, Shutdown
 from threadkeep.errors import Conflict, Damaged, SchemaMismatch
@@ -222,7 +223,7 @@ def pulse(tmp_path: Path) -> Iterator[tuple[Pulse, Clocks, list[str], Callable[[
 
         def beat() -> int:
             with database.read() as tx:
-                return int(tx.execute("SELECT heartbeat FROM tk_service").fetchone()[0])
+                return int(tx.value(Sql("SELECT heartbeat FROM tk_service")))
 
         yield made, clocks, said, beat
         said.extend("ring" for _ in rings)

@@ -15,6 +15,7 @@ from typing import Self
 
 from tests.conftest import REPO
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 
 # Only a test that is broken ever waits this long.
 _PATIENCE = 60.0
@@ -23,6 +24,7 @@ _PRELUDE = """
 import os, sqlite3, sys
 from pathlib import Path
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 
 def say(word):
     print(word, flush=True)
@@ -120,7 +122,7 @@ def time_with_sleep(sleep: Callable[[float], None]) -> SimpleNamespace:
 def append_row(path: str, body: str) -> None:
     """What a spawned worker does with a database."""
     with Database(path, {}) as database, database.write() as tx:
-        tx.execute("INSERT INTO t(body) VALUES(?)", (body,))
+        tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (body,))
 
 
 @contextmanager
@@ -128,15 +130,15 @@ def table(path: Path) -> Iterator[Database]:
     """Open a database with one table, `t(id, body)`."""
     with Database(path, {}) as database:
         with database.write() as tx:
-            tx.execute("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, body)")
+            tx.run(Sql("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, body)"))
         yield database
 
 
 def add(database: Database, body: object, **options: bool | float) -> None:
     with database.write(**options) as tx:  # type: ignore[arg-type]
-        tx.execute("INSERT INTO t(body) VALUES(?)", (body,))
+        tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (body,))
 
 
 def bodies(database: Database) -> list[object]:
     with database.read() as tx:
-        return [row[0] for row in tx.execute("SELECT body FROM t ORDER BY id")]
+        return [row[0] for row in tx.all(Sql("SELECT body FROM t ORDER BY id"))]

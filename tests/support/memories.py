@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from threadkeep.base.tx import Sql
 from threadkeep.knowledge.memory_documents import hash_of
 from threadkeep.knowledge.memory_intake import (
     Put,
@@ -100,11 +101,13 @@ class Notebook:
         self.now += 1_000
         with self.store.context.db.write() as tx:
             for ticket in claim(tx, "memory", worker="w", now=self.now, limit=100):
-                (name,) = tx.execute(
-                    "SELECT d.logical_path FROM memory_documents AS d JOIN memory_revisions AS r"
-                    " ON r.document_id = d.id WHERE r.id = ?",
+                name = tx.value(
+                    Sql(
+                        "SELECT d.logical_path FROM memory_documents AS d JOIN"
+                        " memory_revisions AS r ON r.document_id = d.id WHERE r.id = ?"
+                    ),
                     (ticket.target,),
-                ).fetchone()
+                )
                 if name in fail:
                     give_back(tx, ticket, "model gone", self.now)
                     continue
@@ -119,4 +122,4 @@ class Notebook:
     def ask(self, sql: str) -> list[list[Any]]:
         """Ask the store."""
         with self.store.context.db.read() as tx:
-            return [list(row) for row in tx.execute(sql)]
+            return [list(row) for row in tx.all(Sql(sql))]

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.support.worlds import World
 from threadkeep.base.config import RecallSettings
+from threadkeep.base.tx import Sql
 from threadkeep.knowledge.commands import write_command, write_visit
 from threadkeep.knowledge.records import Command, GitState, Output, Visit
 from threadkeep.memory.memory import Memory
@@ -105,21 +106,27 @@ class Machine:
     def ci(self, number: int, minute: float, conclusion: str, message: str = "") -> None:
         raw = json.dumps({"head_commit": {"message": f"change {number}"}})
         with self.world.history() as history, history.store.context.db.write() as tx:
-            tx.execute(
-                "INSERT INTO workflow_runs (id, repo, head_sha, head_branch, event, status,"
-                " conclusion, started_at, html_url, raw_json, first_seen_at, last_seen_at)"
-                " VALUES (?, 'o/app', ?, 'main', 'push', 'completed', ?, ?, '', ?, 1, 1)",
+            tx.run(
+                Sql(
+                    "INSERT INTO workflow_runs (id, repo, head_sha, head_branch, event, status,"
+                    " conclusion, started_at, html_url, raw_json, first_seen_at, last_seen_at)"
+                    " VALUES (?, 'o/app', ?, 'main', 'push', 'completed', ?, ?, '', ?, 1, 1)"
+                ),
                 (number, f"{number:040x}", conclusion, ms(minute), raw),
             )
-            tx.execute(
-                "INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, raw_json)"
-                " VALUES (?, ?, 'test', 'completed', ?, '{}')",
+            tx.run(
+                Sql(
+                    "INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, raw_json)"
+                    " VALUES (?, ?, 'test', 'completed', ?, '{}')"
+                ),
                 (number, number, conclusion),
             )
             if message:
-                tx.execute(
-                    "INSERT INTO workflow_annotations (job_id, level, message)"
-                    " VALUES (?, 'failure', ?)",
+                tx.run(
+                    Sql(
+                        "INSERT INTO workflow_annotations (job_id, level, message)"
+                        " VALUES (?, 'failure', ?)"
+                    ),
                     (number, message),
                 )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.queues import QUEUES
 from threadkeep.knowledge.store import KnowledgeStore
@@ -31,13 +31,15 @@ def undone(store: KnowledgeStore) -> Iterator[Tx]:
 def insert(tx: Tx, table: str, **values: Any) -> int:
     columns, marks = ", ".join(values), ", ".join("?" * len(values))
     sql = f"INSERT INTO {table} ({columns}) VALUES ({marks})"
-    return int(tx.execute(sql, tuple(values.values())).lastrowid or 0)
+    return int(tx.insert(Sql(sql), tuple(values.values())) or 0)
 
 
 def add_event(tx: Tx, *, session: int = 1, at: int = LONG_AGO, **values: Any) -> int:
-    tx.execute(
-        "INSERT OR IGNORE INTO sessions (id, start_time, shell, hostname, username, created_at)"
-        " VALUES (?, 1, 'zsh', 'vm', 'me', 1)",
+    tx.run(
+        Sql(
+            "INSERT OR IGNORE INTO sessions (id, start_time, shell, hostname, username, created_at)"
+            " VALUES (?, 1, 'zsh', 'vm', 'me', 1)"
+        ),
         (session,),
     )
     given = {"command": "make", "duration_ms": 500, "cwd": "/home/me/app", **values}
@@ -46,7 +48,7 @@ def add_event(tx: Tx, *, session: int = 1, at: int = LONG_AGO, **values: Any) ->
 
 
 def add_segment(tx: Tx, *, at: int = LONG_AGO, **values: Any) -> int:
-    number = int(tx.execute("SELECT count(*) FROM agentic_sessions").fetchone()[0])
+    number = int(tx.value(Sql("SELECT count(*) FROM agentic_sessions")))
     given = {
         "session_id": f"s{number}",
         "harness": "codex",
@@ -84,7 +86,7 @@ def add_run(tx: Tx, run: int = 900, *, at: int = LONG_AGO, **values: Any) -> int
 
 def add_revision(tx: Tx, *, at: int = LONG_AGO, **values: Any) -> int:
     """Add the only revision of a document."""
-    number = int(tx.execute("SELECT count(*) FROM memory_documents").fetchone()[0])
+    number = int(tx.value(Sql("SELECT count(*) FROM memory_documents")))
     repository = "hippo/__hippo_probe__" if values.pop("probe_tag", None) else "me/app"
     names = {"logical_path": f"note_{number}.md", "source_path": f"/m/note_{number}.md"}
     times = {"observed_at": at, "created_at": at, "updated_at": at}
@@ -95,7 +97,7 @@ def add_revision(tx: Tx, *, at: int = LONG_AGO, **values: Any) -> int:
     file = {"source_mtime_ms": at, "source_size": 1, "chunker_name": "markdown-headings"}
     revision = insert(tx, "memory_revisions", document_id=document, **given, **file, **values)
     sql = "UPDATE memory_documents SET current_revision_id = ? WHERE id = ?"
-    tx.execute(sql, (revision, document))
+    tx.run(Sql(sql), (revision, document))
     return revision
 
 
@@ -109,7 +111,7 @@ def add_row(tx: Tx, queue: Queue, **values: Any) -> int:
         return add_visit(tx, **values)
     if queue == "memory":
         return add_revision(tx, **values)
-    runs = int(tx.execute("SELECT count(*) FROM workflow_runs").fetchone()[0])
+    runs = int(tx.value(Sql("SELECT count(*) FROM workflow_runs")))
     return add_run(tx, 900 + runs, **values)
 
 
@@ -129,9 +131,7 @@ def waiting(tx: Tx, queue: Queue, **values: Any) -> int:
 def ticket_row(tx: Tx, queue: Queue, target: int) -> dict[str, Any]:
     """Give a ticket as it is stored."""
     table = QUEUES[queue]
-    found = tx.execute(f"SELECT * FROM {table.name} WHERE {table.target} = ?", (target,))
-    names = [column[0] for column in found.description]
-    return dict(zip(names, found.fetchone(), strict=True))
+    return tx.dicts(Sql(f"SELECT * FROM {table.name} WHERE {table.target} = ?"), (target,))[0]
 
 
 def status_of(tx: Tx, queue: Queue, target: int) -> str:
@@ -139,4 +139,4 @@ def status_of(tx: Tx, queue: Queue, target: int) -> str:
 
 
 def column(tx: Tx, sql: str, *params: Any) -> list[Any]:
-    return [row[0] for row in tx.execute(sql, params)]
+    return [row[0] for row in tx.all(Sql(sql), params)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from threadkeep.base.database import Database
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, prepare
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 
 OLD = 15  # notes in an old file, five in each of three folders
 
@@ -55,17 +55,17 @@ END;
 
 
 def _measure(tx: Tx) -> None:
-    for note_id, body in tx.execute("SELECT id, body FROM notes").fetchall():
-        tx.execute("UPDATE notes SET size = ? WHERE id = ?", (len(body), note_id))
+    for note_id, body in tx.all(Sql("SELECT id, body FROM notes")):
+        tx.run(Sql("UPDATE notes SET size = ? WHERE id = ?"), (len(body), note_id))
 
 
 def read_version(tx: Tx) -> int | None:
-    known = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'notes'").fetchone()
-    return None if known is None else int(tx.execute("PRAGMA user_version").fetchone()[0])
+    known = tx.one(Sql("SELECT 1 FROM sqlite_master WHERE name = 'notes'"))
+    return None if known is None else int(tx.value(Sql("PRAGMA user_version")))
 
 
 def write_version(tx: Tx, version: int) -> None:
-    tx.execute(f"PRAGMA user_version = {version}")
+    tx.run(Sql(f"PRAGMA user_version = {version}"))
 
 
 SCHEMA = Schema(
@@ -90,17 +90,19 @@ def build_old(path: Path, version: int) -> None:
         prepare(database, first, lambda _: None)
         with database.write() as tx:
             for folder in range(1, 4):
-                tx.execute("INSERT INTO folders VALUES(?, ?)", (folder, f"folder {folder}"))
+                tx.run(Sql("INSERT INTO folders VALUES(?, ?)"), (folder, f"folder {folder}"))
                 for note in range(5):
                     sql = "INSERT INTO notes(folder_id, body) VALUES(?, ?)"
-                    tx.execute(sql, (folder, f"note {note} of {folder}"))
+                    tx.run(Sql(sql), (folder, f"note {note} of {folder}"))
         prepare(database, upto, lambda _: None)
 
 
 def contents(database: Database) -> list[tuple[int, str, str]]:
     """Every note with its folder."""
     with database.read() as tx:
-        return tx.execute(
-            "SELECT n.id, n.body, f.name FROM notes n JOIN folders f ON f.id = n.folder_id"
-            " ORDER BY n.id"
-        ).fetchall()
+        return tx.all(
+            Sql(
+                "SELECT n.id, n.body, f.name FROM notes n JOIN folders f ON f.id = n.folder_id"
+                " ORDER BY n.id"
+            )
+        )

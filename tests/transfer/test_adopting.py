@@ -18,6 +18,7 @@ from tests.support.hermes_v6 import HermesV6
 from tests.support.knowledge import do
 from tests.support.newer_states import make_newer_state
 from threadkeep import Home
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.mailbox.container.container import Container
@@ -492,7 +493,7 @@ def test_what_was_removed_here_does_not_come_again(home: Home, nanoclaw: Path) -
         host = room.host("sess-1700000000002-b")
         gone = host.inbox(limit=1000)[0].id
         with host.context.folder.inbound.write() as tx:
-            tx.execute("DELETE FROM messages_in WHERE id = ?", (gone,))
+            tx.run(Sql("DELETE FROM messages_in WHERE id = ?"), (gone,))
     assert adopt(home, "nanoclaw", nanoclaw).updated == 0
 
 
@@ -562,7 +563,7 @@ def test_an_import_that_was_cut_off_is_finished(home: Home, nanoclaw: Path) -> N
     adopt(home, "nanoclaw", nanoclaw)
     # Killed after the folder had its name, before the index knew it.
     with home.mailroom() as room, room.index.context.db.write() as tx:
-        tx.execute("DELETE FROM sessions")
+        tx.run(Sql("DELETE FROM sessions"))
     assert adopt(home, "nanoclaw", nanoclaw).added == 3
     assert leftovers(home.paths().data) == []
 

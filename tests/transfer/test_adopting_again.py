@@ -11,6 +11,7 @@ import pytest
 from tests.faults.old_files import make_old_file
 from tests.support.hermes_v6 import NOW, HermesV6
 from threadkeep import Home
+from threadkeep.base.tx import Sql
 from threadkeep.home.opening import open_browse
 from threadkeep.transfer.adopt import adopt
 from threadkeep.transfer.originals import AdoptReport
@@ -160,7 +161,7 @@ def test_a_transcript_that_was_written_anew_is_not_doubled(world: World) -> None
 def test_a_store_that_does_not_know_the_numbers_is_matched_by_words(world: World) -> None:
     world.adopt()
     with world.home.state() as state, state.context.db.write() as tx:
-        tx.execute("DELETE FROM tk_keys")
+        tx.run(Sql("DELETE FROM tk_keys"))
     world.say("one", "hello")  # the same words once more are one more message
     assert world.adopt().updated == 1
     assert world.told("one") == ["hello", "there", "hello"]

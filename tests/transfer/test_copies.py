@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.support.user_homes import opencode_database
 from tests.transfer.conftest import DEMO
 from threadkeep import Home
+from threadkeep.base.tx import Sql
 from threadkeep.capture.capture import History
 from threadkeep.home.hand_off import handed_off
 from threadkeep.home.opening import open_browse
@@ -80,7 +81,7 @@ class World:
 
     def rows(self, sql: str) -> list[Any]:
         with self.history() as history, history.store.context.db.read() as tx:
-            return tx.execute(sql).fetchall()
+            return tx.all(Sql(sql))
 
 
 def places(history: History, word: str) -> list[tuple[str, str]]:
@@ -395,7 +396,7 @@ def _said(*words: str) -> str:
 def test_a_store_from_before_is_read_without_links(world: World) -> None:
     with world.history() as history, history.store.context.db.write() as tx:
         for table in ("tk_lone_copies", "tk_origins"):
-            tx.execute(f"DROP TABLE {table}")
+            tx.run(Sql(f"DROP TABLE {table}"))
     with world.home.history(user_home=world.user, read_only=True) as history:
         assert history.links([history.find(CLAUDE)]) == {}
         assert places(history, "Kiritimati")

@@ -15,6 +15,7 @@ from tests.web.test_live import stream
 from tests.web.test_streams import BEGINNING, Follower
 from tests.web.transcripts import Log
 from threadkeep import Home
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Closed, NotFound
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.library import Browse
@@ -190,7 +191,7 @@ def test_who_uses_a_store_goes_on_with_it_and_the_last_one_closes_it(tmp_path: P
         assert len(told) == 1
         assert len(browse.sessions().items) == 1
         with memory.store.context.db.read() as tx:
-            assert tx.execute("SELECT count(*) FROM tk_sessions").fetchone() == (1,)
+            assert tx.one(Sql("SELECT count(*) FROM tk_sessions")) == (1,)
         assert stores.chat("begin") is not chat  # one that is not there is begun
         assert len(chat.sessions().items) == 1
     wait_until(lambda: closed(browse.database) and closed(chat.context.db))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from threadkeep.base.sql import split_statements
 from threadkeep.base.sqlite.errors import FileClosed, is_of_file
 from threadkeep.base.sqlite.lock import LockClaim, WriterLock
 from threadkeep.base.text import to_sql
@@ -20,6 +21,15 @@ log = logging.getLogger(__name__)
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any] | Sequence[Any]
+
+
+class Sql(str):
+    """SQL that is written at run time, given where else the name of a query stands."""
+
+    __slots__ = ()
+
+
+_TABLES = Sql("SELECT name FROM sqlite_master WHERE type = 'table'")
 
 
 class KeepingConnection(sqlite3.Connection):
@@ -64,8 +74,8 @@ class Tx:
         self._connection: sqlite3.Connection | _Ended = connection
         self._queries = queries
 
-    def execute(self, sql: str, params: Params = ()) -> sqlite3.Cursor:
-        """Run SQL that is not a named query (schema work, columns known only at run time)."""
+    def _execute(self, name: str, params: Params) -> sqlite3.Cursor:
+        sql = self._queries[name] if name.__class__ is str else name
         try:
             return self._connection.execute(sql, params)
         except UnicodeEncodeError:  # a lone surrogate: rare, so it costs nothing until it happens
@@ -74,17 +84,18 @@ class Tx:
             raise _too_large(error) from error
 
     def run(self, name: str, params: Params = ()) -> None:
-        """Run a named query whose effect nobody asks for: another engine need not wait for it."""
-        self.execute(self._queries[name], params)
+        """Run a query whose effect nobody asks for: another engine need not wait for it."""
+        self._execute(name, params)
 
     def count(self, name: str, params: Params = ()) -> int:
-        """Run a named query and give the number of rows it changed."""
-        return self.execute(self._queries[name], params).rowcount
+        """Run a query and give the number of rows it changed."""
+        return self._execute(name, params).rowcount
 
     def insert(self, name: str, params: Params = ()) -> int:
-        """Run a named query that inserts one row and give its rowid."""
+        """Run a query that inserts one row and give its id, 0 if it had nothing to insert."""
         # RETURNING would do the same and costs 4 to 10 µs: SQLite keeps the row aside for it.
-        return self.execute(self._queries[name], params).lastrowid or 0
+        cursor = self._execute(name, params)
+        return (cursor.lastrowid or 0) if cursor.rowcount else 0
 
     def run_bulk(self, name: str, rows: Iterable[Params]) -> None:
         """Run a named query for many rows of values that are fit to be stored: half the time."""
@@ -95,24 +106,36 @@ class Tx:
         self._connection.executemany(sql, rows)
 
     def one(self, name: str, params: Params = ()) -> Row | None:
-        """Give the first row of a named query, None if there is none."""
-        row: Row | None = self.execute(self._queries[name], params).fetchone()
+        """Give the first row of a query, None if there is none."""
+        row: Row | None = self._execute(name, params).fetchone()
         return row
 
     def all(self, name: str, params: Params = ()) -> list[Row]:
-        """Give every row of a named query."""
-        return self.execute(self._queries[name], params).fetchall()
+        """Give every row of a query."""
+        return self._execute(name, params).fetchall()
+
+    def each(self, name: str, params: Params = ()) -> Iterator[Row]:
+        """Give the rows of a query one after the other, for results that may be large."""
+        return self._execute(name, params)
 
     def dicts(self, name: str, params: Params = ()) -> list[dict[str, Any]]:
-        """Give every row of a named query by the names of its columns, known and unknown ones."""
-        cursor = self.execute(self._queries[name], params)
+        """Give every row of a query by the names of its columns, known and unknown ones."""
+        cursor = self._execute(name, params)
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def value(self, name: str, params: Params = ()) -> Any:
         """Give the first column of the first row, None if there is no row."""
-        row = self.one(name, params)
+        row = self._execute(name, params).fetchone()
         return None if row is None else row[0]
+
+    def tables(self) -> set[str]:
+        """Name the tables of the database."""
+        return {row[0] for row in self.all(_TABLES)}
+
+    def columns(self, table: str) -> list[str]:
+        """Name the columns that a table really has, in order; none if there is no such table."""
+        return [row[1] for row in self.all(Sql(f'PRAGMA table_info("{table}")'))]
 
     def kept(self, name: object, make: Callable[[], T]) -> T:
         """Give what was made under a name on this connection, or make it: until anybody commits."""
@@ -130,15 +153,15 @@ class Tx:
     @contextmanager
     def step(self) -> Iterator[None]:
         """Do what is inside whole or not at all; what an error takes back is this step alone."""
-        self.execute("SAVEPOINT step")
+        self.run(Sql("SAVEPOINT step"))
         try:
             yield
         except Exception as error:
             if not is_of_file(error):  # else nothing of the whole transaction can be saved
-                self.execute("ROLLBACK TO step")
-                self.execute("RELEASE step")
+                self.run(Sql("ROLLBACK TO step"))
+                self.run(Sql("RELEASE step"))
             raise
-        self.execute("RELEASE step")
+        self.run(Sql("RELEASE step"))
 
     def copy_to(
         self,

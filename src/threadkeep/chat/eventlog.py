@@ -6,7 +6,7 @@ another store's log 64 of its 73 GB within eight days. Finished messages shrink 
 
 from threadkeep.base import json
 from threadkeep.base.text import from_sql
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.chat import journal
 from threadkeep.chat.context import ChatContext, need_whole
 from threadkeep.chat.journal import BASE, CHUNK, EVENT_LOG, UNKNOWN, check_row
@@ -99,11 +99,11 @@ def rebuild(ctx: ChatContext) -> int:
             settle_unless_running(ctx, tx, from_sql(row[0]))
         extra = tx.all("all_extra")
         for table in TABLES.values():
-            tx.execute(f'DELETE FROM "{table}"')  # noqa: S608  (our own names)
+            tx.run(Sql(f'DELETE FROM "{table}"'))  # noqa: S608  (our own names)
         count = sum(_Replay(tx, from_sql(row[0])).run() for row in tx.all("all_streams"))
         for kind, row_id, columns_json in extra:
             tx.run("put_extra", {"kind": kind, "id": row_id, "columns_json": columns_json})
-        broken = tx.execute("PRAGMA foreign_key_check").fetchone()
+        broken = tx.one(Sql("PRAGMA foreign_key_check"))
         if broken is not None:
             msg = f"the event log is not complete: a row of {broken[0]} would lose its parent"
             raise Damaged(msg, hint="nothing was changed; restore a backup instead")
@@ -148,7 +148,7 @@ class _Replay:
         self._write_dirty()
         for kind, row_id in data["deleted"]:  # first: a replaced part gives up its place
             table = TABLES[kind]
-            self._tx.execute(f'DELETE FROM "{table}" WHERE id = ?', (row_id,))  # noqa: S608
+            self._tx.run(Sql(f'DELETE FROM "{table}" WHERE id = ?'), (row_id,))  # noqa: S608
         for kind, put in data["put"]:
             put_image(self._tx, kind, put)
         # A recorder that begins, and a message put in whole, start from the rows.

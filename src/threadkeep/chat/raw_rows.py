@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from threadkeep.base import json
 from threadkeep.base.sqlite.schema import columns_of, never_null
 from threadkeep.base.text import from_sql
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.chat import journal
 from threadkeep.chat.journal import unfinished
 from threadkeep.chat.records import UNTITLED, Json, message_of, read_object, usage_in
@@ -104,7 +104,7 @@ def _select(tx: Tx, kind: str, where: str, session_id: str) -> Iterator[Json]:
     columns = ", ".join(map(quoted, names))
     sql = f'SELECT {columns} FROM "{TABLES[kind]}" {where}'  # noqa: S608  (the file's own names)
     known = [name in COLUMNS[kind] for name in names]
-    for row in tx.execute(sql, (session_id,)):
+    for row in tx.all(Sql(sql), (session_id,)):
         yield {
             name: as_json(value, ours=ours)
             for name, value, ours in zip(names, row, known, strict=True)
@@ -216,7 +216,7 @@ class _Insert:
             if row[name] is None:
                 values[self._names.index(name)] = _STAND_INS[name]
                 extra[name] = None
-        tx.execute(self._sql, values)
+        tx.run(Sql(self._sql), values)
         for name in self._file_has:
             if name in extra and self._fill(tx, row["id"], name, extra[name]):
                 del extra[name]
@@ -229,12 +229,12 @@ class _Insert:
         """Write a column that another program added; False if it does not hold the value as is."""
         table, column = TABLES[self._kind], quoted(name)
         update = f'UPDATE "{table}" SET {column} = ? WHERE id = ?'  # noqa: S608  (the file's name)
-        tx.execute(update, (as_column(value), row_id))
+        tx.run(Sql(update), (as_column(value), row_id))
         select = f'SELECT {column} FROM "{table}" WHERE id = ?'  # noqa: S608
-        stored = as_json(tx.execute(select, (row_id,)).fetchone()[0], ours=False)
+        stored = as_json(tx.value(Sql(select), (row_id,)), ours=False)
         if json.encode(stored) == json.encode(value):
             return True
-        tx.execute(update, (None, row_id))
+        tx.run(Sql(update), (None, row_id))
         return False
 
 

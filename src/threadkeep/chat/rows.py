@@ -10,7 +10,7 @@ from threadkeep.base import json
 from threadkeep.base.hashes import content_hash
 from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.text import from_sql
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.chat.records import UNTITLED, Json, Message, Session, message_of, session_of
 from threadkeep.errors import Conflict, Damaged, NotFound
 
@@ -263,7 +263,7 @@ def image(tx: Tx, kind: str, row_id: str) -> Json | None:
     names = columns_of(tx, TABLES[kind])
     columns = ", ".join(map(quoted, names))
     sql = f'SELECT {columns} FROM "{TABLES[kind]}" WHERE id = ?'  # noqa: S608  (the file's names)
-    row: Row | None = tx.execute(sql, (row_id,)).fetchone()
+    row: Row | None = tx.one(Sql(sql), (row_id,))
     if row is None:
         return None
     known = COLUMNS[kind]
@@ -284,5 +284,5 @@ def put_image(tx: Tx, kind: str, row: Json) -> None:
         f'INSERT INTO "{TABLES[kind]}"({columns}) VALUES ({marks})'  # noqa: S608
         f" ON CONFLICT(id) DO UPDATE SET {updates}"
     )
-    tx.execute(sql, [as_column(row[name]) for name in names])
+    tx.run(Sql(sql), [as_column(row[name]) for name in names])
     rehash(tx, kind, row["id"])

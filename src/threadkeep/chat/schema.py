@@ -13,7 +13,7 @@ from threadkeep.base.sqlite.checks import journal_mode, sqlite_problems
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.text import from_sql
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.chat.context import ChatContext
 from threadkeep.chat.journal import check_row, read_open
 from threadkeep.chat.records import UNTITLED, Json, is_time, read_object, usage_in
@@ -88,7 +88,7 @@ _WITH_HASH = "LEFT JOIN tk_hashes h ON h.kind = '{kind}' AND h.id = t.id"
 
 
 def _check_rows(tx: Tx, kind: str, report: VerifyReport) -> None:
-    for row in tx.execute(_select(kind, _WITH_HASH.format(kind=kind))):
+    for row in tx.each(Sql(_select(kind, _WITH_HASH.format(kind=kind)))):
         report.checked += 1
         if row[0] is None:
             report.unhashed += 1
@@ -96,7 +96,7 @@ def _check_rows(tx: Tx, kind: str, report: VerifyReport) -> None:
             _complain(report, f"the {kind} {from_sql(row[1])!r} is not as it was written")
     missing = f"""SELECT h.id FROM tk_hashes h LEFT JOIN "{TABLES[kind]}" t ON t.id = h.id
                   WHERE h.kind = '{kind}' AND t.id IS NULL"""  # noqa: S608
-    for (row_id,) in tx.execute(missing):
+    for (row_id,) in tx.all(Sql(missing)):
         _complain(report, f"the {kind} {from_sql(row_id)!r} is missing")
 
 
@@ -106,7 +106,7 @@ def _check_journal(tx: Tx, report: VerifyReport) -> None:
         "SELECT stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum"
         " FROM chat_events WHERE (stream_id, seq) > (?, ?) ORDER BY stream_id, seq LIMIT ?"
     )
-    while rows := tx.execute(sql, (stream, seq, _BATCH)).fetchall():
+    while rows := tx.all(Sql(sql), (stream, seq, _BATCH)):
         for row in rows:
             try:
                 check_row(row)
@@ -117,7 +117,7 @@ def _check_journal(tx: Tx, report: VerifyReport) -> None:
 
 
 def _check_recordings(tx: Tx, report: VerifyReport) -> None:
-    for message_id, noted in tx.execute("SELECT message_id, open_json FROM tk_recordings"):
+    for message_id, noted in tx.each(Sql("SELECT message_id, open_json FROM tk_recordings")):
         report.checked += 1
         try:
             read_open(noted, from_sql(message_id))
@@ -128,7 +128,7 @@ def _check_recordings(tx: Tx, report: VerifyReport) -> None:
 def _check_prompts(tx: Tx, report: VerifyReport) -> None:
     # The guide suggests this table to everybody: rows of another shape are another program's.
     ours = "SELECT digest, body FROM system_prompts WHERE body IS NOT NULL AND length(digest) = 64"
-    for digest, body in tx.execute(ours):
+    for digest, body in tx.each(Sql(ours)):
         report.checked += 1
         if prompt_digest(from_sql(body)) != digest:
             _complain(report, f"the system prompt {digest!r} is not as it was written")
@@ -152,7 +152,7 @@ def _index_problems(database: Database) -> list[str]:
 def adopt_unhashed(tx: Tx, kind: str) -> int:
     """Hash the rows that have no hash yet; give how many there were."""
     where = _WITH_HASH.format(kind=kind) + " WHERE h.hash IS NULL"
-    rows = tx.execute(_select(kind, where)).fetchall()
+    rows = tx.all(Sql(_select(kind, where)))
     for row in rows:
         params = {"kind": kind, "id": row[1], "hash": content_hash(*row[1:])}
         tx.run("put_hash", params)
@@ -182,8 +182,8 @@ _SHARED = {"system_prompts": {"body": "TEXT", "created_at": "INTEGER"}}
 
 def read_version(tx: Tx) -> int | None:
     """Give our version of a file; 0 for the three tables of another program, None for neither."""
-    tables = {row[0] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    theirs = int(tx.execute("PRAGMA user_version").fetchone()[0])
+    tables = {row[0] for row in tx.all(Sql("SELECT name FROM sqlite_master WHERE type = 'table'"))}
+    theirs = int(tx.value(Sql("PRAGMA user_version")))
     if "chat_sessions" in tables and theirs > GUIDE_VERSION:
         msg = f"the file has user_version {theirs}; this program knows up to {GUIDE_VERSION}"
         raise SchemaMismatch(msg, hint="upgrade threadkeep; the file was not touched")
@@ -215,25 +215,25 @@ def adopt(tx: Tx) -> None:
         code = _code(statement)
         for kind in ("CREATE INDEX", "CREATE UNIQUE INDEX"):
             if code.startswith(kind):
-                tx.execute(code.replace(kind, f"{kind} IF NOT EXISTS", 1))
+                tx.run(Sql(code.replace(kind, f"{kind} IF NOT EXISTS", 1)))
     for statement in split_statements(_SIDE):
         if _created_name(statement) not in shared:
-            tx.execute(statement)
+            tx.run(Sql(statement))
     for table in shared:
         add_missing_columns(tx, table, _SHARED[table])
-    tx.execute("UPDATE chat_sessions SET title = ? WHERE title IS NULL", (UNTITLED,))
+    tx.run(Sql("UPDATE chat_sessions SET title = ? WHERE title IS NULL"), (UNTITLED,))
     _fill_hidden(tx)
     _fill_usage(tx)
     for kind in TABLES:
         adopt_unhashed(tx, kind)
     tx.run("mark_all_dirty")
-    tx.execute(f"PRAGMA user_version = {GUIDE_VERSION}")
+    tx.run(Sql(f"PRAGMA user_version = {GUIDE_VERSION}"))
 
 
 def _tables_in_the_way(tx: Tx) -> set[str]:
     """Name the tables of ours that the file has already and that can be shared; refuse others."""
     wanted = {_created_name(statement) for statement in split_statements(_SIDE)}
-    present = {row[0] for row in tx.execute("SELECT name FROM sqlite_master")} & wanted
+    present = {row[0] for row in tx.all(Sql("SELECT name FROM sqlite_master"))} & wanted
     for name in present:
         if name not in _SHARED or "digest" not in columns_of(tx, name):
             msg = f"the file has something called {name!r} that another program put there"
@@ -253,38 +253,44 @@ def _code(statement: str) -> str:
 
 def _separate_equal_places(tx: Tx) -> None:
     """Two parts at one place of a message make the unique index fail: number them anew."""
-    twice = tx.execute(
-        'SELECT DISTINCT message_id FROM chat_parts GROUP BY message_id, "index"'
-        " HAVING count(*) > 1"
-    ).fetchall()
+    twice = tx.all(
+        Sql(
+            'SELECT DISTINCT message_id FROM chat_parts GROUP BY message_id, "index"'
+            " HAVING count(*) > 1"
+        )
+    )
     for (message_id,) in twice:
-        rows = tx.execute(
-            'SELECT id FROM chat_parts WHERE message_id = ? ORDER BY "index", created_at, id',
+        rows = tx.all(
+            Sql('SELECT id FROM chat_parts WHERE message_id = ? ORDER BY "index", created_at, id'),
             (message_id,),
-        ).fetchall()
+        )
         for place, (part_id,) in enumerate(rows):
-            tx.execute('UPDATE chat_parts SET "index" = ? WHERE id = ?', (place, part_id))
+            tx.run(Sql('UPDATE chat_parts SET "index" = ? WHERE id = ?'), (place, part_id))
 
 
 def _fill_hidden(tx: Tx) -> None:
     """Older files say only in the metadata that a message is hidden."""
-    rows = tx.execute(
-        "SELECT id, metadata_json FROM chat_messages"
-        " WHERE hidden_at IS NULL AND metadata_json LIKE '%hidden_at%'"
-    ).fetchall()
+    rows = tx.all(
+        Sql(
+            "SELECT id, metadata_json FROM chat_messages"
+            " WHERE hidden_at IS NULL AND metadata_json LIKE '%hidden_at%'"
+        )
+    )
     for message_id, metadata_json in rows:
         hidden_at = read_object(metadata_json).get("hidden_at")
         if is_time(hidden_at):
             sql = "UPDATE chat_messages SET hidden_at = ? WHERE id = ?"
-            tx.execute(sql, (hidden_at, message_id))
+            tx.run(Sql(sql), (hidden_at, message_id))
 
 
 def _fill_usage(tx: Tx) -> None:
     """Usage that the other program recorded counts as recorded."""
-    rows = tx.execute(
-        "SELECT id, session_id, metadata_json FROM chat_messages"
-        " WHERE role = 'assistant' AND metadata_json LIKE '%usage%'"
-    ).fetchall()
+    rows = tx.all(
+        Sql(
+            "SELECT id, session_id, metadata_json FROM chat_messages"
+            " WHERE role = 'assistant' AND metadata_json LIKE '%usage%'"
+        )
+    )
     for message_id, session_id, metadata_json in rows:
         usage = read_object(metadata_json).get("usage")
         if isinstance(usage, dict):
@@ -294,7 +300,7 @@ def _fill_usage(tx: Tx) -> None:
 
 def settle_titles(tx: Tx) -> None:
     """Give untitled sessions the title that the guide author's store needs, and keep it so."""
-    for (session_id,) in tx.execute("SELECT id FROM chat_sessions WHERE title IS NULL").fetchall():
+    for (session_id,) in tx.all(Sql("SELECT id FROM chat_sessions WHERE title IS NULL")):
         row = tx.one("get_session", {"id": session_id})
         assert row is not None  # noqa: S101  (found just now)
         try:
@@ -302,13 +308,13 @@ def settle_titles(tx: Tx) -> None:
         except Damaged:
             continue  # a new hash would hide the damage; `verify` reports it
         sql = "UPDATE chat_sessions SET title = ? WHERE id = ?"
-        tx.execute(sql, (UNTITLED, session_id))
+        tx.run(Sql(sql), (UNTITLED, session_id))
         rehash(tx, SESSION, session_id)
     for statement in split_statements(_SIDE):
         name = _created_name(statement)
         if name in _TRIGGERS_OF_2:
-            tx.execute(f"DROP TRIGGER IF EXISTS {name}")
-            tx.execute(statement)
+            tx.run(Sql(f"DROP TRIGGER IF EXISTS {name}"))
+            tx.run(Sql(statement))
 
 
 def create_script() -> str:
@@ -351,8 +357,8 @@ def facts(_: ChatContext, tx: Tx) -> ChatFacts:
         schema_version=read_version(tx),
         journal_mode=journal_mode(tx),
         event_log=tx.value("get_meta", {"key": "event_log"}) == "on",
-        sessions=int(tx.execute("SELECT count(*) FROM chat_sessions").fetchone()[0]),
-        messages=int(tx.execute("SELECT count(*) FROM chat_messages").fetchone()[0]),
+        sessions=int(tx.value(Sql("SELECT count(*) FROM chat_sessions"))),
+        messages=int(tx.value(Sql("SELECT count(*) FROM chat_messages"))),
         live_recordings=[
             {
                 "session_id": from_sql(row[1]),

@@ -12,7 +12,7 @@ from threadkeep.base import json
 from threadkeep.base.limits import Moment, Number
 from threadkeep.base.page import Cursor, Page
 from threadkeep.base.text import from_sql
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.chat import journal, search
 from threadkeep.chat.context import (
     NOTHING,
@@ -356,9 +356,9 @@ class PruneReport(msgspec.Struct, frozen=True):
 def size_report(ctx: ChatContext) -> SizeReport:
     """Measure a store."""
     with ctx.db.read() as tx:
-        pages = int(tx.execute("PRAGMA page_count").fetchone()[0])
-        free = int(tx.execute("PRAGMA freelist_count").fetchone()[0])
-        page = int(tx.execute("PRAGMA page_size").fetchone()[0])
+        pages = int(tx.value(Sql("PRAGMA page_count")))
+        free = int(tx.value(Sql("PRAGMA freelist_count")))
+        page = int(tx.value(Sql("PRAGMA page_size")))
         rows = {table: _count(tx, table) for table in _COUNTED}
         largest = [
             dict(zip(("session_id", "title", "bytes", "parts"), _texts(row), strict=True))
@@ -369,7 +369,7 @@ def size_report(ctx: ChatContext) -> SizeReport:
 
 
 def _count(tx: Tx, table: str) -> int:
-    return int(tx.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608
+    return int(tx.value(Sql(f'SELECT count(*) FROM "{table}"')))  # noqa: S608
 
 
 def _content(ctx: ChatContext) -> dict[str, int]:

@@ -56,7 +56,7 @@ def deep_problems(database: Database, show: Show | None = None) -> list[str]:
 def index_problems(database: Database) -> Iterator[str]:
     """Let every full-text index of a file compare itself with what it is made of."""
     with database.read() as tx:
-        indexes = [str(row[0]) for row in tx.execute(_INDEXES)]
+        indexes = [str(row[0]) for row in tx.all(Sql(_INDEXES))]
     if database.read_only:
         return  # FTS5 wants a connection that could write, though it writes nothing
     for index in indexes:
@@ -125,7 +125,7 @@ def clear_indexes(tx: Tx) -> int:
     tx.execute("DELETE FROM knowledge_fts")
     if is_indexable(tx):
         clear_things(tx)
-    return tx.execute(FILL_INDEX).rowcount
+    return tx.count(Sql(FILL_INDEX))
 
 
 # ---------------------------------------------------------------------- small steps
@@ -158,7 +158,7 @@ def tidy(database: Database) -> None:
     database.give_back(_FREE_PAGES)
     with database.write(durable=False) as tx:
         recount_some(tx, _TIES)
-        tx.execute("PRAGMA optimize")
+        tx.run(Sql("PRAGMA optimize"))
     database.truncate_log(budget=_TRUNCATE_SECONDS)
 
 

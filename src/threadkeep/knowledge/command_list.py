@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import EVERYTHING, Query, refuse_others
 from threadkeep.knowledge.row_conditions import RowConditions, within
@@ -154,7 +154,7 @@ def contract_events(
 
 
 def _commands(tx: Tx, texts: Sequence[str], params: dict[str, Any], limit: int) -> list[CommandRow]:
-    rows = tx.execute(_COMMANDS.format(" AND ".join(texts)), {**params, "limit": limit})
+    rows = tx.all(Sql(_COMMANDS.format(" AND ".join(texts))), {**params, "limit": limit})
     return [CommandRow(**_as_event(row)) for row in rows]
 
 
@@ -205,7 +205,7 @@ def list_visits(
         conditions.params["domain"] = domain
         conditions.texts.append("(b.domain = :domain OR b.domain LIKE '%.' || :domain)")
     sql = _VISITS.format(" AND ".join(conditions.texts))
-    return [StoredVisit(*row) for row in tx.execute(sql, {**conditions.params, "limit": limit})]
+    return [StoredVisit(*row) for row in tx.all(Sql(sql), {**conditions.params, "limit": limit})]
 
 
 def list_entities(tx: Tx, *, kind: str | None = None, limit: int = _MANY) -> list[Entity]:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.entities import recount, ties_among
 from threadkeep.knowledge.kinds import KIND, KINDS, Evidence, Kind
@@ -301,7 +301,7 @@ def is_json(table: str, column: str) -> bool:
 def is_there(tx: Tx, texts: Texts) -> bool:
     """Tell whether the file has this table."""
     sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return tx.execute(sql, (texts.table,)).fetchone() is not None
+    return tx.one(Sql(sql), (texts.table,)) is not None
 
 
 def text_rows(tx: Tx, texts: Texts) -> Iterator[tuple[int, dict[str, str]]]:
@@ -310,7 +310,7 @@ def text_rows(tx: Tx, texts: Texts) -> Iterator[tuple[int, dict[str, str]]]:
     shown = ", ".join(f"CAST({column} AS BLOB)" for column in texts.columns)
     sql = f"SELECT rowid, {shown} FROM {texts.table} WHERE rowid > ? ORDER BY rowid LIMIT {_ROWS}"  # noqa: S608
     after = -(1 << 63)
-    while rows := tx.execute(sql, (after,)).fetchall():
+    while rows := tx.all(Sql(sql), (after,)):
         for number, *values in rows:
             pairs = zip(texts.columns, values, strict=True)
             yield number, {c: v.decode("utf-8", "replace") for c, v in pairs if v is not None}
@@ -321,7 +321,7 @@ def put_texts(tx: Tx, texts: Texts, number: int, changed: Mapping[str, str]) -> 
     """Store new texts in a row."""
     assigned = ", ".join(f"{column} = ?" for column in changed)
     sql = f"UPDATE {texts.table} SET {assigned} WHERE rowid = ?"  # noqa: S608
-    tx.execute(sql, (*changed.values(), number))
+    tx.run(Sql(sql), (*changed.values(), number))
 
 
 def blank_texts(tx: Tx, texts: Texts, number: int, columns: list[str]) -> None:
@@ -329,7 +329,7 @@ def blank_texts(tx: Tx, texts: Texts, number: int, columns: list[str]) -> None:
     blank = _BLANK.get(texts.table)
     assigned = ", ".join(f"{column} = ?" for column in columns)
     sql = f"UPDATE {texts.table} SET {assigned} WHERE rowid = ?"  # noqa: S608
-    tx.execute(sql, (*(blank for _ in columns), number))
+    tx.run(Sql(sql), (*(blank for _ in columns), number))
 
 
 # ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from threadkeep.base.json import encode
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import LogRow, load_log_by_id
 from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
@@ -148,7 +148,7 @@ def memory_of_project(tx: Tx, query: Query, *, whole: bool) -> set[int]:
     notes = f"({told} OR (d.repository LIKE 'local:%/memory' AND {_TOLD_BESIDE} AND {beside})))"
     if whole:
         sql = f"SELECT d.id FROM memory_documents AS d WHERE {notes}"  # noqa: S608
-        return {row[0] for row in tx.execute(sql, params)}
+        return {row[0] for row in tx.all(Sql(sql), params)}
     sql = (
         "SELECT r.id FROM memory_revisions AS r"  # noqa: S608  (our own names)
         f" JOIN memory_documents AS d ON d.id = r.document_id WHERE {notes}"
@@ -192,7 +192,7 @@ def _within(tx: Tx, query: Query, sql: str, column: str, params: dict[str, Any])
         if getattr(query, name) is not None:
             params[name] = getattr(query, name)
             sql = f"{sql} AND {column} {op} :{name}"
-    return {row[0] for row in tx.execute(sql, params)}
+    return {row[0] for row in tx.all(Sql(sql), params)}
 
 
 def parts_of_runs(tx: Tx, runs: Iterable[int]) -> dict[Kind, set[int]]:

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.schema import changes_until, names, user_version
 
@@ -275,9 +275,8 @@ def memory_health(tx: Tx, now: int) -> MemoryHealth | None:
     """Tell how the capture of memories fares; None for a file that can hold none."""
     if not has_memories(tx):
         return None
-    rows = tx.execute(
-        "SELECT source, last_heartbeat_ts, last_event_ts, consecutive_failures FROM source_health"
-    )
+    sql = "SELECT source, last_heartbeat_ts, last_event_ts, consecutive_failures FROM source_health"
+    rows = tx.all(Sql(sql))
     health = {source: rest for source, *rest in rows}
     waiting: dict[str, int] = dict(tx.all("memory_tickets", {"probe": PROBE_REPOSITORY}))
     old = {"probe": PROBE_REPOSITORY, "before": now - _STALE_MS}

@@ -14,7 +14,7 @@ import msgspec
 from threadkeep.base.database import Database
 from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite.schema import columns_of, never_null
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.forget import erase, erase_nodes
 from threadkeep.knowledge.kinds import KINDS, Kind
@@ -74,7 +74,7 @@ def merge_memory(source: Tx, tx: Tx, places: Places) -> int:
 
 
 def _is_newer(tx: Tx, place: MergedRow, theirs: dict[str, Any]) -> bool:
-    updated, *_ = tx.execute(_QUERIES["memory_here"], {"id": place.number}).fetchone()
+    updated = tx.value(Sql(_QUERIES["memory_here"]), {"id": place.number})
     return place.new or updated < theirs["updated_at"]
 
 
@@ -98,11 +98,11 @@ def _take_over(
         for column in ("current_revision_id", "active_revision_id")
     )
     values = {**theirs, "id": number, "current": current, "active": active}
-    tx.execute(_QUERIES["take_over_memory"], values)
-    tx.execute(_QUERIES["drop_old_categories"], {"id": number})
+    tx.run(Sql(_QUERIES["take_over_memory"]), values)
+    tx.run(Sql(_QUERIES["drop_old_categories"]), {"id": number})
     if active is not None and theirs["projection_status"] == "ready":
         done = {"revision": active, "now": theirs["updated_at"]}
-        tx.execute(_QUERIES["finish_ticket"], done)
+        tx.run(Sql(_QUERIES["finish_ticket"]), done)
     placed = _match(tx, places, number, told)
     kept = {place.number for place in placed.values()}
     erase_nodes(tx, [node for node in _told(tx, number) if node not in kept])
@@ -123,19 +123,20 @@ def _put_node(
         row["uuid"] = node_uuid(document, revision)
     columns = [column for column in columns_of(tx, NODES) if column in row and column != "id"]
     listed, marks = (", ".join(f"{sign}{c}" for c in columns) for sign in ("", ":"))
-    put = tx.execute(f"INSERT OR IGNORE INTO {NODES} ({listed}) VALUES ({marks})", row)  # noqa: S608
-    if put.rowcount != 1 or put.lastrowid is None:
+    sql = f"INSERT OR IGNORE INTO {NODES} ({listed}) VALUES ({marks})"  # noqa: S608
+    put = tx.insert(Sql(sql), row)
+    if not put:
         return MergedRow(0, new=False)
     for chunk in one.chunks:
         place = places["memory_chunks"].get(chunk)
         if place is not None:
-            tx.execute(_QUERIES["link_memory"], {"node": put.lastrowid, "chunk": place.number})
-    return MergedRow(put.lastrowid, new=True)
+            tx.run(Sql(_QUERIES["link_memory"]), {"node": put, "chunk": place.number})
+    return MergedRow(put, new=True)
 
 
 def _told(tx: Tx, document: int) -> dict[int, _TellingNodes]:
     found: dict[int, _TellingNodes] = {}
-    for node, revision, chunk in tx.execute(_QUERIES["nodes_of_memory"], {"id": document}):
+    for node, revision, chunk in tx.all(Sql(_QUERIES["nodes_of_memory"]), {"id": document}):
         found.setdefault(node, _TellingNodes(revision, [])).chunks.append(chunk)
     return found
 
@@ -144,7 +145,7 @@ def _rows(
     tx: Tx, query: str, table: str, values: dict[str, int] | None = None
 ) -> list[dict[str, Any]]:
     columns = columns_of(tx, table)
-    found = tx.execute(_QUERIES[query], values or {}).fetchall()
+    found = tx.all(Sql(_QUERIES[query]), values or {})
     return [dict(zip(columns, row, strict=True)) for row in found]
 
 
@@ -279,7 +280,7 @@ def merge_knowledge(
 
 def _allow_harnesses(source: Tx, ours: Database) -> None:
     """A file that Hippo made may not take conversations of agents that only we know."""
-    wanted = [str(row[0]) for row in source.execute(_QUERIES["harnesses"])]
+    wanted = [str(row[0]) for row in source.all(Sql(_QUERIES["harnesses"]))]
     with ours.read() as tx:
         if all(harness_is_allowed(tx, harness) for harness in wanted):
             return
@@ -291,7 +292,7 @@ def _teller(source: Tx, ways: list[_Way], progress: Progress | None) -> Callable
     if progress is None:
         return lambda: None
     sql = "SELECT count(*) FROM {}"
-    total = sum(int(source.execute(sql.format(way.table)).fetchone()[0]) for way in ways)
+    total = sum(int(source.value(Sql(sql.format(way.table)))) for way in ways)
     done = 0
 
     def tell() -> None:
@@ -330,7 +331,7 @@ def _merge_table(
 def _table(source: Tx, tx: Tx, way: _Way) -> _Table:
     theirs = set(columns_of(source, way.table))
     columns = tuple(c for c in columns_of(tx, way.table) if c in theirs)
-    keys = tx.execute(f'PRAGMA foreign_key_list("{way.table}")').fetchall()
+    keys = tx.all(Sql(f'PRAGMA foreign_key_list("{way.table}")'))
     parents = {str(row[3]): str(row[2]) for row in keys}
     needed = frozenset(never_null(tx, way.table)) & parents.keys()
     return _Table(way, columns, parents, needed, _insert_sql(way, columns))
@@ -347,7 +348,7 @@ def _insert_sql(way: _Way, columns: tuple[str, ...]) -> str:
 def _merging_rows(source: Tx, table: _Table) -> Iterator[tuple[int, Row]]:
     shown = ", ".join(f'"{column}"' for column in table.columns)
     sql = f'SELECT rowid, {shown} FROM "{table.way.table}" ORDER BY rowid'  # noqa: S608
-    for number, *values in source.execute(sql):
+    for number, *values in source.each(Sql(sql)):
         yield number, dict(zip(table.columns, values, strict=True))
 
 
@@ -400,7 +401,7 @@ def _insert_next(tx: Tx, table: _Table, row: Row) -> int | None:
     if not column:
         return None
     sql = f'SELECT max("{column}") FROM "{table.way.table}" WHERE "{parent}" = :{parent}'  # noqa: S608
-    return _insert(tx, table, row | {column: int(tx.execute(sql, row).fetchone()[0] or 0) + 1})
+    return _insert(tx, table, row | {column: int(tx.value(Sql(sql), row) or 0) + 1})
 
 
 def _find(tx: Tx, way: _Way, row: Row) -> list[int]:
@@ -412,7 +413,7 @@ def _find(tx: Tx, way: _Way, row: Row) -> list[int]:
 
 def _find_by(tx: Tx, table: str, key: tuple[str, ...], row: Row) -> list[int]:
     empty = tuple(column for column in key if row[column] is None)
-    return [int(found[0]) for found in tx.execute(_find_sql(table, key, empty), row)]
+    return [int(found[0]) for found in tx.all(Sql(_find_sql(table, key, empty)), row)]
 
 
 @cache
@@ -424,25 +425,23 @@ def _find_sql(table: str, key: tuple[str, ...], empty: tuple[str, ...]) -> str:
 
 def _insert(tx: Tx, table: _Table, row: Row) -> int | None:
     """Put a row in; None if a constraint refuses it."""
-    cursor = tx.execute(table.insert, row)
-    return cursor.lastrowid if cursor.rowcount == 1 else None
+    return tx.insert(Sql(table.insert), row) or None
 
 
 def _merging_take_over(tx: Tx, table: str, number: int, row: Row) -> bool:
     """Learn from a row of theirs what the row here does not know; tell whether it has grown."""
     grown = False
     if table == "agentic_sessions":
-        here = tx.execute(_QUERIES["size_of_slice"], {"id": number}).fetchone()
+        (here,) = tx.all(Sql(_QUERIES["size_of_slice"]), {"id": number})
         if here < (row["end_time"], row["message_count"]):
-            cursor = tx.execute(_QUERIES["take_over_growth"], {**row, "id": number})
-            grown = cursor.rowcount == 1
+            grown = tx.count(Sql(_QUERIES["take_over_growth"]), {**row, "id": number}) == 1
         values = {
             "id": number,
             "hash": row["content_hash"],
             "learned": row["last_enriched_content_hash"],
             "enriched": row["enriched"],
         }
-        tx.execute(_QUERIES["take_over_learning"], values)
+        tx.run(Sql(_QUERIES["take_over_learning"]), values)
     if table == "source_health":
         values = {
             "source": row["source"],
@@ -450,11 +449,11 @@ def _merging_take_over(tx: Tx, table: str, number: int, row: Row) -> bool:
             "success": row["last_success_ts"],
             "heartbeat": row["last_heartbeat_ts"],
         }
-        tx.execute(_QUERIES["raise_health"], values)
+        tx.run(Sql(_QUERIES["raise_health"]), values)
     if table == "memory_revisions":
-        grown = tx.execute(_QUERIES["take_over_revision"], {**row, "id": number}).rowcount == 1
+        grown = tx.count(Sql(_QUERIES["take_over_revision"]), {**row, "id": number}) == 1
     if table == "memory_document_links":
-        tx.execute(_QUERIES["take_over_link"], {**row, "id": number})
+        tx.run(Sql(_QUERIES["take_over_link"]), {**row, "id": number})
     return grown
 
 
@@ -463,7 +462,7 @@ def _merging_take_over(tx: Tx, table: str, number: int, row: Row) -> bool:
 
 def list_forgotten(tx: Tx) -> ForgetList:
     """Give what the user asked to forget: conversations by harness and session, texts by digest."""
-    names_ = tx.execute(_QUERIES["forgotten"]).fetchall()
+    names_ = tx.all(Sql(_QUERIES["forgotten"]))
     return ForgetList(names_, frozenset(row[0] for row in tx.all("forgotten_digests")))
 
 

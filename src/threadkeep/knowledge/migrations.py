@@ -11,7 +11,7 @@ from typing import Final
 from threadkeep.base.clock import Clock
 from threadkeep.base.sql import load_text, parse_queries, split_statements
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.repair import HIPPOS, rebuild, set_aside_orphans
 from threadkeep.knowledge.schema import (
@@ -140,7 +140,7 @@ def _begin_health(tx: Tx, now: int) -> None:
     _add_columns(dict.fromkeys(tables, _PROBE_TAG), tx)
     for source, newest in _NEWEST.items():
         sql = "INSERT OR IGNORE INTO source_health (source, last_event_ts, updated_at)"
-        tx.execute(f"{sql} VALUES (?, ({newest}), ?)", (source, now))
+        tx.run(Sql(f"{sql} VALUES (?, ({newest}), ?)"), (source, now))
 
 
 def _rebuild_entities(tx: Tx, now: int) -> None:
@@ -148,7 +148,7 @@ def _rebuild_entities(tx: Tx, now: int) -> None:
     create, *after = split_statements(_sql("0013_env_vars"))
     rebuild(tx, "entities", create)
     for statement in after:
-        tx.execute(statement)
+        tx.run(Sql(statement))
 
 
 def _begin_agentic(tx: Tx, now: int) -> None:
@@ -162,7 +162,7 @@ def _rebuild_agentic(tx: Tx, now: int) -> None:
     create, *after = split_statements(_sql("0017_segments"))
     rebuild(tx, "agentic_sessions", create)
     for statement in after:
-        tx.execute(statement)
+        tx.run(Sql(statement))
 
 
 def _join_families(tx: Tx, now: int) -> None:
@@ -173,7 +173,7 @@ def _join_families(tx: Tx, now: int) -> None:
     if names(tx, "table") >= _LEGACY:
         queries = parse_queries(_sql("0018_one_family"))
         for name in ("copy_sessions", "copy_links", "copy_queue"):
-            tx.execute(queries[name])
+            tx.run(Sql(queries[name]))
 
 
 # ---------------------------------------------------------------------- after 18
@@ -187,20 +187,20 @@ def _change(change: VersionChange, tx: Tx, now: int) -> None:
     for new, old in change.renamed.items():
         if old in names(tx, "table"):
             listed = ", ".join(f'"{c}"' for c in columns_of(tx, new) if c in columns_of(tx, old))
-            tx.execute(f'INSERT OR IGNORE INTO "{new}" ({listed}) SELECT {listed} FROM "{old}"')  # noqa: S608
+            tx.run(Sql(f'INSERT OR IGNORE INTO "{new}" ({listed}) SELECT {listed} FROM "{old}"'))  # noqa: S608
     seed_health(tx, change.health, now)
     for table in change.dropped:
-        tx.execute(f'DROP TABLE IF EXISTS "{table}"')
+        tx.run(Sql(f'DROP TABLE IF EXISTS "{table}"'))
 
 
 def _refuse_uncopied(tx: Tx) -> None:
     """Stop if the frozen family may hold what step 18 did not copy: it would be lost."""
     if not names(tx, "table") >= _LEGACY:
         return
-    there = int(tx.execute("SELECT count(*) FROM claude_sessions").fetchone()[0])
+    there = int(tx.value(Sql("SELECT count(*) FROM claude_sessions")))
     known = ", ".join(f"'{name}'" for name in HIPPOS)
     copied = f"SELECT count(*) FROM agentic_sessions WHERE harness IN ({known})"  # noqa: S608
-    kept = int(tx.execute(copied).fetchone()[0])
+    kept = int(tx.value(Sql(copied)))
     if there > kept:
         msg = (
             f"claude_sessions has {there:,} rows, agentic_sessions only {kept:,} of the programs"

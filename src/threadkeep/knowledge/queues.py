@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.json import decode, encode
 from threadkeep.base.processes import has_ended, my_place
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.kinds import KINDS, Queue, TicketTable
 from threadkeep.knowledge.schema import names
@@ -161,7 +161,7 @@ def held(tx: Tx, tickets: Iterable[Ticket]) -> list[Ticket]:
 def _is_held(tx: Tx, ticket: Ticket) -> bool:
     sql = _HELD.format(QUEUES[ticket.queue], _on(ticket.queue, _THIS_CLAIM))
     values = {"id": ticket.id, "locked_at": ticket.locked_at}
-    return tx.execute(sql, values).fetchone() is not None
+    return tx.one(Sql(sql), values) is not None
 
 
 def finish(tx: Tx, queue: Queue, ids: Iterable[int], now: int) -> None:
@@ -171,7 +171,7 @@ def finish(tx: Tx, queue: Queue, ids: Iterable[int], now: int) -> None:
 
 def finish_targets(tx: Tx, queue: Queue, targets: Sequence[int], now: int) -> None:
     """Mark rows as enriched and their tickets as done, by the numbers of the rows."""
-    tx.execute(_MARK.format(QUEUES[queue]), {"ids": encode(list(targets)), "now": now})
+    tx.run(Sql(_MARK.format(QUEUES[queue])), {"ids": encode(list(targets)), "now": now})
     _end(tx, queue, _OF_THESE_ROWS, targets, now)
 
 
@@ -179,7 +179,7 @@ def give_back(tx: Tx, ticket: Ticket, message: str, now: int) -> None:
     """Count a try that went wrong: the ticket waits again, or is failed after the last one."""
     values = {"id": ticket.id, "locked_at": ticket.locked_at, "message": message, "now": now}
     sql = _RETRY.format(QUEUES[ticket.queue], _on(ticket.queue, _THIS_CLAIM))
-    for target, status in tx.execute(sql, values).fetchall():
+    for target, status in tx.all(Sql(sql), values):
         if ticket.queue == "agentic" and status == "failed":
             tx.run("note_learned", {"id": target, "hash": ticket.content_hash})
         elif ticket.queue == "memory":
@@ -198,9 +198,9 @@ def skip(tx: Tx, ticket: Ticket, reason: str, now: int) -> None:
         "now": now,
     }
     sql = _END.format(table, "status = 'processing' AND " + _on(ticket.queue, _THIS_CLAIM))
-    if not tx.execute(sql, values).rowcount or grew:
+    if not tx.count(Sql(sql), values) or grew:
         return
-    tx.execute(_MARK.format(table), {"ids": encode([ticket.target]), "now": now})
+    tx.run(Sql(_MARK.format(table)), {"ids": encode([ticket.target]), "now": now})
     if ticket.queue == "agentic":
         tx.run("note_learned", {"id": ticket.target, "hash": ticket.content_hash})
 
@@ -209,7 +209,7 @@ def put_back(tx: Tx, tickets: Iterable[Ticket]) -> None:
     """Let tickets wait again that were taken and not looked at; it counts as no try."""
     for ticket in tickets:
         sql = _RELEASE.format(QUEUES[ticket.queue], _on(ticket.queue, _THIS_CLAIM))
-        tx.execute(sql, {"id": ticket.id, "locked_at": ticket.locked_at})
+        tx.run(Sql(sql), {"id": ticket.id, "locked_at": ticket.locked_at})
 
 
 def worker_name(uuid: str) -> str:
@@ -236,9 +236,7 @@ def take_back(tx: Tx) -> int:
 
 
 def _release(tx: Tx, which: str, values: Mapping[str, str]) -> int:
-    return sum(
-        tx.execute(_RELEASE.format(table, which), values).rowcount for _, table in _present(tx)
-    )
+    return sum(tx.count(Sql(_RELEASE.format(table, which)), values) for _, table in _present(tx))
 
 
 # ---------------------------------------------------------------------- looking after the queues
@@ -255,14 +253,14 @@ def locks(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> dict[str, Lock
     """Count the locks of each queue, as `reap` would judge them."""
     lost, values = f"({_OF_DEAD} OR {_TOO_OLD})", _lost(tx, now, timeout_ms)
     return {
-        queue: Locks(*tx.execute(_LOCKS.format(table, lost), values).fetchone())
+        queue: Locks(*(tx.one(Sql(_LOCKS.format(table, lost)), values) or ()))
         for queue, table in _present(tx)
     }
 
 
 def holders(tx: Tx) -> list[str]:
     """Name the workers that have a ticket in hand, whoever's they are."""
-    found = {row[0] for _, table in _present(tx) for row in tx.execute(_HOLDERS.format(table))}
+    found = {row[0] for _, table in _present(tx) for row in tx.all(Sql(_HOLDERS.format(table)))}
     return sorted(one for one in found if isinstance(one, str))
 
 
@@ -280,7 +278,7 @@ def reap(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> int:
     ):
         told = values | {"message": message}
         for _, table in _present(tx):
-            reaped += len(tx.execute(_RETRY.format(table, which), told).fetchall())
+            reaped += len(tx.all(Sql(_RETRY.format(table, which)), told))
     for target, hashed in given_up:
         tx.run("note_learned", {"id": target, "hash": hashed})
     for each in queues_of(tx):
@@ -294,7 +292,7 @@ def requeue(tx: Tx, queue: Queue, targets: Iterable[int], now: int) -> int:
     if queue == "agentic":
         tx.run("unlearn_segments", {"ids": ids})
     sql = _REQUEUE.format(QUEUES[queue], QUEUES[queue].is_real)
-    return tx.execute(sql, {"ids": ids, "now": now}).rowcount
+    return tx.count(Sql(sql), {"ids": ids, "now": now})
 
 
 def retry_lost(tx: Tx, now: int) -> int:
@@ -303,7 +301,7 @@ def retry_lost(tx: Tx, now: int) -> int:
     for queue in queues_of(tx):
         table = QUEUES[queue]
         failed = f"SELECT {table.target} FROM {table.name} WHERE status = 'failed'"  # noqa: S608  (names of our own)
-        targets = {int(row[0]) for row in tx.execute(failed)}
+        targets = {int(row[0]) for row in tx.all(Sql(failed))}
         count += requeue(tx, queue, targets, now) if targets else 0
     return count
 
@@ -318,14 +316,12 @@ def learn_again(tx: Tx, queue: Queue, targets: Iterable[int]) -> None:
     ids = encode(list(targets))
     if queue == "agentic":
         tx.run("unlearn_segments", {"ids": ids})
-    tx.execute(_AGAIN.format(QUEUES[queue], _on(queue, _OF_THESE_ROWS)), {"ids": ids})
+    tx.run(Sql(_AGAIN.format(QUEUES[queue], _on(queue, _OF_THESE_ROWS))), {"ids": ids})
 
 
 def depths(tx: Tx) -> dict[str, dict[str, int]]:
     """Count the tickets of each queue by their state; the frozen queue is there as `claude`."""
-    return {
-        queue: dict(tx.execute(_DEPTHS.format(table)).fetchall()) for queue, table in _present(tx)
-    }
+    return {queue: dict(tx.all(Sql(_DEPTHS.format(table)))) for queue, table in _present(tx)}
 
 
 def queues_of(tx: Tx) -> list[Queue]:
@@ -336,18 +332,18 @@ def queues_of(tx: Tx) -> list[Queue]:
 
 def present(tx: Tx, queue: Queue, targets: Iterable[int]) -> list[int]:
     """Give those of a queue's rows that are there, probes aside."""
-    rows = tx.execute(_PRESENT.format(QUEUES[queue]), {"ids": encode(list(targets))})
+    rows = tx.all(Sql(_PRESENT.format(QUEUES[queue])), {"ids": encode(list(targets))})
     return [row[0] for row in rows]
 
 
 def _drop_lost(tx: Tx, queue: Queue) -> None:
     """Drop tickets that nobody can ever use: the row is gone, or only a probe."""
-    tx.execute(_DROP_LOST.format(QUEUES[queue], QUEUES[queue].is_real))
+    tx.run(Sql(_DROP_LOST.format(QUEUES[queue], QUEUES[queue].is_real)))
 
 
 def _end(tx: Tx, queue: Queue, which: str, ids: Iterable[int], now: int) -> None:
     values = {"ids": encode(list(ids)), "status": "done", "message": None, "now": now}
-    tx.execute(_END.format(QUEUES[queue], _on(queue, which)), values)
+    tx.run(Sql(_END.format(QUEUES[queue], _on(queue, which))), values)
 
 
 def _present(tx: Tx) -> list[tuple[str, TicketTable]]:

@@ -6,7 +6,7 @@ is clean. So a run that is killed is finished by the next one, whoever starts it
 
 from typing import NamedTuple
 
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import LogRow, load_log_by_id
 from threadkeep.knowledge.failures import drop_unfounded
 from threadkeep.knowledge.schema import ENTRY_WORDS, NODE_WORDS, THING_WORDS
@@ -68,8 +68,8 @@ def finish_index(tx: Tx, now: int) -> None:
     NODE_WORDS.rebuild(tx)
     drop_unfounded(tx)  # a lesson quotes the error that it was learned from
     tidy(tx, now)  # a vector tells something of its text
-    if tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
-        tx.execute("ANALYZE")  # with statistics come samples of what was there
+    if tx.one(Sql("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'")):
+        tx.run(Sql("ANALYZE"))  # with statistics come samples of what was there
 
 
 def index_is_done(tx: Tx) -> None:

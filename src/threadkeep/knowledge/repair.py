@@ -13,7 +13,7 @@ from threadkeep.base.json import encode
 from threadkeep.base.paths import project_name
 from threadkeep.base.sql import load_text
 from threadkeep.base.sqlite.schema import add_missing_columns, columns_of
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.knowledge.records import OrphanRow
 from threadkeep.knowledge.schema import (
@@ -105,7 +105,7 @@ def mend(tx: Tx, now: int) -> None:
     seed_health(tx, seeded(version), now)
     made = create_missing(tx, side_of(version))
     if made & _OWN_TICKETS:
-        tx.execute("UPDATE agentic_enrichment_queue SET status = status WHERE status = 'pending'")
+        tx.run(Sql("UPDATE agentic_enrichment_queue SET status = status WHERE status = 'pending'"))
     if _COPIES in made:
         _name_copies(tx)
 
@@ -113,18 +113,18 @@ def mend(tx: Tx, now: int) -> None:
 def _name_copies(tx: Tx) -> None:
     """Give sessions in agents' copies of a repository its project: they had the copy's name."""
     sql = "SELECT id, cwd, project FROM tk_sessions WHERE instr(cwd, 'worktrees/') > 0"
-    for number, cwd, project in tx.execute(sql).fetchall():
+    for number, cwd, project in tx.all(Sql(sql)):
         inside = cwd.replace("\\", "/").partition("worktrees/")[2].split("/")
         name = project_name(cwd)
         if project in inside and name and name != project:
-            tx.execute("UPDATE tk_sessions SET project = ? WHERE id = ?", (name, number))
+            tx.run(Sql("UPDATE tk_sessions SET project = ? WHERE id = ?"), (name, number))
 
 
 def _add_late_columns(tx: Tx) -> None:
     for table, column, kind in _MISSING:
         present = columns_of(tx, table)
         if present and add_missing_columns(tx, table, {column: kind}) and _LEGACY_CURSOR in present:
-            tx.execute(f"UPDATE {table} SET {column} = {_LEGACY_CURSOR}")  # noqa: S608
+            tx.run(Sql(f"UPDATE {table} SET {column} = {_LEGACY_CURSOR}"))  # noqa: S608
 
 
 # ---------------------------------------------------------------------- one source, two names
@@ -152,13 +152,13 @@ def _rename_source(tx: Tx, now: int) -> None:
     merged = merge_health(old, _health_of(tx, _NEW) or old)
     values = ", ".join(f"{column} = :{column}" for column in _HEALTH)
     sql = f"UPDATE source_health SET {values}, updated_at = :now WHERE source = :source"  # noqa: S608
-    tx.execute(sql, {**merged, "now": now, "source": _NEW})
-    tx.execute("DELETE FROM source_health WHERE source = ?", (_OLD,))
+    tx.run(Sql(sql), {**merged, "now": now, "source": _NEW})
+    tx.run(Sql("DELETE FROM source_health WHERE source = ?"), (_OLD,))
 
 
 def _health_of(tx: Tx, source: str) -> Health | None:
     sql = f"SELECT {', '.join(_HEALTH)} FROM source_health WHERE source = ?"  # noqa: S608
-    row = tx.execute(sql, (source,)).fetchone()
+    row = tx.one(Sql(sql), (source,))
     return None if row is None else dict(zip(_HEALTH, row, strict=True))
 
 
@@ -186,23 +186,23 @@ def rebuild(tx: Tx, table: str, create: str) -> None:
     """
     _refuse_foreign_keys(tx, table)
     spare = f"{table}_new"
-    tx.execute(f'DROP TABLE IF EXISTS "{spare}"')
-    tx.execute(create)
+    tx.run(Sql(f'DROP TABLE IF EXISTS "{spare}"'))
+    tx.run(Sql(create))
     new = columns_of(tx, spare)
     both = ", ".join(f'"{name}"' for name in columns_of(tx, table) if name in new)
-    tx.execute(f'INSERT INTO "{spare}" ({both}) SELECT {both} FROM "{table}"')  # noqa: S608
-    tx.execute(f'DROP TABLE "{table}"')
+    tx.run(Sql(f'INSERT INTO "{spare}" ({both}) SELECT {both} FROM "{table}"'))  # noqa: S608
+    tx.run(Sql(f'DROP TABLE "{table}"'))
     # Somebody's view of the table would stop the rename: for a moment there is no such table.
-    tx.execute("PRAGMA legacy_alter_table = ON")
+    tx.run(Sql("PRAGMA legacy_alter_table = ON"))
     try:
-        tx.execute(f'ALTER TABLE "{spare}" RENAME TO "{table}"')
+        tx.run(Sql(f'ALTER TABLE "{spare}" RENAME TO "{table}"'))
     finally:
-        tx.execute("PRAGMA legacy_alter_table = OFF")
+        tx.run(Sql("PRAGMA legacy_alter_table = OFF"))
 
 
 def _refuse_foreign_keys(tx: Tx, table: str) -> None:
     """With foreign keys on, dropping the old table would delete what refers to it."""
-    if tx.execute("PRAGMA foreign_keys").fetchone()[0]:
+    if tx.value(Sql("PRAGMA foreign_keys")):
         msg = f"{table} cannot be rebuilt in a transaction that enforces foreign keys"
         raise Invalid(msg, hint="begin it with `database.write(foreign_keys=False)`")
 
@@ -246,13 +246,13 @@ def widen_harness(tx: Tx, more: Iterable[str] = ()) -> bool:
     beside = [row[0] for row in tx.execute(sql, (_TABLE,)) if row[0] is not None]
     rebuild(tx, _TABLE, widen_check(create, wanted))
     for statement in beside:
-        tx.execute(statement)
+        tx.run(Sql(statement))
     return True
 
 
 def _created_by(tx: Tx) -> str:
     sql = "SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'"
-    row = tx.execute(sql, (_TABLE,)).fetchone()
+    row = tx.one(Sql(sql), (_TABLE,))
     if row is None:
         msg = f"the file has no table {_TABLE}"
         raise Damaged(msg, hint="open it for writing once, which makes what is missing")
@@ -311,7 +311,7 @@ def list_set_aside(tx: Tx, first: int = 1) -> list[OrphanRow]:
     if TABLE not in names(tx, "table"):
         return []
     sql = "SELECT table_name, row_json, reason, found_at FROM tk_orphans WHERE rowid >= ?"
-    rows = tx.execute(sql, (first,)).fetchall()
+    rows = tx.all(Sql(sql), (first,))
     return [OrphanRow(row[0], msgspec.json.decode(row[1]), row[2], row[3]) for row in rows]
 
 
@@ -319,14 +319,14 @@ def count_set_aside(tx: Tx) -> int:
     """Count the rows that were ever set aside in this file."""
     if TABLE not in names(tx, "table"):
         return 0
-    return int(tx.execute("SELECT coalesce(max(rowid), 0) FROM tk_orphans").fetchone()[0])
+    return int(tx.value(Sql("SELECT coalesce(max(rowid), 0) FROM tk_orphans")))
 
 
 def _orphans_of(tx: Tx, table: str) -> Iterator[Orphan]:
-    found = tx.execute(f'PRAGMA foreign_key_check("{table}")').fetchall()
+    found = tx.all(Sql(f'PRAGMA foreign_key_check("{table}")'))
     if not found:
         return
-    columns = {row[0]: row[3] for row in tx.execute(f'PRAGMA foreign_key_list("{table}")')}
+    columns = {row[0]: row[3] for row in tx.all(Sql(f'PRAGMA foreign_key_list("{table}")'))}
     for _, rowid, parent, key in found:
         row = read_whole(tx, table, rowid) or {}
         yield Orphan(table, rowid, columns[key], parent, row.get(columns[key]))
@@ -340,16 +340,16 @@ def _set_aside(tx: Tx, orphan: Orphan, now: int) -> int:
     keep = _may_be_empty(tx, orphan.table, orphan.column)
     reason = orphan.reason + (": the reference was emptied" if keep else "")
     sql = "INSERT INTO tk_orphans (table_name, row_json, reason, found_at) VALUES (?, ?, ?, ?)"
-    tx.execute(sql, (orphan.table, encode(row), reason, now))
+    tx.run(Sql(sql), (orphan.table, encode(row), reason, now))
     emptied = f'UPDATE "{orphan.table}" SET "{orphan.column}" = NULL'  # noqa: S608
     change = emptied if keep else f'DELETE FROM "{orphan.table}"'  # noqa: S608
-    tx.execute(f"{change} WHERE rowid = ?", (orphan.rowid,))
+    tx.run(Sql(f"{change} WHERE rowid = ?"), (orphan.rowid,))
     return 1
 
 
 def _may_be_empty(tx: Tx, table: str, column: str) -> bool:
     """Tell whether a column takes NULL; one of the key never does, whatever the table says."""
-    rows = tx.execute(f'PRAGMA table_info("{table}")').fetchall()
+    rows = tx.all(Sql(f'PRAGMA table_info("{table}")'))
     return any(row[1] == column and not row[3] and not row[5] for row in rows)
 
 
@@ -362,7 +362,7 @@ def read_whole(tx: Tx, table: str, rowid: int) -> dict[str, Any] | None:
         for c in columns
     )
     sql = f'SELECT {shown} FROM "{table}" WHERE rowid = ?'  # noqa: S608
-    row = tx.execute(sql, (rowid,)).fetchone()
+    row = tx.one(Sql(sql), (rowid,))
     if row is None:
         return None
     return {c: _plain(row[2 * i], row[2 * i + 1]) for i, c in enumerate(columns)}

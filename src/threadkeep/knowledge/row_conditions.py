@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.search_scope import of_project, one_of
@@ -81,7 +81,7 @@ class RowConditions:
     def _values(self, column: str, table: str) -> list[str]:
         alias = column.partition(".")[0]
         sql = f"SELECT DISTINCT {column} FROM {table} AS {alias} WHERE {column} <> ''"  # noqa: S608
-        return [row[0] for row in self.tx.execute(sql)]
+        return [row[0] for row in self.tx.all(Sql(sql))]
 
     def _never(self, key: str, columns: Iterable[str]) -> None:
         for number, (name, value) in enumerate(self.query.exclude):

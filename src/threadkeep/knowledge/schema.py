@@ -289,7 +289,7 @@ def _names_of(version: int) -> frozenset[str]:
 def run_script(tx: Tx, script: str) -> None:
     """Run every statement of a script inside a transaction."""
     for statement in split_statements(script):
-        tx.execute(statement)
+        tx.run(Sql(statement))
 
 
 def create_missing(tx: Tx, script: str) -> set[str]:
@@ -299,7 +299,7 @@ def create_missing(tx: Tx, script: str) -> set[str]:
     for statement in split_statements(script):
         _, name = created(statement)
         if name and name not in present:
-            tx.execute(statement)
+            tx.run(Sql(statement))
             made.add(name)
     return made
 
@@ -310,7 +310,7 @@ def create_missing(tx: Tx, script: str) -> set[str]:
 def names(tx: Tx, kind: str = "") -> set[str]:
     """Name everything in a file, or everything of one kind: `table`, `index`, `trigger`."""
     sql = "SELECT name FROM sqlite_master WHERE ? IN ('', type)"
-    return {str(row[0]) for row in tx.execute(sql, (kind,))}
+    return {str(row[0]) for row in tx.all(Sql(sql), (kind,))}
 
 
 def has_everything(tx: Tx) -> bool:
@@ -334,7 +334,7 @@ def count_rows(tx: Tx) -> dict[str, int]:
     """Count the rows of each table that a file has, its index included, our own left out."""
     counted = [*present_tables(tx), *({NODE_WORDS.table} & names(tx, "table")), *unknown_tables(tx)]
     sql = 'SELECT count(*) FROM "{}"'
-    return {table: int(tx.execute(sql.format(table)).fetchone()[0]) for table in counted}
+    return {table: int(tx.value(Sql(sql.format(table)))) for table in counted}
 
 
 def is_begun(tx: Tx) -> bool:
@@ -362,7 +362,7 @@ def begun_version(tx: Tx) -> int:
 
 def user_version(tx: Tx) -> int:
     """Give the number in the file's header, 0 for one that says nothing."""
-    return int(tx.execute("PRAGMA user_version").fetchone()[0])
+    return int(tx.value(Sql("PRAGMA user_version")))
 
 
 def read_version(tx: Tx) -> int | None:
@@ -378,7 +378,7 @@ def read_version(tx: Tx) -> int | None:
 
 def write_version(tx: Tx, version: int) -> None:
     """Write the version into the file's header, with the rest of the transaction."""
-    tx.execute(f"PRAGMA user_version = {version:d}")
+    tx.run(Sql(f"PRAGMA user_version = {version:d}"))
 
 
 # ---------------------------------------------------------------------- first rows
@@ -388,12 +388,12 @@ def seed_health(tx: Tx, sources: Iterable[str], now: int) -> None:
     """Make the health rows that are not there yet."""
     sql = "INSERT OR IGNORE INTO source_health (source, updated_at) VALUES (?, ?)"
     for source in sources:
-        tx.execute(sql, (source, now))
+        tx.run(Sql(sql), (source, now))
 
 
 def unseeded(tx: Tx) -> set[str]:
     """Name the sources without a health row."""
-    rows = tx.execute("SELECT source FROM source_health")
+    rows = tx.all(Sql("SELECT source FROM source_health"))
     return set(seeded(user_version(tx))) - {str(row[0]) for row in rows}
 
 

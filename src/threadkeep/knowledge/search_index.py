@@ -486,7 +486,7 @@ def _and(wanted: Where) -> str:
 
 
 def _rows(tx: Tx, sql: str, values: dict[str, Any]) -> list[Any]:
-    return tx.execute(sql, values).fetchall()
+    return tx.all(Sql(sql), values)
 
 
 def _json(values: Iterable[Any]) -> str:

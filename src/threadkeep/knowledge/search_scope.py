@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.session_sql import (
@@ -140,7 +140,7 @@ def _sessions_meant(tx: Tx, query: Query, now: int, zone: tzinfo) -> Where | Non
 def _few(tx: Tx, among: Where) -> tuple[int, ...] | None:
     """Give the sessions that are meant, if they are few."""
     sql = f"SELECT s.id FROM tk_sessions AS s WHERE {among.sql()} LIMIT {_FEW_SESSIONS + 1}"  # noqa: S608
-    found = [row[0] for row in tx.execute(sql, dict(among.params))]
+    found = [row[0] for row in tx.all(Sql(sql), dict(among.params))]
     return tuple(sorted(found)) if len(found) <= _FEW_SESSIONS else None
 
 

@@ -161,7 +161,7 @@ def _titled(tx: Tx, terms: Sequence[str], most: int) -> list[int]:
         " ORDER BY ended_at DESC, id DESC LIMIT :most"
     )
     values = {f"t{n}": f"%{like(term)}%" for n, term in enumerate(terms)}
-    return [row[0] for row in tx.execute(sql, {**values, "most": most})]
+    return [row[0] for row in tx.all(Sql(sql), {**values, "most": most})]
 
 
 def _snippets(
@@ -232,7 +232,7 @@ def list_sessions(
 def exact_sessions(tx: Tx, query: Query) -> list[CapturedSession]:
     """Give all sessions of whatever sort whose names are exactly those of a query, in order."""
     chosen = where(tx, query, now_ms(), everything=True, exact=True)
-    found = [to_session(row) for row in tx.execute(all_sql(chosen), chosen.params)]
+    found = [to_session(row) for row in tx.all(Sql(all_sql(chosen)), chosen.params)]
     return _fitting(tx, query, found) if is_slow(query) else found
 
 

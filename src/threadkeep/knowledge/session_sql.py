@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import NAMED, Bound, Query, in_hours
 from threadkeep.knowledge.records import Readers
@@ -343,7 +343,7 @@ def values_of(tx: Tx, key: str, *, everything: bool = False) -> list[str]:
             f" WHERE {SHOWN} AND s.{column} > x)"
             " FROM v WHERE x IS NOT NULL) SELECT x FROM v WHERE x IS NOT NULL"
         )
-    return tx.kept(sql, lambda: [row[0] for row in tx.execute(sql)])
+    return tx.kept(sql, lambda: [row[0] for row in tx.all(Sql(sql))])
 
 
 def _times(query: Query, now: int, params: dict[str, Any]) -> list[str]:
@@ -402,7 +402,7 @@ def page(tx: Tx, where_: Where, after: SessionCursor | None, limit: int) -> list
     rows: list[Row] = []
     for sql, values in page_sql(where_, after):
         if len(rows) < limit:
-            rows += tx.execute(sql, {**values, "limit": limit - len(rows)}).fetchall()
+            rows += tx.all(Sql(sql), {**values, "limit": limit - len(rows)})
     return rows
 
 
@@ -414,7 +414,7 @@ def all_sql(where_: Where) -> str:
 def ids(tx: Tx, where_: Where) -> list[int]:
     """Give the numbers of all sessions that are meant, in the order in which they came."""
     sql = f"SELECT s.id FROM tk_sessions AS s WHERE {where_.sql()} ORDER BY s.id"  # noqa: S608
-    return [row[0] for row in tx.execute(sql, where_.params)]
+    return [row[0] for row in tx.all(Sql(sql), where_.params)]
 
 
 def groups(tx: Tx, where_: Where) -> Iterable[Row]:
@@ -425,7 +425,7 @@ def groups(tx: Tx, where_: Where) -> Iterable[Row]:
         f"SELECT {columns}, count(*) FROM tk_sessions AS s WHERE {conditions}"  # noqa: S608
         f" GROUP BY {columns}"
     )
-    return tx.execute(sql, where_.params)
+    return tx.each(Sql(sql), where_.params)
 
 
 MOST_ON_A_PAGE: Final = 500

@@ -8,7 +8,7 @@ from threadkeep.base.clock import now_ms
 from threadkeep.base.json import encode
 from threadkeep.base.match import read_match
 from threadkeep.base.paths import project_name
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import copies
 from threadkeep.knowledge.copies import Links, note_origin
@@ -117,7 +117,7 @@ def latest_entries(
         f" AND e.id <= :upto AND e.kind != 'copy' AND {chosen.sql()}"
         " ORDER BY coalesce(e.at, 0) DESC, e.id DESC LIMIT :limit"
     )
-    rows = tx.execute(sql, {**chosen.params, "upto": upto, "limit": limit}).fetchall()
+    rows = tx.all(Sql(sql), {**chosen.params, "upto": upto, "limit": limit})
     return [(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in reversed(rows)]
 
 
@@ -132,7 +132,7 @@ def entries_after(
         f" WHERE e.id > :mark AND e.id <= :upto AND e.kind != 'copy' AND {chosen.sql()}"
         " ORDER BY e.id"
     )
-    rows = tx.execute(sql, {**chosen.params, "mark": mark, "upto": upto})
+    rows = tx.each(Sql(sql), {**chosen.params, "mark": mark, "upto": upto})
     return [(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in rows]
 
 

@@ -4,7 +4,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.search_scope import of_project
@@ -93,4 +93,4 @@ def _rows(
     if span.within.project:
         place = of_project(tx, span.within, params, cwd, repo, archived=span.archived)
         sql = f"{sql} AND {place}"
-    return tx.execute(f"{sql} ORDER BY {order} LIMIT :limit", params).fetchall()
+    return tx.all(Sql(f"{sql} ORDER BY {order} LIMIT :limit"), params)

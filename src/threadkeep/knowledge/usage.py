@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import LogRow
 from threadkeep.knowledge.prices import (
     LENGTH,
@@ -92,7 +92,7 @@ def read_spent(
 ) -> UsageTable:
     """Read what the sessions of a query took, subagents and hidden threads included."""
     conditions, values = _conditions(around._replace(zone=zone), query, matches)
-    rows = around.tx.execute(spent_sql(conditions, zone), values).fetchall()
+    rows = around.tx.all(Sql(spent_sql(conditions, zone)), values)
     models = {row[2] or UNKNOWN for row in rows}
     kept = _models_kept(models, query)
     hours = [0] * QUARTERS_OF_WEEK
@@ -267,7 +267,7 @@ def _answers(around: ListContext, query: Query, matches: Matches | None) -> Iter
         " u.cache_write_1h, u.reasoning FROM tk_sessions AS s CROSS JOIN tk_usage AS u"
         f" ON u.session = s.id WHERE {conditions} AND u.at IS NOT NULL"
     )
-    rows = around.tx.execute(sql, values).fetchall()
+    rows = around.tx.all(Sql(sql), values)
     kept = _models_kept({row[2] or UNKNOWN for row in rows}, query)
     for at, harness, model, *counts in rows:
         if (model or UNKNOWN) in kept:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from threadkeep.base.database import Database
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.forget import vectors_are
 from threadkeep.knowledge.schema import names
@@ -323,12 +323,12 @@ def open_contract_vectors(tx: Tx, model: str) -> str:
         return "sqlite-vec is not loaded"
     there = names(tx, "table")
     if "embed_model_meta" not in there:
-        tx.execute(_CREATE_CONTRACT_MODEL)
+        tx.run(Sql(_CREATE_CONTRACT_MODEL))
     other = contract_model(tx)
     if other not in ("", model):
         return f"knowledge_vectors has vectors of {other}, the model is now {model}"
     if "knowledge_vectors" not in there:
-        tx.execute(_CREATE_CONTRACT)
+        tx.run(Sql(_CREATE_CONTRACT))
     tx.run("set_contract_vector_model", {"model": model})
     return ""
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from threadkeep.base.json import decode, encode
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.entities import strip_worktrees
 from threadkeep.knowledge.lessons import LessonKey, LessonRules, learn, note_fix
@@ -343,7 +343,7 @@ def list_runs(tx: Tx, query: Query = EVERYTHING, limit: int = 20) -> list[RunRow
     conditions.branches("r.head_branch", "workflow_runs")
     conditions.outcomes(_ENDED)
     sql = _RUNS.format(" AND ".join(conditions.texts))
-    return [RunRow(*row) for row in tx.execute(sql, {**conditions.params, "limit": limit})]
+    return [RunRow(*row) for row in tx.all(Sql(sql), {**conditions.params, "limit": limit})]
 
 
 def run_details(tx: Tx, run_id: int) -> RunDetails | None:

@@ -26,7 +26,7 @@ from threadkeep.base.files import (
 from threadkeep.base.presence import forget, is_held, touch, touched_ms
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite.shared_file import DEFAULT_BUDGET, SharedFile
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.mailbox.attachments import is_safe_name
 from threadkeep.mailbox.records import Direction
@@ -233,16 +233,16 @@ def _bring_up(file: SharedFile, shape: Side) -> None:
         _take_checks_out(tx)
         # The columns first: the head has an index over one of them.
         for (table, column), declared in _missing_columns(tx, shape).items():
-            tx.execute(f"ALTER TABLE {table} ADD COLUMN {column} {declared}")
+            tx.run(Sql(f"ALTER TABLE {table} ADD COLUMN {column} {declared}"))
             if column == "series_id":
-                tx.execute("UPDATE messages_in SET series_id = id WHERE series_id IS NULL")
+                tx.run(Sql("UPDATE messages_in SET series_id = id WHERE series_id IS NULL"))
         _run_script(tx, shape.head)
         _run_script(tx, shape.side)
 
 
 def _is_complete(tx: Tx, shape: Side) -> bool:
     wanted = (*shape.tables, shape.mark)
-    found = {name for (name,) in tx.execute("SELECT name FROM sqlite_master")}
+    found = {name for (name,) in tx.all(Sql("SELECT name FROM sqlite_master"))}
     return found.issuperset(wanted) and not _missing_columns(tx, shape)
 
 
@@ -257,12 +257,12 @@ def _missing_columns(tx: Tx, shape: Side) -> dict[tuple[str, str], str]:
 
 def _checked_tables(tx: Tx) -> list[tuple[str, str]]:
     """Give the tables, with their SQL, that still have a rule about numbers which was ours."""
-    rows = tx.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+    rows = tx.all(Sql("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
     # What another table refers to is left alone: to remake it would touch the rows of that one.
     return [
         (name, sql)
         for name, sql in rows
-        if _CHECKS.get(name, "\0") in str(sql) and not tx.execute(_REFERRED, (name,)).fetchone()
+        if _CHECKS.get(name, "\0") in str(sql) and not tx.one(Sql(_REFERRED), (name,))
     ]
 
 
@@ -275,14 +275,14 @@ def _take_checks_out(tx: Tx) -> None:
         columns = ", ".join(f'"{c}"' for c in ("rowid", *_columns_in_order(tx, name)))
         made = sql.replace(_CHECKS[name], "", 1)
         body = made[made.index("(") :]
-        around = tx.execute(_AROUND, (name,)).fetchall()
-        tx.execute("PRAGMA legacy_alter_table = ON")  # or triggers elsewhere would be looked at
-        tx.execute(f"CREATE TABLE tk_remade {body}")
-        tx.execute(f"INSERT INTO tk_remade ({columns}) SELECT {columns} FROM {name}")  # noqa: S608
-        tx.execute(f"DROP TABLE {name}")
-        tx.execute(f"ALTER TABLE tk_remade RENAME TO {name}")
+        around = tx.all(Sql(_AROUND), (name,))
+        tx.run(Sql("PRAGMA legacy_alter_table = ON"))  # or triggers elsewhere would be looked at
+        tx.run(Sql(f"CREATE TABLE tk_remade {body}"))
+        tx.run(Sql(f"INSERT INTO tk_remade ({columns}) SELECT {columns} FROM {name}"))  # noqa: S608
+        tx.run(Sql(f"DROP TABLE {name}"))
+        tx.run(Sql(f"ALTER TABLE tk_remade RENAME TO {name}"))
         for (statement,) in around:
-            tx.execute(statement)
+            tx.run(Sql(statement))
 
 
 _CHECKS: Final = {"messages_out": " CHECK (seq % 2 = 1)"}
@@ -293,13 +293,13 @@ _AROUND: Final = """SELECT sql FROM sqlite_master
 
 
 def _columns_in_order(tx: Tx, table: str) -> list[str]:
-    rows = tx.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)).fetchall()
+    rows = tx.all(Sql("SELECT name FROM pragma_table_info(?) ORDER BY cid"), (table,))
     return [str(name).replace('"', '""') for (name,) in rows]
 
 
 def columns_of(tx: Tx, table: str) -> frozenset[str]:
     """Give the names of a table's columns."""
-    rows = tx.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    rows = tx.all(Sql("SELECT name FROM pragma_table_info(?)"), (table,))
     return frozenset(name for (name,) in rows)
 
 
@@ -312,7 +312,7 @@ def _shape(spare: Path, shape: Side) -> None:
 
 def _run_script(tx: Tx, name: str) -> None:
     for statement in _statements(name):
-        tx.execute(statement)
+        tx.run(Sql(statement))
 
 
 @cache
@@ -344,7 +344,7 @@ def size_of_mail(folder: Folder, direction: Direction) -> tuple[int, ...]:
     file, table = _side(folder, direction)
     with file.read(owner_runs=_lives) as tx:
         sql = "SELECT count(*), max(rowid), max(seq), sum(length(content))"
-        return tuple(tx.execute(f"{sql} FROM {table}").fetchone())
+        return tx.one(Sql(f"{sql} FROM {table}")) or ()
 
 
 def all_mail(
@@ -362,7 +362,7 @@ def all_mail(
             names = [column for column in columns if column in there]
             wanted, marks = ", ".join(map(_shortened, names)), ", ".join("?" * len(some))
             sql = f"SELECT rowid, {wanted} FROM {table} WHERE rowid IN ({marks})"  # noqa: S608
-            found = {number: row for number, *row in tx.execute(sql, some)}
+            found = {number: row for number, *row in tx.all(Sql(sql), some)}
         for number in some:
             if number in found:  # else it was purged meanwhile
                 yield dict(zip(names, found.pop(number), strict=True))
@@ -382,7 +382,7 @@ def _lives() -> bool:
 def _handfuls(file: SharedFile, table: str) -> Iterator[list[int]]:
     with file.read(owner_runs=_lives) as tx:
         sql = f"SELECT rowid, min(length(content), {_LARGEST}) FROM {table} ORDER BY seq, rowid"  # noqa: S608
-        sizes = tx.execute(sql).fetchall()
+        sizes = tx.all(Sql(sql))
     some: list[int] = []
     size = 0
     for number, length in sizes:

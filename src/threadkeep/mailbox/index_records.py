@@ -9,7 +9,7 @@ import msgspec
 
 from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite.schema import Schema, SchemaStep
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 
 SessionMode = Literal["shared", "per-thread", "agent-shared"]
 SessionStatus = Literal["active", "closed"]
@@ -92,14 +92,14 @@ def read_version(tx: Tx) -> int | None:
     NanoClaw's own central file has the same tables, and no number: it is not ours to write.
     """
     sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'messaging_group_agents'"
-    if tx.execute(sql).fetchone() is None:
+    if tx.one(Sql(sql)) is None:
         return None
-    return int(tx.execute("PRAGMA user_version").fetchone()[0]) or None
+    return int(tx.value(Sql("PRAGMA user_version"))) or None
 
 
 def write_version(tx: Tx, version: int) -> None:
     """Write down the version."""
-    tx.execute(f"PRAGMA user_version = {version:d}")
+    tx.run(Sql(f"PRAGMA user_version = {version:d}"))
 
 
 SCHEMA = Schema(

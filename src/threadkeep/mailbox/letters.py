@@ -9,7 +9,7 @@ import msgspec
 
 from threadkeep.base import json, nofollow
 from threadkeep.base.clock import Clock, known_zone, now_ms
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 from threadkeep.mailbox import inbound
 from threadkeep.mailbox.arguments import need_whole
@@ -94,7 +94,7 @@ def overview(ctx: MailContext) -> Overview:
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         pending, paused, failed = tx.one("open_mail") or (0, 0, 0)
         count_due = inbox.for_columns(tx, "count_due", ctx)
-        due = tx.execute(count_due, {"now": ctx.now_sql()}).fetchone()[0]
+        due = tx.value(Sql(count_due), {"now": ctx.now_sql()})
         if failed and "tk_dead" in _our_tables(tx):
             failed -= tx.value("buried_and_done_with")
         waiting, dead = _outgoing(tx)
@@ -173,13 +173,13 @@ def incoming(ctx: MailContext, *, after: int | None = None, limit: int = 50) -> 
     asked = {"status": None, "kind": None, "limit": limit, "after": after}
     query = "newest_mail" if after is None else "list_mail"
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
-        rows = tx.execute(inbox.for_columns(tx, query, ctx), asked).fetchall()
+        rows = tx.all(Sql(inbox.for_columns(tx, query, ctx)), asked)
         return _letters_in(ctx, tx, rows[::-1] if after is None else rows)
 
 
 def _letters_in(ctx: MailContext, tx: Tx, rows: list[Row]) -> list[Letter]:
     ack_of = ctx.folder.outbound.queries["ack_of"].replace(_ACKS, f"outbound.{_ACKS}")
-    acks = {row[0]: tx.execute(ack_of, {"id": row[0]}).fetchone() for row in rows}
+    acks = {row[0]: tx.one(Sql(ack_of), {"id": row[0]}) for row in rows}
     dead = _reasons(tx, [row[0] for row in rows if row[4] == "failed"])
     return [_letter_in(mail_of(row), acks[row[0]], dead.get(row[0])) for row in rows]
 
@@ -238,7 +238,7 @@ def again(ctx: MailContext, seen: Iterable[Letter]) -> list[Letter]:
     if coming:
         with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
             sql = inbox.for_columns(tx, "mail", ctx)
-            rows = [tx.execute(sql, {"id": one}).fetchone() for one in coming]
+            rows = [tx.one(Sql(sql), {"id": one}) for one in coming]
             found += _letters_in(ctx, tx, [row for row in rows if row is not None])
     if going:
         with ctx.folder.outbound.read() as tx:
@@ -252,7 +252,7 @@ def _delivery(tx: Tx, message_id: str, *, ours: bool) -> tuple[Row | None, Row |
     row = tx.one("delivery", asked) if ours else None
     if not _has_status(tx):  # before its first delivery NanoClaw has fewer columns here
         sql = "SELECT message_out_id, NULL, 'delivered', delivered_at FROM delivered"
-        found = tx.execute(f"{sql} WHERE message_out_id = :id", asked).fetchone()
+        found = tx.one(Sql(f"{sql} WHERE message_out_id = :id"), asked)
         return row, found
     return row, tx.one("delivered", asked)
 

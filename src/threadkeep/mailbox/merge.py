@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.presence import is_held
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Conflict
 from threadkeep.mailbox.context import MailContext
 from threadkeep.mailbox.folder import Folder, bring_up_inbound, bring_up_outbound
@@ -90,9 +90,9 @@ class _Known(NamedTuple):
     @classmethod
     def of(cls, ctx: MailContext) -> "_Known":
         with ctx.folder.inbound.read(ctx.folder.beside_inbound, owner_runs=ctx.running) as tx:
-            rows = tx.execute("SELECT id, status FROM messages_in").fetchall()
-            outs = tx.execute("SELECT id FROM outbound.messages_out").fetchall()
-            sent = tx.execute("SELECT message_out_id FROM delivered").fetchall()
+            rows = tx.all(Sql("SELECT id, status FROM messages_in"))
+            outs = tx.all(Sql("SELECT id FROM outbound.messages_out"))
+            sent = tx.all(Sql("SELECT message_out_id FROM delivered"))
             marks = _marks(tx)
         return cls(
             {message_id: status or "pending" for message_id, status in rows},
@@ -105,8 +105,8 @@ class _Known(NamedTuple):
 
 
 def _marks(tx: Tx) -> dict[str, str]:
-    there = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'tk_meta'").fetchone()
-    found = tx.execute("SELECT key, value FROM tk_meta").fetchall() if there else []
+    there = tx.one(Sql("SELECT 1 FROM sqlite_master WHERE name = 'tk_meta'"))
+    found = tx.all(Sql("SELECT key, value FROM tk_meta")) if there else []
     return {key: value for key, value in found if key in (_IN_MARK, _OUT_MARK, _AT)}
 
 
@@ -131,9 +131,7 @@ def _new_rows(
 
 
 def _rows(tx: Tx, table: str) -> list[dict[str, Any]]:
-    asked = tx.execute(f"SELECT rowid AS rowid, * FROM {table} ORDER BY rowid")  # noqa: S608
-    names = [column[0] for column in asked.description]
-    return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
+    return tx.dicts(Sql(f"SELECT rowid AS rowid, * FROM {table} ORDER BY rowid"))  # noqa: S608
 
 
 # ------------------------------------------------------------------ bringing in
@@ -154,7 +152,7 @@ def merge(ctx: MailContext, found: MailDifference) -> None:
             _insert(tx, "delivered", row)
         for row in found.ended:
             sql = "UPDATE messages_in SET status = :status, recurrence = :recurrence WHERE id = :id"
-            tx.execute(sql, {name: row[name] for name in ("status", "recurrence", "id")})
+            tx.run(Sql(sql), {name: row[name] for name in ("status", "recurrence", "id")})
         for row in found.coming:
             _insert(tx, "messages_in", _numbered(tx, "messages_in", row))
             mail = tx.one("mail", {"id": row["id"]})
@@ -185,31 +183,31 @@ def _last_rows(ctx: MailContext) -> tuple[int, int]:
     sql = """SELECT COALESCE((SELECT max(rowid) FROM messages_in), 0),
                     COALESCE((SELECT max(rowid) FROM outbound.messages_out), 0)"""
     with ctx.folder.inbound.read(ctx.folder.beside_inbound, owner_runs=ctx.running) as tx:
-        last_in, last_out = tx.execute(sql).fetchone()
+        ((last_in, last_out),) = tx.all(Sql(sql))
     return last_in, last_out
 
 
 def _numbered(tx: Tx, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """Give a row with its number, or with the next of its kind if that is taken here."""
-    taken = tx.execute(f"SELECT 1 FROM {table} WHERE seq = ?", (row["seq"],)).fetchone()  # noqa: S608
+    taken = tx.one(Sql(f"SELECT 1 FROM {table} WHERE seq = ?"), (row["seq"],))  # noqa: S608
     if taken is None and isinstance(row["seq"], int):
         return dict(row)
-    (top,) = tx.execute(f"SELECT COALESCE(max(seq), 0) FROM {table}").fetchone()  # noqa: S608
+    top = tx.value(Sql(f"SELECT COALESCE(max(seq), 0) FROM {table}"))  # noqa: S608
     odd = table == "messages_out"
     return {**row, "seq": max(top, 0) // 2 * 2 + 2 + (1 if odd else 0)}
 
 
 def _insert(tx: Tx, table: str, row: Mapping[str, Any]) -> None:
     """Insert a row with all that it has; a column that our copy lacks is added."""
-    asked = tx.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    asked = tx.all(Sql("SELECT name FROM pragma_table_info(?)"), (table,))
     there = {name for (name,) in asked}
     values = {name: value for name, value in row.items() if name != "rowid"}
     for name in values.keys() - there:
-        tx.execute(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)}")
+        tx.run(Sql(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)}"))
     columns = ", ".join(map(_quoted, values))
     marks = ", ".join("?" * len(values))
     sql = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608
-    tx.execute(sql, list(values.values()))
+    tx.run(Sql(sql), list(values.values()))
 
 
 def _quoted(name: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from threadkeep.base import json, nofollow
 from threadkeep.base.clock import now_ms
 from threadkeep.base.sqlite.shared_file import Running, SharedFile
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Busy, Invalid, ThreadkeepError
 from threadkeep.mailbox.arguments import shown
 from threadkeep.mailbox.attachments import INBOX, OUTBOX, inbox_file, is_safe_name
@@ -153,7 +153,7 @@ def _reading(
 
 
 def _tables(tx: Tx, file: Literal["main", "outbound"]) -> frozenset[str]:
-    rows = tx.execute(f"SELECT name FROM {file}.sqlite_master WHERE type = 'table'")  # noqa: S608
+    rows = tx.all(Sql(f"SELECT name FROM {file}.sqlite_master WHERE type = 'table'"))  # noqa: S608
     return frozenset(name for (name,) in rows)
 
 
@@ -169,7 +169,7 @@ def _pages(
     while True:
         with _reading(ctx, runs, both=both) as tx:
             asked = {"after": after, "limit": _PAGE, "cap": ctx.policy.content_bytes}
-            rows = tx.execute(query(tx), asked).fetchall()
+            rows = tx.all(Sql(query(tx)), asked)
         yield from (row[1:] for row in rows)
         if len(rows) < _PAGE:
             return
@@ -320,7 +320,7 @@ def check_series(ctx: MailContext, runs: Running | None) -> Iterator[Problem]:
     """Look for numbers given twice, and for series that run twice."""
     with _reading(ctx, runs, both=False) as tx:
         twice = tx.all("verify_same_seq")
-        forked = tx.execute(inbox.for_columns(tx, "verify_forks", ctx)).fetchall()
+        forked = tx.all(Sql(inbox.for_columns(tx, "verify_forks", ctx)))
     for seq, count in twice:
         yield error(f"messages_in number {seq}", f"is given to {count} messages", _NUMBER)
     for series, count in forked:
@@ -488,16 +488,16 @@ def _logs(path: Path) -> Iterator[Problem]:
 
 def _sound(tx: Tx, name: str) -> Iterator[Problem]:
     # The quick one does not compare indexes with their tables, and a poll goes by an index.
-    for (said,) in tx.execute(f"PRAGMA integrity_check({_DAMAGES})").fetchall():
+    for (said,) in tx.all(Sql(f"PRAGMA integrity_check({_DAMAGES})")):
         if said != "ok":
             yield error(name, f"is damaged: {said}", _RESTORE)
-    mode = tx.execute("PRAGMA journal_mode").fetchone()[0]
+    mode = tx.value(Sql("PRAGMA journal_mode"))
     if mode != "delete":
         yield error(name, f"has the journal mode {mode}", "only `delete` can be shared")
 
 
 def _verifying_tables(tx: Tx, name: str, shape: Side) -> Iterator[Problem]:
-    kinds = dict(tx.execute("SELECT name, type FROM sqlite_master").fetchall())
+    kinds: dict[str, str] = dict(tx.all(Sql("SELECT name, type FROM sqlite_master")))
     for table in shape.tables:
         kind = kinds.get(table)
         if kind is None and table in _MADE_LATER:

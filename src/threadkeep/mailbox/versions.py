@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.mailbox.context import MailContext
 
 HostOrContainer = Literal["host", "container"]
@@ -193,11 +193,11 @@ def look(ctx: MailContext) -> OtherSide:
 def _tables(tx: Tx) -> frozenset[str]:
     sql = """SELECT name FROM main.sqlite_master WHERE type = 'table' UNION ALL
              SELECT 'outbound.' || name FROM outbound.sqlite_master WHERE type = 'table'"""
-    return frozenset(name for (name,) in tx.execute(sql))
+    return frozenset(name for (name,) in tx.all(Sql(sql)))
 
 
 def _day(tx: Tx, sign: Sign) -> str | None:
-    row = tx.execute(sign.newest).fetchone()
+    row = tx.one(Sql(sign.newest))
     return None if row is None or row[0] is None else str(row[0])
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite.backup import make_backup
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.state.check import problems_of
 from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext, carry_over
@@ -240,7 +240,7 @@ def _drop_unused(_ctx: StateContext, tx: Tx) -> int:
 def _unused(tx: Tx) -> set[str]:
     unused = {str(row[0]) for row in tx.all("all_blobs")}
     if unused:
-        for (pieces,) in tx.execute(QUERIES["all_pieces"]):
+        for (pieces,) in tx.each(Sql(QUERIES["all_pieces"])):
             unused -= set(_HASH.findall(pieces))
     return unused
 

@@ -141,7 +141,7 @@ def _cause(error: ThreadkeepError) -> str:
 
 
 def _has(tx: Tx, name: str) -> bool:
-    return tx.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+    return tx.one(Sql("SELECT 1 FROM sqlite_master WHERE name = ?"), (name,)) is not None
 
 
 def _schema_problems(tx: Tx) -> list[str]:
@@ -165,8 +165,8 @@ def _schema_problems(tx: Tx) -> list[str]:
 
 
 def _reference_problems(tx: Tx) -> list[str]:
-    orphans = tx.execute(QUERIES["messages_without_session"], {"limit": _FEW}).fetchall()
-    children = tx.execute(QUERIES["sessions_without_parent"], {"limit": _FEW}).fetchall()
+    orphans = tx.all(Sql(QUERIES["messages_without_session"]), {"limit": _FEW})
+    children = tx.all(Sql(QUERIES["sessions_without_parent"]), {"limit": _FEW})
     return [
         *(f"message {row[0]} is of a session {row[1]!r} that does not exist" for row in orphans),
         *(f"session {row[0]!r} has a parent {row[1]!r} that does not exist" for row in children),
@@ -182,7 +182,7 @@ def _row_problems(database: Database, kind: _Kind) -> list[str]:
     while after is not None and len(problems) < _FEW:
         after = _page_problems(database, kind, after, problems)
     with database.read() as tx:
-        lost = tx.execute(QUERIES[kind.lost], {"limit": _FEW}).fetchall()
+        lost = tx.all(Sql(QUERIES[kind.lost]), {"limit": _FEW})
     return problems + [f"{kind.name} {row[0]!r} is missing" for row in lost]
 
 
@@ -191,7 +191,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
     last = after
     try:
         with database.read() as tx:
-            for row in tx.execute(QUERIES[kind.rows], {"after": after, "limit": _PAGE}):
+            for row in tx.each(Sql(QUERIES[kind.rows]), {"after": after, "limit": _PAGE}):
                 last = row[0]
                 if row[-1] is not None and fingerprint(row[:-1]) != row[-1]:
                     problems.append(f"{kind.name} {last!r} is not as it was written")
@@ -199,7 +199,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
         if not _is_damage(error):
             raise
         with database.read() as tx:
-            last = tx.execute(QUERIES[kind.following], {"after": last}).fetchone()[0]
+            last = tx.value(Sql(QUERIES[kind.following]), {"after": last})
         problems.append(f"{kind.name} {last!r} cannot be read: {_cause(error)}")
     return None if last == after else last
 
@@ -227,8 +227,8 @@ def _adopt_page(ctx: StateContext, kind: _Kind, put: Callable[[Tx, Any], None]) 
 
 
 def _exact_problems(tx: Tx) -> Iterator[str]:
-    for owner, key, field, kind, value, hash_, exists, beside, column in tx.execute(
-        QUERIES["exact_with_columns"]
+    for owner, key, field, kind, value, hash_, exists, beside, column in tx.each(
+        Sql(QUERIES["exact_with_columns"])
     ):
         what = f"the exact value of {field} of {owner} {key!r}"
         if not exists:
@@ -248,7 +248,7 @@ def _exact_problems(tx: Tx) -> Iterator[str]:
 
 
 def _blob_text(tx: Tx, blob_hash: str) -> str:
-    row = tx.execute(QUERIES["get_blob"], {"hash": blob_hash}).fetchone()
+    row = tx.one(Sql(QUERIES["get_blob"]), {"hash": blob_hash})
     if row is None:
         msg = f"the blob {blob_hash} is missing"
         raise ValueError(msg)
@@ -256,7 +256,7 @@ def _blob_text(tx: Tx, blob_hash: str) -> str:
 
 
 def _offload_problems(tx: Tx) -> Iterator[str]:
-    rows = tx.execute(QUERIES["offloaded_with_columns"])
+    rows = tx.each(Sql(QUERIES["offloaded_with_columns"]))
     for message_id, field, pieces, exists, ours, column in rows:
         what = f"what was offloaded from {field} of message {message_id}"
         try:
@@ -269,12 +269,12 @@ def _offload_problems(tx: Tx) -> Iterator[str]:
         elif ours and not still_fits(column, pieces):
             yield f"{what} does not fit the text that is left"
         for part in parts:
-            if tx.execute(QUERIES["has_blob"], {"hash": part.hash}).fetchone() is None:
+            if tx.one(Sql(QUERIES["has_blob"]), {"hash": part.hash}) is None:
                 yield f"{what} is lost: the blob {part.hash} is missing"
 
 
 def _blob_problems(tx: Tx) -> Iterator[str]:
-    for blob_hash, codec, data in tx.execute(QUERIES["blobs_with_data"]):
+    for blob_hash, codec, data in tx.each(Sql(QUERIES["blobs_with_data"])):
         try:
             checked_text(blob_hash, codec, data)
         except ValueError as error:
@@ -321,7 +321,7 @@ def size_report(ctx: StateContext, tx: Tx) -> Json:
 
 
 def _pragma(tx: Tx, name: str) -> int:
-    return int(tx.execute(f"PRAGMA {name}").fetchone()[0])
+    return int(tx.value(Sql(f"PRAGMA {name}")))
 
 
 def _side_counts(ctx: StateContext, tx: Tx) -> dict[str, int]:
@@ -465,9 +465,11 @@ def _index_some(ctx: StateContext, tx: Tx, rebuild: str, tables: tuple[str, ...]
     first, last = status["indexed"], min(status["indexed"] + _CHUNK, status["total"])
     for layout in layouts:
         names = ", ".join(layout.columns)
-        tx.execute(
-            f"INSERT INTO {layout.name}(rowid, {names}) SELECT {layout.rowid}, {names}"  # noqa: S608
-            f" FROM {layout.source} WHERE {layout.rowid} > ? AND {layout.rowid} <= ?",
+        tx.run(
+            Sql(
+                f"INSERT INTO {layout.name}(rowid, {names}) SELECT {layout.rowid}, {names}"  # noqa: S608
+                f" FROM {layout.source} WHERE {layout.rowid} > ? AND {layout.rowid} <= ?"
+            ),
             (first, last),
         )
     if last < status["total"]:
@@ -484,7 +486,7 @@ def layout_of(tx: Tx, name: str) -> Layout | None:
     source, rowid = _CONTENT.search(sql), _ROWID.search(sql)
     if source is None:
         return None
-    columns = tuple(str(row[1]) for row in tx.execute(f"PRAGMA table_info({name})"))
+    columns = tuple(str(row[1]) for row in tx.all(Sql(f"PRAGMA table_info({name})")))
     return Layout(name, source[1], "rowid" if rowid is None else rowid[1], columns)
 
 

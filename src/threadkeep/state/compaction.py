@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from threadkeep.base.sqlite.backup import make_backup
 from threadkeep.base.sqlite.schema import add_missing_columns
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 from threadkeep.state.context import Json, StateContext, clean, reading
 from threadkeep.state.conversation import BARE_MARK
@@ -432,7 +432,7 @@ def _number(ctx: StateContext, tx: Tx, session_id: str, column: str) -> float:
     if column not in ctx.form.tables["sessions"]:
         return 0
     sql = f"SELECT {column} FROM sessions WHERE id = ?"  # noqa: S608
-    found = tx.execute(sql, (session_id,)).fetchone()
+    found = tx.one(Sql(sql), (session_id,))
     try:
         return max(0, float(found[0] or 0)) if found else 0
     except (TypeError, ValueError):

@@ -17,7 +17,7 @@ from threadkeep.base.sql import load_text, split_statements
 from threadkeep.base.sqlite.errors import NoText
 from threadkeep.base.sqlite.schema import DeclaredColumn, add_missing_columns, declared_columns
 from threadkeep.base.text import Redact, redact_texts
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import SchemaMismatch
 
 PACKAGE: Final = "threadkeep.state"
@@ -147,16 +147,16 @@ class Form(NamedTuple):
 
 def survey(tx: Tx) -> Form:
     """Look at a file: a few statements, none of which reads a row of the sessions."""
-    cookie = int(tx.execute("PRAGMA schema_version").fetchone()[0])
+    cookie = int(tx.value(Sql("PRAGMA schema_version")))
     kinds = {
         str(name): str(sql or "")
-        for name, sql in tx.execute(
-            "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+        for name, sql in tx.all(
+            Sql("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
         )
     }
     views = [name for name, sql in kinds.items() if not sql.upper().startswith("CREATE TABLE")]
     infos = {
-        table: tx.execute(f'PRAGMA table_info("{table}")').fetchall()
+        table: tx.all(Sql(f'PRAGMA table_info("{table}")'))
         for table in known_columns()
         if table in kinds
     }
@@ -181,12 +181,12 @@ def survey(tx: Tx) -> Form:
 
 
 def _number(tx: Tx) -> int:
-    value = tx.execute("SELECT max(version) FROM schema_version").fetchone()[0]
+    value = tx.value(Sql("SELECT max(version) FROM schema_version"))
     return value if isinstance(value, int) else 1
 
 
 def _side_version(tx: Tx) -> int:
-    row = tx.execute("SELECT value FROM tk_meta WHERE key = 'side_version'").fetchone()
+    row = tx.one(Sql("SELECT value FROM tk_meta WHERE key = 'side_version'"))
     return int(row[0]) if row is not None and str(row[0]).isdigit() else 0
 
 
@@ -301,7 +301,7 @@ class Forms:
 
     def look(self, tx: Tx) -> Form:
         """Give the form of the file as this transaction sees it (2 µs if nothing changed)."""
-        cookie = tx.execute("PRAGMA schema_version").fetchone()[0]
+        cookie = tx.value(Sql("PRAGMA schema_version"))
         if self._current is None or cookie != self._current.cookie:
             self.look_again(tx)
         return self.current
@@ -331,14 +331,14 @@ def widen(forms: Forms, tx: Tx) -> None:
     form = forms.look(tx)
     if form.is_newest:
         return
-    present = {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master")}
+    present = {str(row[0]) for row in tx.all(Sql("SELECT name FROM sqlite_master"))}
     for table, columns in newest_columns().items():
         if table in form.tables:
             add_missing_columns(tx, table, {column.name: column.declared for column in columns})
     for statement in split_statements(load_text(PACKAGE, "newest.sql")):
         found = _CREATED.search(statement)
         if found is not None and found[2] not in present:
-            tx.execute(statement)
+            tx.run(Sql(statement))
     if "session_model_usage" not in form.tables:
         _seed_usage(tx, form)
     forms.look_again(tx)
@@ -365,17 +365,19 @@ def carry_over(tx: Tx, form: Form) -> None:
     """
     for column in _uncarried(tx, form):
         source = _BESIDE[column]
-        tx.execute(
-            f"UPDATE sessions AS t SET {column} = {source}"  # noqa: S608
-            f" WHERE t.id IN (SELECT session_id FROM tk_flags) AND {source} <> 0"
+        tx.run(
+            Sql(
+                f"UPDATE sessions AS t SET {column} = {source}"  # noqa: S608
+                f" WHERE t.id IN (SELECT session_id FROM tk_flags) AND {source} <> 0"
+            )
         )
     carried = " ".join(name for name in _BESIDE if name in form.tables["sessions"])
-    tx.execute("INSERT OR REPLACE INTO tk_meta(key, value) VALUES (?, ?)", (_CARRIED, carried))
+    tx.run(Sql("INSERT OR REPLACE INTO tk_meta(key, value) VALUES (?, ?)"), (_CARRIED, carried))
 
 
 def _uncarried(tx: Tx, form: Form) -> list[str]:
     """Versions brought these columns one by one, so each is carried over when it has come."""
-    row = tx.execute("SELECT value FROM tk_meta WHERE key = ?", (_CARRIED,)).fetchone()
+    row = tx.one(Sql("SELECT value FROM tk_meta WHERE key = ?"), (_CARRIED,))
     carried = "" if row is None else str(row[0])
     there = form.tables["sessions"]
     return [name for name in _BESIDE if name in there and name not in carried.split()]

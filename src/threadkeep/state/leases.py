@@ -14,7 +14,7 @@ from typing import Final
 
 from threadkeep.base.processes import is_running
 from threadkeep.base.sql import load_text
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Busy, Conflict, ThreadkeepError
 from threadkeep.state.context import PACKAGE, Json, StateContext, clean
 from threadkeep.state.rows import insert_row, read_session, update_session
@@ -346,7 +346,7 @@ def register_backend_heartbeat(
     if not backend_id:
         return
     if _TABLE not in ctx.form.tables:
-        tx.execute(load_text(PACKAGE, "backends.sql"))
+        tx.run(Sql(load_text(PACKAGE, "backends.sql")))
         ctx.forms.look_again(tx)
     values = {
         "backend_id": str(backend_id),

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext, clean
 from threadkeep.state.leases import refuse_append
@@ -491,12 +491,11 @@ def copy_message(ctx: StateContext, tx: Tx, message_id: int, session_id: str) ->
     names = ", ".join(_quoted(name) for name in present if name not in _OWN)
     live = [name for name in ("active", "compacted") if name in present]
     values = "".join(f", {int(name == 'active')}" for name in live)
-    cursor = tx.execute(
+    sql = (
         f"INSERT INTO messages(session_id, {', '.join([names, *live])})"  # noqa: S608
-        f" SELECT ?, {names}{values} FROM messages WHERE id = ?",
-        (session_id, message_id),
+        f" SELECT ?, {names}{values} FROM messages WHERE id = ?"
     )
-    copied = cursor.lastrowid or 0
+    copied = tx.insert(Sql(sql), (session_id, message_id))
     if ctx.side:
         row = tx.one("get_message", {"id": copied}) or ()
         put_hash(tx, copied, dict(zip(MESSAGE_COLUMNS[1:], row[1:], strict=True)))
@@ -525,10 +524,10 @@ def mark_messages(ctx: StateContext, tx: Tx, ids: Sequence[int], values: Mapping
     named = json.dumps(list(ids))
     hashes = tx.all("hashes_among", {"ids": named}) if ctx.side else []
     changes = ", ".join(f"{name} = ?" for name in values)
-    found = tx.execute(
-        f"UPDATE messages SET {changes} WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608
+    found = tx.count(
+        Sql(f"UPDATE messages SET {changes} WHERE id IN (SELECT value FROM json_each(?))"),  # noqa: S608
         (*values.values(), named),
-    ).rowcount
+    )
     for message_id, hash_ in hashes:
         tx.run("put_hash", {"id": message_id, "hash": hash_})
     return found

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.blob_migration import offload_blobs, sweep_blobs
 from threadkeep.state.check import optimize_fts
@@ -390,7 +390,7 @@ def give_space_back(ctx: StateContext) -> None:
 def _pages(ctx: StateContext) -> tuple[int, int, int]:
     names = ("page_count", "freelist_count", "auto_vacuum")
     with ctx.db.read() as tx:
-        values = [int(tx.execute(f"PRAGMA {name}").fetchone()[0]) for name in names]
+        values = [int(tx.value(Sql(f"PRAGMA {name}"))) for name in names]
     return values[0], values[1], values[2]
 
 
@@ -584,5 +584,5 @@ def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str
 def logical_size_bytes(_ctx: StateContext, tx: Tx) -> int:
     """Give the size that the file has once its log is written into it."""
     names = ("page_count", "page_size")
-    pages, size = (int(tx.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
+    pages, size = (int(tx.value(Sql(f"PRAGMA {name}"))) for name in names)
     return pages * size

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.state.context import (
     MESSAGE_COLUMNS,
     Form,
@@ -44,7 +44,7 @@ _UNKNOWN: Final = re.compile(
 class _InsertWay(NamedTuple):
     """How rows of some names go into a table: the statement, their values, and what is lacking."""
 
-    sql: str
+    sql: Sql
     pick: Callable[[Values], tuple[Any, ...]]
     lacking: tuple[tuple[str, str], ...]
 
@@ -61,8 +61,7 @@ def insert_row(
             ctx.widen(tx)
             way = _way(word, table, names, ctx.form.tables.get(table, ()))
             break
-    cursor = tx.execute(way.sql, way.pick(values))
-    return (cursor.lastrowid or 0) if cursor.rowcount else 0
+    return tx.insert(way.sql, way.pick(values))
 
 
 # Written once for each set of names: an append takes 15 µs less.
@@ -70,7 +69,7 @@ def insert_row(
 def _way(word: str, table: str, names: tuple[str, ...], present: tuple[str, ...]) -> _InsertWay:
     missing = _defaults_of(table, present)
     kept = tuple(name for name in names if name not in missing)
-    sql = f"{word} INTO {table}({', '.join(kept)}) VALUES ({', '.join('?' * len(kept))})"
+    sql = Sql(f"{word} INTO {table}({', '.join(kept)}) VALUES ({', '.join('?' * len(kept))})")
     pick = itemgetter(*kept) if len(kept) > 1 else lambda values: tuple(values[n] for n in kept)
     return _InsertWay(sql, pick, tuple((name, missing[name]) for name in names if name in missing))
 
@@ -83,7 +82,7 @@ def update_rows(ctx: StateContext, tx: Tx, table: str, key: Values, values: Valu
     changes = ", ".join(f"{name} = ?" for name in fitting)
     where = " AND ".join(f"{name} IS ?" for name in key)
     sql = f"UPDATE {table} SET {changes} WHERE {where}"  # noqa: S608
-    return tx.execute(sql, (*fitting.values(), *key.values())).rowcount
+    return tx.count(Sql(sql), (*fitting.values(), *key.values()))
 
 
 def supply(ctx: StateContext, complaint: str) -> bool:

@@ -108,24 +108,24 @@ def read_version(tx: Tx) -> int | None:
         return None
     if "schema_version" not in tables:
         return 1
-    row = tx.execute("SELECT max(version) FROM schema_version").fetchone()
-    if row[0] is None:
+    version = tx.value(Sql("SELECT max(version) FROM schema_version"))
+    if version is None:
         return 1
-    if not isinstance(row[0], int) or row[0] < 0:
-        msg = f"the file says that its schema version is {row[0]!r}"
+    if not isinstance(version, int) or version < 0:
+        msg = f"the file says that its schema version is {version!r}"
         raise Damaged(msg, hint="restore a backup with `threadkeep restore`; keep the file")
-    return row[0]
+    return version
 
 
 def write_version(tx: Tx, version: int) -> None:
     """Write down the version, in the one row of the contract."""
-    tx.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
-    tx.execute("DELETE FROM schema_version")
-    tx.execute("INSERT INTO schema_version(version) VALUES (?)", (version,))
+    tx.run(Sql("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)"))
+    tx.run(Sql("DELETE FROM schema_version"))
+    tx.run(Sql("INSERT INTO schema_version(version) VALUES (?)"), (version,))
 
 
 def _names(tx: Tx, kind: str) -> set[str]:
-    rows = tx.execute("SELECT name FROM sqlite_master WHERE type = ?", (kind,))
+    rows = tx.all(Sql("SELECT name FROM sqlite_master WHERE type = ?"), (kind,))
     return {str(row[0]) for row in rows}
 
 
@@ -143,29 +143,31 @@ def _add_title(tx: Tx) -> None:
 def _make_titles_unique(tx: Tx) -> None:
     add_missing_columns(tx, "sessions", {"title": "TEXT"})
     _separate_equal_titles(tx)
-    tx.execute(
-        "CREATE UNIQUE INDEX IF NOT EXISTS idx_sessions_title_unique"
-        " ON sessions(title) WHERE title IS NOT NULL"
+    tx.run(
+        Sql(
+            "CREATE UNIQUE INDEX IF NOT EXISTS idx_sessions_title_unique"
+            " ON sessions(title) WHERE title IS NOT NULL"
+        )
     )
 
 
 def _separate_equal_titles(tx: Tx) -> None:
     """Version 3 let two sessions have one title; the later ones get a number, as in a lineage."""
-    rows = tx.execute(
+    twice = (
         "SELECT rowid, title FROM sessions WHERE title IN (SELECT title FROM sessions"
         " WHERE title IS NOT NULL GROUP BY title HAVING count(*) > 1) ORDER BY started_at, rowid"
-    ).fetchall()
+    )
     seen: set[str] = set()
-    for rowid, title in rows:
+    for rowid, title in tx.all(Sql(twice)):
         if title not in seen:
             seen.add(title)
             continue
         number = 2
         taken = "SELECT 1 FROM sessions WHERE title = ?"
-        while tx.execute(taken, (f"{title} #{number}",)).fetchone() is not None:
+        while tx.one(Sql(taken), (f"{title} #{number}",)) is not None:
             number += 1
         sql = "UPDATE sessions SET title = ? WHERE rowid = ?"
-        tx.execute(sql, (f"{title} #{number}", rowid))
+        tx.run(Sql(sql), (f"{title} #{number}", rowid))
 
 
 def _add_billing(tx: Tx) -> None:
@@ -209,7 +211,7 @@ def finish_making(database: Database) -> None:
             present = _names(tx, "table")
             for made in created_by(HEAD):
                 if made.kind == "TABLE" and made.name not in present:
-                    tx.execute(made.statement)
+                    tx.run(Sql(made.statement))
             write_version(tx, SCHEMA_VERSION)
 
 
@@ -219,7 +221,7 @@ def _is_begun(tx: Tx) -> bool:
         bool(tables)
         and tables < {"schema_version", "sessions", "messages"}
         and not {"sessions", "messages"} <= tables
-        and not any(tx.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)  # noqa: S608
+        and not any(tx.one(Sql(f"SELECT 1 FROM {name} LIMIT 1")) for name in tables)  # noqa: S608
     )
 
 
@@ -294,7 +296,7 @@ def read_side_version(tx: Tx) -> int:
 
 def _schema(tx: Tx) -> dict[str, str]:
     """Give the names in a file, and how each was created, in single spaces."""
-    rows = tx.execute("SELECT name, sql FROM sqlite_master").fetchall()
+    rows = tx.all(Sql("SELECT name, sql FROM sqlite_master"))
     return {str(name): " ".join(str(sql or "").split()) for name, sql in rows}
 
 
@@ -338,9 +340,9 @@ def heal(database: Database) -> None:
         _begin_again(tx, made if version == SIDE_VERSION else made - _triggers())
         if _index_is_lost(tx, _schema(tx)):
             build_index(tx)
-        tx.execute("INSERT OR IGNORE INTO tk_meta VALUES ('indexed', '0'), ('active', '0')")
+        tx.run(Sql("INSERT OR IGNORE INTO tk_meta VALUES ('indexed', '0'), ('active', '0')"))
         if not version:
-            tx.execute("INSERT OR IGNORE INTO tk_touched SELECT id FROM sessions")
+            tx.run(Sql("INSERT OR IGNORE INTO tk_touched SELECT id FROM sessions"))
         tx.run("set_meta", {"key": "side_version", "value": str(SIDE_VERSION)})
 
 
@@ -350,8 +352,8 @@ def _create_missing(tx: Tx, script: str) -> set[str]:
     for made in created_by(script):
         if made.name in lacking:
             if made.kind in _COMPARED:
-                tx.execute(f"DROP {made.kind} IF EXISTS {made.name}")
-            tx.execute(made.statement)
+                tx.run(Sql(f"DROP {made.kind} IF EXISTS {made.name}"))
+            tx.run(Sql(made.statement))
     return set(lacking)
 
 
@@ -364,16 +366,15 @@ def _begin_again(tx: Tx, made: set[str]) -> None:
     if made & {"tk_search", "tk_docs", "tk_dirty", "tk_message_gone", "tk_message_changed"}:
         tx.run("forget_docs")
         tx.run("clean_all")
-        tx.execute("DELETE FROM tk_meta WHERE key = 'indexed'")
+        tx.run(Sql("DELETE FROM tk_meta WHERE key = 'indexed'"))
     if made & {"tk_message_gone"}:
-        tx.execute(
-            "DELETE FROM tk_exact WHERE owner = 'message' AND key NOT IN (SELECT id FROM messages)"
-        )
-        tx.execute("DELETE FROM tk_offloaded WHERE message_id NOT IN (SELECT id FROM messages)")
+        gone = "key NOT IN (SELECT id FROM messages)"
+        tx.run(Sql(f"DELETE FROM tk_exact WHERE owner = 'message' AND {gone}"))  # noqa: S608
+        tx.run(Sql("DELETE FROM tk_offloaded WHERE message_id NOT IN (SELECT id FROM messages)"))
     if made & {"tk_session_gone"}:
-        tx.execute("DELETE FROM tk_activity WHERE session_id NOT IN (SELECT id FROM sessions)")
+        tx.run(Sql("DELETE FROM tk_activity WHERE session_id NOT IN (SELECT id FROM sessions)"))
     if made & (_triggers() | {"tk_activity", "tk_touched"}):
-        tx.execute("INSERT OR IGNORE INTO tk_touched SELECT id FROM sessions")
+        tx.run(Sql("INSERT OR IGNORE INTO tk_touched SELECT id FROM sessions"))
 
 
 # ---------------------------------------------------------------------- steps
@@ -383,12 +384,12 @@ def _to_2(tx: Tx) -> None:
     """Triggers without columns of Hermes's; an index with a row for every message."""
     for name, sql in _schema(tx).items():
         if name.startswith("tk_") and sql.startswith("CREATE TRIGGER"):
-            tx.execute(f"DROP TRIGGER {name}")
-    tx.execute("DROP INDEX IF EXISTS tk_messages_first_user")
+            tx.run(Sql(f"DROP TRIGGER {name}"))
+    tx.run(Sql("DROP INDEX IF EXISTS tk_messages_first_user"))
     if "tk_flags" in _schema(tx) and "titled" not in columns_of(tx, "tk_flags"):
-        tx.execute("ALTER TABLE tk_flags ADD COLUMN titled TEXT")
-        tx.execute(
-            "UPDATE tk_flags SET titled = (SELECT title FROM sessions WHERE id = session_id)"
+        tx.run(Sql("ALTER TABLE tk_flags ADD COLUMN titled TEXT"))
+        tx.run(
+            Sql("UPDATE tk_flags SET titled = (SELECT title FROM sessions WHERE id = session_id)")
         )
 
 
@@ -437,12 +438,14 @@ def take_out(tx: Tx) -> list[str]:
     SEARCH_WORDS.drop(tx)
     removed = []
     for kind in ("trigger", "view", "index", "table"):
-        rows = tx.execute(
-            r"SELECT name FROM sqlite_master WHERE type = ? AND sql IS NOT NULL"
-            r" AND name LIKE 'tk\_%' ESCAPE '\'",
+        rows = tx.all(
+            Sql(
+                r"SELECT name FROM sqlite_master WHERE type = ? AND sql IS NOT NULL"
+                r" AND name LIKE 'tk\_%' ESCAPE '\'"
+            ),
             (kind,),
-        ).fetchall()
+        )
         for (name,) in rows:
-            tx.execute(f'DROP {kind.upper()} IF EXISTS "{name}"')
+            tx.run(Sql(f'DROP {kind.upper()} IF EXISTS "{name}"'))
             removed.append(str(name))
     return sorted({name for name in present if name.startswith("tk_")} | set(removed))

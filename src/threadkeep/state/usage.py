@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
 from typing import Any, Final
 
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Json, StateContext
 from threadkeep.state.messages import find_key, remember_key
@@ -197,7 +197,9 @@ def record_auxiliary_usage(
 
 def _has_tasks(tx: Tx) -> bool:
     """The key of versions 20 and 21 has no task: a side task would fall on the model's own row."""
-    return any(row[1] == "task" and row[5] for row in tx.execute(f"PRAGMA table_info({_BY_MODEL})"))
+    return any(
+        row[1] == "task" and row[5] for row in tx.all(Sql(f"PRAGMA table_info({_BY_MODEL})"))
+    )
 
 
 def _add(
@@ -228,7 +230,7 @@ def _add(
     where = " AND ".join(f"{name} = ?" for name in key)
     sql = f"UPDATE {_BY_MODEL} SET {', '.join(sets)} WHERE {where}"  # noqa: S608
     values = (*numbers.values(), *new.values(), now, *key.values())
-    if not tx.execute(sql, values).rowcount:
+    if not tx.count(Sql(sql), values):
         insert_row(
             ctx, tx, _BY_MODEL, {**key, **numbers, **new, "first_seen": now, "last_seen": now}
         )

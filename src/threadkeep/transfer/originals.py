@@ -323,7 +323,7 @@ def _make(source: Path, copy: Path, bring_up: Callable[[Path], None]) -> None:
     try:
         restore_backup(source, copy)
         with Database(copy, {}, read_only=True) as database, database.read() as tx:
-            refuse_endless(tx.execute, source)
+            refuse_endless(tx, source)
         bring_up(copy)
     except Damaged as error:
         msg = f"{source} could not be imported, and nothing was: {error.message}"

@@ -10,6 +10,7 @@ from tests.capture.github.conftest import Poller
 from tests.capture.github.server import Ci
 from tests.support.knowledge import NOW
 from threadkeep.base.config import GithubSettings
+from threadkeep.base.tx import Sql
 from threadkeep.knowledge.lessons import (
     LessonKey,
     LessonRules,
@@ -38,7 +39,7 @@ class Book:
 
     def waiting(self) -> list[tuple[Any, ...]]:
         with self.db.read() as tx:
-            return tx.execute("SELECT count, first_seen_at FROM lesson_pending").fetchall()
+            return tx.all(Sql("SELECT count, first_seen_at FROM lesson_pending"))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from tests.capture.github.server import (
     stream,
 )
 from tests.support.knowledge import NOW, assert_sound, everything
+from threadkeep.base.tx import Sql
 from threadkeep.capture.github.client import RETRIES
 from threadkeep.capture.github.poll import poll
 from threadkeep.errors import ReadOnly
@@ -308,9 +309,9 @@ def test_a_run_that_was_forgotten_does_not_come_back(ci: Ci, poller: Poller) -> 
 def test_a_run_that_hippo_has_learnt_from_is_not_counted_again(ci: Ci, poller: Poller) -> None:
     ci.add_failure(1, F401)
     poller.poll_well()
-    poller.do(lambda tx: tx.execute("DELETE FROM tk_ci_runs"))
-    poller.do(lambda tx: tx.execute("DELETE FROM tk_ci_answers"))
-    poller.do(lambda tx: tx.execute("UPDATE workflow_runs SET enriched = 1"))
+    poller.do(lambda tx: tx.run(Sql("DELETE FROM tk_ci_runs")))
+    poller.do(lambda tx: tx.run(Sql("DELETE FROM tk_ci_answers")))
+    poller.do(lambda tx: tx.run(Sql("UPDATE workflow_runs SET enriched = 1")))
     assert poller.poll_well().detailed == 0
     assert len(ci.paths("/jobs?")) == 1
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from threadkeep import Home
+from threadkeep.base.tx import Sql
 from threadkeep.capture.observed.backend import StoreBackend
 from threadkeep.capture.observed.client import CollectorClient
 from threadkeep.capture.observed.envelopes import write_envelope
@@ -119,7 +120,7 @@ def test_probes_are_counted_nowhere(client: CollectorClient, observations: Obser
     assert rows(client, GetEvents()) == rows(client, GetSessions()) == []
     assert (status(client).events_today, status(client).queue_depth) == (0, 0)
     with observations.store.context.db.read() as tx:
-        assert tx.execute("SELECT count(*) FROM events").fetchone() == (1,)
+        assert tx.one(Sql("SELECT count(*) FROM events")) == (1,)
 
 
 def test_secrets_are_masked_and_what_is_excluded_stays_out(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
 from threadkeep.base.spool import Spool
+from threadkeep.base.tx import Sql
 from threadkeep.capture.observed import collector
 from threadkeep.capture.observed.collector import collect, copy_fallback, replay_fallback
 from threadkeep.capture.observed.envelopes import write_envelope
@@ -75,7 +76,7 @@ class World:
 
     def rows(self, columns: str, table: str = "events") -> list[tuple[Any, ...]]:
         with self.knowledge.context.db.read() as tx:
-            return tx.execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()
+            return tx.all(Sql(f"SELECT {columns} FROM {table} ORDER BY 1"))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from threadkeep.base.tx import Sql
 from threadkeep.capture.observed.visits import DEFAULT_DOMAINS, VisitRules, check_caller, serve
 from threadkeep.errors import Invalid, StorageFull
 from threadkeep.knowledge.commands import write_visit
@@ -74,10 +75,8 @@ def test_the_messages_of_hippos_extension_give_hippos_rows(
                 if isinstance(seen, Visit):
                     write_visit(tx, seen, NOW)
         with store.context.db.read() as tx:
-            found = tx.execute("SELECT * FROM browser_events ORDER BY id")
-            names = [column[0] for column in found.description]
-            rows = [dict(zip(names, row, strict=True)) for row in found]
-            tickets = tx.execute("SELECT browser_event_id FROM browser_enrichment_queue").fetchall()
+            rows = tx.dicts(Sql("SELECT * FROM browser_events ORDER BY id"))
+            tickets = tx.all(Sql("SELECT browser_event_id FROM browser_enrichment_queue"))
     assert rows == [row | {"created_at": NOW} for row in golden["rows"]]
     assert tickets == [(1,), (2,)]  # a probe has none
 

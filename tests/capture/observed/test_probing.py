@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from threadkeep import Home
+from threadkeep.base.tx import Sql
 from threadkeep.capture.observed import observed
 from threadkeep.errors import NotFound
 
@@ -22,7 +23,7 @@ def test_a_probe_arrives_and_is_seen_by_nobody(tmp_path: Path, source: str) -> N
         assert observations.shell_sessions() == []
         with observations.store.context.db.read() as tx:
             for queue in ("enrichment_queue", "browser_enrichment_queue"):
-                assert tx.execute(f"SELECT count(*) FROM {queue}").fetchone() == (0,)
+                assert tx.one(Sql(f"SELECT count(*) FROM {queue}")) == (0,)
 
 
 def test_a_probe_that_does_not_arrive_is_noted(
@@ -42,10 +43,10 @@ def test_exclusions_do_not_hold_up_probes_and_old_ones_go(tmp_path: Path) -> Non
     with Home(folder).observations() as observations:
         assert observations.probe("shell").lag_ms is not None
         with observations.store.context.db.write() as tx:
-            tx.execute("UPDATE events SET created_at = 0")
+            tx.run(Sql("UPDATE events SET created_at = 0"))
         observations.probe("shell")
         with observations.store.context.db.read() as tx:
-            assert tx.execute("SELECT count(*) FROM events").fetchone() == (1,)
+            assert tx.one(Sql("SELECT count(*) FROM events")) == (1,)
 
 
 def test_an_unknown_source_is_named(tmp_path: Path) -> None:

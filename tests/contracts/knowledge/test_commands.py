@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.support.tickets import Factory
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.commands import (
     NOTHING,
     environment_of,
@@ -58,7 +58,7 @@ def change(thing: Any, **fields: Any) -> Any:
 
 
 def count(tx: Tx, table: str) -> int:
-    return int(tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    return int(tx.value(Sql(f"SELECT count(*) FROM {table}")))
 
 
 def test_a_command_has_a_row_a_session_and_a_ticket(tx: Tx) -> None:
@@ -96,25 +96,25 @@ def test_a_command_has_a_row_a_session_and_a_ticket(tx: Tx) -> None:
     session = dict(zip(*_row(tx, "sessions"), strict=True))
     assert session["terminal"] == LS.session
     assert (session["shell"], session["hostname"], session["username"]) == ("bash", "vm", "me")
-    assert tx.execute("SELECT event_id, status, max_retries FROM enrichment_queue").fetchall() == [
+    assert tx.all(Sql("SELECT event_id, status, max_retries FROM enrichment_queue")) == [
         (1, "pending", 5)
     ]
 
 
 def _row(tx: Tx, table: str) -> tuple[list[str], tuple[Any, ...]]:
-    found = tx.execute(f"SELECT * FROM {table}")
-    return [column[0] for column in found.description], found.fetchone()
+    found = tx.dicts(Sql(f"SELECT * FROM {table}"))[0]
+    return list(found), tuple(found.values())
 
 
 def test_output_is_stored_with_whether_it_was_cut(tx: Tx) -> None:
     write_command(tx, change(LS, stdout=Output("a [REDACTED]", truncated=True)), NOW)
     sql = "SELECT stdout, stdout_truncated, stderr_truncated, redaction_count FROM events"
-    assert tx.execute(sql).fetchone() == ("a [REDACTED]", 1, None, 1)
+    assert tx.one(Sql(sql)) == ("a [REDACTED]", 1, None, 1)
 
 
 def test_a_tool_call_is_of_its_own_kind(tx: Tx) -> None:
     write_command(tx, change(LS, tool_name="Bash"), NOW)
-    assert tx.execute("SELECT source_kind, tool_name FROM events").fetchone() == (
+    assert tx.one(Sql("SELECT source_kind, tool_name FROM events")) == (
         "claude-tool",
         "Bash",
     )
@@ -134,7 +134,7 @@ def test_a_command_that_was_seen_to_begin_is_completed_by_its_end(tx: Tx) -> Non
     assert write_command(tx, ended, NOW) == (1, False)
     assert write_command(tx, begun, NOW) == NOTHING  # what is complete stays so
     sql = "SELECT exit_code, duration_ms, timestamp FROM events"
-    assert tx.execute(sql).fetchall() == [(2, 700, NOW + 700)]
+    assert tx.all(Sql(sql)) == [(2, 700, NOW + 700)]
     assert count(tx, "enrichment_queue") == 1
 
 
@@ -180,7 +180,7 @@ def test_rows_that_another_program_wrote_are_known_too(
     tx: Tx, origin: str, at: int, *, new: bool
 ) -> None:
     write_command(tx, LS, NOW)
-    tx.execute("DELETE FROM tk_events")  # as in a file of Hippo
+    tx.run(Sql("DELETE FROM tk_events"))  # as in a file of Hippo
     notice_others(tx)
     again = change(LS, envelope_id="44444444-0000-4000-8000-000000000001", origin=origin, at=at)
     assert write_command(tx, again, NOW).new == new
@@ -212,10 +212,8 @@ def test_environments_are_kept_by_their_hash_and_only_what_is_allowed(tx: Tx) ->
     write_command(tx, other, NOW)
     text = '{"HOME":"/u/ö","LANG":"C","PATH":"/usr/bin"}'
     digest = sha256(text.encode()).hexdigest()
-    assert tx.execute("SELECT content_hash, env_json FROM env_snapshots").fetchall() == [
-        (digest, text)
-    ]
-    assert tx.execute("SELECT DISTINCT env_snapshot_id FROM events").fetchall() == [(1,)]
+    assert tx.all(Sql("SELECT content_hash, env_json FROM env_snapshots")) == [(digest, text)]
+    assert tx.all(Sql("SELECT DISTINCT env_snapshot_id FROM events")) == [(1,)]
 
 
 def test_a_shell_has_the_environment_that_it_told_last(tx: Tx) -> None:
@@ -241,32 +239,30 @@ def test_a_later_and_longer_visit_in_the_same_span_replaces_the_row(tx: Tx) -> N
     assert write_visit(tx, longer, NOW) == (1, False)
     assert write_visit(tx, change(longer, dwell_ms=8000, title="shorter"), NOW) == NOTHING
     sql = "SELECT timestamp, dwell_ms, scroll_depth, extracted_text, title FROM browser_events"
-    assert tx.execute(sql).fetchall() == [(NOW, 9000, 0.75, "long", "X")]
-    assert tx.execute("SELECT content_hash FROM browser_events").fetchone() == (
-        sha256(b"long").hexdigest(),
-    )
+    assert tx.all(Sql(sql)) == [(NOW, 9000, 0.75, "long", "X")]
+    assert tx.one(Sql("SELECT content_hash FROM browser_events")) == (sha256(b"long").hexdigest(),)
 
 
 def test_an_empty_text_takes_nothing_away(tx: Tx) -> None:
     write_visit(tx, change(PAGE, extracted_text="short"), NOW)
     write_visit(tx, change(PAGE, dwell_ms=9000, extracted_text="", title=""), NOW)
     sql = "SELECT dwell_ms, title, extracted_text, content_hash FROM browser_events"
-    assert tx.execute(sql).fetchall() == [(9000, "X", "short", sha256(b"short").hexdigest())]
+    assert tx.all(Sql(sql)) == [(9000, "X", "short", sha256(b"short").hexdigest())]
 
 
 def test_depths_are_kept_in_the_precision_of_the_original(tx: Tx) -> None:
     write_visit(tx, change(PAGE, scroll_depth=0.333), NOW)
-    assert tx.execute("SELECT scroll_depth FROM browser_events").fetchone() == (0.3330000042915344,)
+    assert tx.one(Sql("SELECT scroll_depth FROM browser_events")) == (0.3330000042915344,)
 
 
 def test_an_enriched_page_with_new_text_waits_again(tx: Tx) -> None:
     write_visit(tx, change(PAGE, extracted_text="short"), NOW)
-    tx.execute("UPDATE browser_events SET enriched = 1")
-    tx.execute("UPDATE browser_enrichment_queue SET status = 'done'")
+    tx.run(Sql("UPDATE browser_events SET enriched = 1"))
+    tx.run(Sql("UPDATE browser_enrichment_queue SET status = 'done'"))
     write_visit(tx, change(PAGE, dwell_ms=6000, extracted_text="short"), NOW)
-    assert tx.execute("SELECT status FROM browser_enrichment_queue").fetchone() == ("done",)
+    assert tx.one(Sql("SELECT status FROM browser_enrichment_queue")) == ("done",)
     write_visit(tx, change(PAGE, dwell_ms=9000, extracted_text="long"), NOW)
-    assert tx.execute("SELECT status FROM browser_enrichment_queue").fetchone() == ("pending",)
+    assert tx.one(Sql("SELECT status FROM browser_enrichment_queue")) == ("pending",)
 
 
 def test_what_was_forgotten_does_not_come_back(tx: Tx) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.tickets import NOW, add_event, column
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.entities import (
     TIES,
     TYPES,
@@ -103,17 +103,19 @@ def test_two_spellings_are_one_row_with_the_first_name(tx: Tx) -> None:
     one = put_entities(tx, [Mention("tool", "Cargo")], now=NOW)
     two = put_entities(tx, [Mention("tool", "cargo "), Mention("service", "cargo")], now=NOW + 5)
     assert set(one.values()) < set(two.values())
-    rows = tx.execute("SELECT type, name, canonical, first_seen, last_seen FROM entities")
-    assert rows.fetchall() == [
+    rows = tx.all(Sql("SELECT type, name, canonical, first_seen, last_seen FROM entities"))
+    assert rows == [
         ("tool", "Cargo", "cargo", NOW, NOW + 5),
         ("service", "cargo", "cargo", NOW + 5, NOW + 5),
     ]
 
 
 def test_a_name_from_a_worktree_is_replaced_and_none_is_stored(tx: Tx) -> None:
-    tx.execute(
-        "INSERT INTO entities VALUES"
-        " (1, 'file', '/p/.claude/worktrees/x/a.py', '/p/a.py', '', 1, 1, 1)"
+    tx.run(
+        Sql(
+            "INSERT INTO entities VALUES"
+            " (1, 'file', '/p/.claude/worktrees/x/a.py', '/p/a.py', '', 1, 1, 1)"
+        )
     )
     put_entities(tx, [Mention("file", "/p/A.py")], now=NOW)
     put_entities(tx, [Mention("file", "/p/.claude/worktrees/y/b.py")], now=NOW)
@@ -137,11 +139,13 @@ def test_events_name_what_stands_in_their_own_text(tx: Tx) -> None:
     numbers = put_entities(tx, said, now=NOW)
     for _ in range(2):  # the second time adds nothing
         note_in_events(tx, [one, two], numbers, NOW)
-    rows = tx.execute(
-        "SELECT event_id, type, role, v.created_at FROM event_entities AS v"
-        " JOIN entities AS e ON e.id = entity_id ORDER BY e.id"
+    rows = tx.all(
+        Sql(
+            "SELECT event_id, type, role, v.created_at FROM event_entities AS v"
+            " JOIN entities AS e ON e.id = entity_id ORDER BY e.id"
+        )
     )
-    assert rows.fetchall() == [
+    assert rows == [
         (one, "tool", "tool", NOW),
         (one, "project", "project", NOW),
         (one, "file", "mentioned", NOW),

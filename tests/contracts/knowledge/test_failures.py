@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from tests.support.tickets import Factory
 from tests.support.worlds import World
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.commands import write_command, write_tool_runs
 from threadkeep.knowledge.failures import drop_unfounded, learn_failures
 from threadkeep.knowledge.lessons import Lesson, LessonKey, LessonRules, learn, list_lessons
@@ -253,7 +253,7 @@ def test_nothing_counts_twice_however_it_is_asked(shell: Shell, tx: Tx) -> None:
     for _ in range(3):
         shell.ran("make test", 2)
     assert [shell.learn(limit=2), shell.learn(limit=2), shell.learn(limit=2)] == [2, 1, 0]
-    tx.execute("UPDATE tk_learned SET seen = 0")
+    tx.run(Sql("UPDATE tk_learned SET seen = 0"))
     assert shell.learn() == 0
     assert shell.lessons()[0].occurrences == 3
 
@@ -292,21 +292,21 @@ def test_a_run_that_had_not_ended_is_looked_at_again(shell: Shell, tx: Tx) -> No
     shell.called("Bash", "make test", 0, None)
     shell.ran("make long", None, origin="hook")
     assert shell.learn() == 1
-    tx.execute(
-        "UPDATE events SET exit_code = 1, stdout = 'boom error', duration_ms = 9 WHERE id = 2"
+    tx.run(
+        Sql("UPDATE events SET exit_code = 1, stdout = 'boom error', duration_ms = 9 WHERE id = 2")
     )
     assert shell.learn() == 1
     assert shell.learn() == 0
-    tx.execute("UPDATE events SET exit_code = 2 WHERE id = 3")
+    tx.run(Sql("UPDATE events SET exit_code = 2 WHERE id = 3"))
     assert shell.learn() == 1
 
 
 def test_a_run_that_never_ends_is_not_waited_for_for_ever(shell: Shell, tx: Tx) -> None:
     shell.called("Bash", "make test", 0, None)
     shell.learn()
-    assert tx.execute("SELECT count(*) FROM tk_unended").fetchone() == (1,)
+    assert tx.one(Sql("SELECT count(*) FROM tk_unended")) == (1,)
     learn_failures(tx, RULES, NOW + 10 * 86_400_000)
-    assert tx.execute("SELECT count(*) FROM tk_unended").fetchone() == (0,)
+    assert tx.one(Sql("SELECT count(*) FROM tk_unended")) == (0,)
 
 
 def test_what_ended_the_first_failure_is_told_when_the_second_makes_it_a_lesson(
@@ -350,16 +350,16 @@ def test_what_is_forgotten_teaches_nothing(shell: Shell, tx: Tx) -> None:
     shell.learn()
     assert "swordfish" in shell.lessons()[0].summary
     assert shell.lessons()[0].fix_hint
-    tx.execute("DELETE FROM enrichment_queue")
-    tx.execute("DELETE FROM events WHERE id = 2")
+    tx.run(Sql("DELETE FROM enrichment_queue"))
+    tx.run(Sql("DELETE FROM events WHERE id = 2"))
     assert drop_unfounded(tx) == 1
     (lesson,) = shell.lessons()
     assert (lesson.fix_hint, lesson.occurrences) == (None, 3)
     assert "swordfish" not in lesson.summary
-    tx.execute("DELETE FROM events")
+    tx.run(Sql("DELETE FROM events"))
     assert shell.learn() == 0
     assert shell.lessons() == []
-    assert tx.execute("SELECT count(*) FROM lesson_pending").fetchone() == (0,)
+    assert tx.one(Sql("SELECT count(*) FROM lesson_pending")) == (0,)
     assert drop_unfounded(tx) == 0
 
 
@@ -367,8 +367,8 @@ def test_an_id_that_is_given_again_ends_nothing(shell: Shell, tx: Tx) -> None:
     shell.ran("make test", 2)
     shell.ran("make test", 2)
     shell.learn()
-    tx.execute("DELETE FROM enrichment_queue")
-    tx.execute("DELETE FROM events")
+    tx.run(Sql("DELETE FROM enrichment_queue"))
+    tx.run(Sql("DELETE FROM events"))
     shell.ran("ls")
     shell.ran("ls")
     shell.ran("make test")
@@ -381,7 +381,7 @@ def test_no_table_of_counting_holds_a_text(shell: Shell, tx: Tx) -> None:
         shell.ran("make very_secret_name", 2)
     shell.learn()
     for table in ("tk_learned", "tk_unended", "tk_counted", "tk_failures"):
-        assert "very_secret" not in repr(tx.execute(f"SELECT * FROM {table}").fetchall())
+        assert "very_secret" not in repr(tx.all(Sql(f"SELECT * FROM {table}")))
 
 
 # ---------------------------------------------------------------------- CI
@@ -391,20 +391,26 @@ def test_a_lesson_of_ci_names_the_commit_with_which_the_job_passed_again(tx: Tx)
     runs = [(1, "aaaa1", "failure", 10), (2, "bbbb2", "success", 20), (3, "cccc3", "success", 30)]
     for run, sha, conclusion, at in runs:
         raw = '{"head_commit": {"message": "Import less\\n\\nlong"}}'
-        tx.execute(
-            "INSERT INTO workflow_runs (id, repo, head_sha, head_branch, event, status, conclusion,"
-            " started_at, html_url, raw_json, first_seen_at, last_seen_at)"
-            " VALUES (?, 'o/app', ?, 'main', 'push', 'completed', ?, ?, '', ?, 1, 1)",
+        tx.run(
+            Sql(
+                "INSERT INTO workflow_runs (id, repo, head_sha, head_branch, event, status,"
+                " conclusion, started_at, html_url, raw_json, first_seen_at, last_seen_at)"
+                " VALUES (?, 'o/app', ?, 'main', 'push', 'completed', ?, ?, '', ?, 1, 1)"
+            ),
             (run, sha * 8, conclusion, at, raw),
         )
-        tx.execute(
-            "INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, raw_json)"
-            " VALUES (?, ?, 'lint', 'completed', ?, '{}')",
+        tx.run(
+            Sql(
+                "INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, raw_json)"
+                " VALUES (?, ?, 'lint', 'completed', ?, '{}')"
+            ),
             (run, run, conclusion),
         )
-    tx.execute(
-        "INSERT INTO workflow_annotations (job_id, level, tool, rule_id, path, message)"
-        " VALUES (1, 'failure', 'ruff', 'F401', 'src/app/main.py', 'm')"
+    tx.run(
+        Sql(
+            "INSERT INTO workflow_annotations (job_id, level, tool, rule_id, path, message)"
+            " VALUES (1, 'failure', 'ruff', 'F401', 'src/app/main.py', 'm')"
+        )
     )
     for _ in range(2):
         learn(tx, LessonKey("o/app", "ruff", "F401", "src/app/"), RULES, 10)
@@ -484,7 +490,7 @@ def test_agents_whose_calls_stand_in_the_archive_alone_teach_too(tmp_path: Path)
         while learn_failures(tx, RULES, NOW, 3, look) or _waits(tx):
             pass
         (lesson,) = list_lessons(tx)
-        tx.execute("UPDATE tk_learned SET seen = 0")
+        tx.run(Sql("UPDATE tk_learned SET seen = 0"))
         assert learn_failures(tx, RULES, NOW, 1000, look) == 0
     assert key(lesson) == ("app", "pytest", "ModuleNotFoundError", "tests/test_a.py")
     assert lesson.occurrences == 2
@@ -493,4 +499,4 @@ def test_agents_whose_calls_stand_in_the_archive_alone_teach_too(tmp_path: Path)
 
 def _waits(tx: Tx) -> bool:
     sql = "SELECT max(id) > (SELECT seen FROM tk_learned WHERE origin = 'entry') FROM tk_entries"
-    return bool(tx.execute(sql).fetchone()[0])
+    return bool(tx.value(Sql(sql)))

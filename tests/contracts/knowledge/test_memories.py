@@ -9,6 +9,7 @@ from tests.support import memories as asked
 from tests.support.knowledge import assert_sound
 from tests.support.memories import Notebook
 from tests.support.tickets import Factory
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.memory_documents import (
@@ -87,10 +88,10 @@ def test_a_new_text_is_a_revision_and_its_node_takes_the_place_of_the_old(book: 
 def test_a_draft_that_comes_late_makes_no_node(book: Notebook) -> None:
     old = book.put("a.md", "one")
     with book.store.context.db.write() as tx:
-        tx.execute("UPDATE memory_enrichment_queue SET status = 'processing'")
+        tx.run(Sql("UPDATE memory_enrichment_queue SET status = 'processing'"))
     book.put("a.md", "two")
     with book.store.context.db.write() as tx:
-        tx.execute("UPDATE memory_enrichment_queue SET status = 'pending'")
+        tx.run(Sql("UPDATE memory_enrichment_queue SET status = 'pending'"))
     book.learn()
     assert [row[2] for row in book.ask(asked.NODES)] == [2]
     (summary,) = book.ask(f"SELECT summary FROM memory_revisions WHERE id = {old.revision}")
@@ -161,7 +162,7 @@ def test_two_links_to_one_file_are_one_and_files_that_come_are_found(book: Noteb
 def test_what_another_program_masked_otherwise_is_no_new_revision(book: Notebook) -> None:
     book.put("a.md", "key=hunter2", mask=lambda text: text.replace("hunter2", "[GONE]"))
     with book.store.context.db.write() as tx:  # as Hippo writes it
-        tx.execute("UPDATE memory_revisions SET content_hash = 'x', source_hash = ?", (_hash(),))
+        tx.run(Sql("UPDATE memory_revisions SET content_hash = 'x', source_hash = ?"), (_hash(),))
     same = book.put("a.md", "key=hunter2", mask=lambda text: text.replace("hunter2", "***"))
     assert not same.is_new
 

@@ -21,7 +21,7 @@ from tests.support.tickets import (
     undone,
     waiting,
 )
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.forget import erase
@@ -75,7 +75,7 @@ def saying(summary: str, **values: Any) -> NodeDraft:
 
 def links(tx: Tx, queue: Queue) -> set[tuple[int, int]]:
     table, target = LINKS[queue]
-    return set(tx.execute(f"SELECT knowledge_node_id, {target} FROM {table}").fetchall())
+    return set(tx.all(Sql(f"SELECT knowledge_node_id, {target} FROM {table}")))
 
 
 def summaries(tx: Tx) -> list[str]:
@@ -83,16 +83,18 @@ def summaries(tx: Tx) -> list[str]:
 
 
 def counted(tx: Tx) -> dict[tuple[str, str], int]:
-    rows = tx.execute(
-        "SELECT a.name, b.name, evidence_count FROM relationships"
-        " JOIN entities AS a ON a.id = from_entity_id JOIN entities AS b ON b.id = to_entity_id"
+    rows = tx.all(
+        Sql(
+            "SELECT a.name, b.name, evidence_count FROM relationships"
+            " JOIN entities AS a ON a.id = from_entity_id JOIN entities AS b ON b.id = to_entity_id"
+        )
     )
     return {(one, other): count for one, other, count in rows}
 
 
 def sound(tx: Tx) -> None:
-    assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
-    tx.execute("INSERT INTO knowledge_fts (knowledge_fts, rank) VALUES ('integrity-check', 1)")
+    assert tx.all(Sql("PRAGMA foreign_key_check")) == []
+    tx.run(Sql("INSERT INTO knowledge_fts (knowledge_fts, rank) VALUES ('integrity-check', 1)"))
     assert column(tx, "SELECT id FROM knowledge_nodes ORDER BY id") == column(
         tx, "SELECT rowid FROM knowledge_fts ORDER BY rowid"
     )
@@ -117,10 +119,12 @@ def test_a_node_its_links_its_evidence_and_its_tickets(tx: Tx, queue: Queue) -> 
     targets = [waiting(tx, queue) for _ in range(2)]
     claim(tx, queue, worker="me", now=NOW)
     node = write(tx, queue, targets, uuid="u-1")
-    (row,) = tx.execute(
-        "SELECT uuid, content, embed_text, node_type, outcome, tags, enrichment_model,"
-        " enrichment_version, created_at, updated_at FROM knowledge_nodes"
-    ).fetchall()
+    (row,) = tx.all(
+        Sql(
+            "SELECT uuid, content, embed_text, node_type, outcome, tags, enrichment_model,"
+            " enrichment_version, created_at, updated_at FROM knowledge_nodes"
+        )
+    )
     kind = "change_outcome" if queue == "workflow" else "observation"
     text = (content_of(DRAFT), DRAFT.embed_text, kind, "success", '["rust", "\\u00e9"]')
     assert row == ("u-1", *text, "m", 3, NOW, NOW)
@@ -208,7 +212,7 @@ def test_other_words_take_the_place_of_the_old_ones(tx: Tx, queue: Queue) -> Non
     node = write(tx, queue, targets, saying("new", entities=Mentions(tools=("kept",))), now=NOW + 5)
     assert summaries(tx) == ["new"]
     assert links(tx, queue) == {(node, target) for target in targets}
-    rows = tx.execute("SELECT name, first_seen, last_seen FROM entities").fetchall()
+    rows = tx.all(Sql("SELECT name, first_seen, last_seen FROM entities"))
     assert rows == [("kept", NOW, NOW + 5)]
     sound(tx)
 
@@ -264,10 +268,10 @@ def test_commands_leave_the_node_that_told_of_them(tx: Tx) -> None:
 
 
 def test_vectors_go_with_their_node(tx: Tx) -> None:
-    tx.execute("CREATE TABLE knowledge_vectors (knowledge_node_id INTEGER PRIMARY KEY, v BLOB)")
+    tx.run(Sql("CREATE TABLE knowledge_vectors (knowledge_node_id INTEGER PRIMARY KEY, v BLOB)"))
     target = waiting(tx, "agentic")
     node = write(tx, "agentic", [target])
-    tx.execute("INSERT INTO knowledge_vectors VALUES (?, x'00')", (node,))
+    tx.run(Sql("INSERT INTO knowledge_vectors VALUES (?, x'00')"), (node,))
     write(tx, "agentic", [target])  # the same words keep their vector
     assert column(tx, "SELECT knowledge_node_id FROM knowledge_vectors") == [node]
     write(tx, "agentic", [target], saying("new"))
@@ -282,7 +286,7 @@ def test_a_command_names_what_it_says_now(tx: Tx) -> None:
     write(tx, "shell", [event])
     named = "SELECT name FROM event_entities JOIN entities AS e ON e.id = entity_id ORDER BY e.id"
     assert column(tx, named) == ["app", "cargo", "src/a.rs"]
-    tx.execute("UPDATE events SET command = 'cargo ***'")
+    tx.run(Sql("UPDATE events SET command = 'cargo ***'"))
     write(tx, "shell", [event], saying("masked", entities=Mentions(tools=("cargo",))))
     assert column(tx, named) == ["cargo"]
     assert column(tx, "SELECT name FROM entities") == ["cargo"]
@@ -452,8 +456,8 @@ def test_rows_of_other_programs_are_no_hindrance(tx: Tx) -> None:
     node = insert(
         tx, "knowledge_nodes", uuid="h", content="plain", embed_text="e", created_at=1, updated_at=1
     )
-    tx.execute("INSERT INTO knowledge_node_claude_sessions VALUES (?, ?)", (node, old))
-    tx.execute("INSERT INTO knowledge_node_agentic_sessions VALUES (?, ?)", (node, target))
+    tx.run(Sql("INSERT INTO knowledge_node_claude_sessions VALUES (?, ?)"), (node, old))
+    tx.run(Sql("INSERT INTO knowledge_node_agentic_sessions VALUES (?, ?)"), (node, target))
     write(tx, "agentic", [target])
     assert summaries(tx) == [DRAFT.summary]
     assert json.loads(column(tx, "SELECT content FROM knowledge_nodes")[0])["intent"] == "debugging"
@@ -466,8 +470,8 @@ def test_ties_of_nodes_that_another_program_dropped_are_counted_anew(tx: Tx) -> 
     two = write(tx, "shell", [waiting(tx, "shell")], again)
     for node in (one, two):
         for table in ("knowledge_node_entities", "knowledge_node_events"):
-            tx.execute(f"DELETE FROM {table} WHERE knowledge_node_id = ?", (node,))
-        tx.execute("DELETE FROM knowledge_nodes WHERE id = ?", (node,))
+            tx.run(Sql(f"DELETE FROM {table} WHERE knowledge_node_id = ?"), (node,))
+        tx.run(Sql("DELETE FROM knowledge_nodes WHERE id = ?"), (node,))
         recount_some(tx, 10)
-        left = tx.execute("SELECT evidence_count FROM relationships").fetchall()
+        left = tx.all(Sql("SELECT evidence_count FROM relationships"))
         assert left == ([(1,)] if node == one else [])

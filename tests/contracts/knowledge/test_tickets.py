@@ -27,7 +27,7 @@ from tests.support.tickets import (
     undone,
     waiting,
 )
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge import queues
 from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.queues import (
@@ -139,7 +139,7 @@ def test_a_segment_without_news_is_done_at_once(tx: Tx) -> None:
 
 def test_visits_wait_a_minute_then_go_by_priority_and_age(tx: Tx) -> None:
     first, second, urgent, young = (add_row(tx, "browser", at=LONG_AGO) for _ in range(4))
-    tx.execute("UPDATE browser_events SET timestamp = ? WHERE id = ?", (NOW - 60_000, young))
+    tx.run(Sql("UPDATE browser_events SET timestamp = ? WHERE id = ?"), (NOW - 60_000, young))
     for target, at, priority in ((second, 20, 5), (first, 10, 5), (urgent, 30, 1), (young, 1, 1)):
         add_ticket(tx, "browser", target, at=at, priority=priority)
     assert take(tx, "browser") == [urgent, first, second]
@@ -235,7 +235,7 @@ def test_a_segment_that_failed_for_good_counts_as_learned_unless_it_grew(
     target = add_row(tx, "agentic")
     add_ticket(tx, "agentic", target, max_retries=1)
     ticket = take_one(tx, "agentic")
-    tx.execute("UPDATE agentic_sessions SET content_hash = ?", (now_has,))
+    tx.run(Sql("UPDATE agentic_sessions SET content_hash = ?"), (now_has,))
     give_back(tx, ticket, "no", NOW)
     assert status_of(tx, "agentic", target) == "failed"
     assert column(tx, "SELECT last_enriched_content_hash FROM agentic_sessions") == [learned]
@@ -258,7 +258,7 @@ def test_skipped(tx: Tx, queue: Queue) -> None:
 def test_a_segment_that_grew_while_it_was_skipped_is_looked_at_again(tx: Tx) -> None:
     target = waiting(tx, "agentic")
     ticket = take_one(tx, "agentic")
-    tx.execute("UPDATE agentic_sessions SET content_hash = 'grown'")
+    tx.run(Sql("UPDATE agentic_sessions SET content_hash = 'grown'"))
     skip(tx, ticket, "too short", NOW)
     assert take(tx, "agentic") == [target]
     assert column(tx, "SELECT enriched FROM agentic_sessions") == [0]
@@ -336,7 +336,7 @@ def test_rows_can_be_enriched_anew(tx: Tx, queue: Queue) -> None:
     for ticket in claim(tx, queue, worker="me", now=NOW):
         if ticket.target == done:
             finish(tx, queue, [ticket.id], NOW)
-    tx.execute("UPDATE agentic_sessions SET last_enriched_content_hash = content_hash")
+    tx.run(Sql("UPDATE agentic_sessions SET last_enriched_content_hash = content_hash"))
     assert requeue(tx, queue, [done, busy, new, 12345], NOW + 1) == 2
     assert sorted(take(tx, queue)) == sorted([done, new])
     assert ticket_row(tx, queue, busy)["locked_at"] == NOW
@@ -486,8 +486,8 @@ class Workers(RuleBasedStateMachine):
         if not hasattr(self, "tx"):
             return
         table = QUEUES[self.queue]
-        rows = self.tx.execute(f"SELECT {table.target}, status, locked_at FROM {table.name}")
-        for target, status, locked_at in rows.fetchall():
+        rows = self.tx.all(Sql(f"SELECT {table.target}, status, locked_at FROM {table.name}"))
+        for target, status, locked_at in rows:
             expected = "processing" if target in self.hands else self.ended.get(target, "pending")
             assert (status, locked_at) == (expected, self.since.get(target))
 

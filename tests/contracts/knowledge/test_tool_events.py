@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.lengths import examples
 from tests.support.tickets import Factory
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.commands import write_tool_runs
 from threadkeep.knowledge.records import ToolRun
 
@@ -30,7 +30,7 @@ def write(tx: Tx, run: ToolRun) -> int:
 
 def result(tx: Tx) -> tuple[Any, ...]:
     sql = "SELECT stdout, stdout_truncated, exit_code, duration_ms FROM events"
-    (found,) = tx.execute(sql).fetchall()
+    (found,) = tx.all(Sql(sql))
     return tuple(found)
 
 
@@ -65,8 +65,8 @@ results: st.SearchStrategy[dict[str, Any]] = st.builds(
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=results, second=results)
 def test_the_first_result_stays(tx: Tx, first: dict[str, Any], second: dict[str, Any]) -> None:
-    tx.execute("DELETE FROM enrichment_queue")
-    tx.execute("DELETE FROM events")
+    tx.run(Sql("DELETE FROM enrichment_queue"))
+    tx.run(Sql("DELETE FROM events"))
     write(tx, CALL)
     write(tx, msgspec.structs.replace(CALL, **first))
     before = result(tx)

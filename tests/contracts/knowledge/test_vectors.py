@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from tests.memory.vectors.embedders import floats, vector_of
 from tests.support.knowledge import NOW, clock
 from tests.support.tickets import Factory
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.knowledge import vectors
 from threadkeep.knowledge.store import KnowledgeStore
@@ -35,22 +35,26 @@ MODEL = "hash-8"
 def store(factory: Factory) -> Iterator[KnowledgeStore]:
     with factory.open(clock=clock) as opened:
         with opened.context.db.write() as tx:
-            tx.execute("INSERT INTO tk_sessions (id, harness, session_id) VALUES (1, 'toy', 's')")
+            tx.run(Sql("INSERT INTO tk_sessions (id, harness, session_id) VALUES (1, 'toy', 's')"))
         yield opened
 
 
 def add_entry(tx: Tx, number: int, kind: str = "prompt") -> None:
-    tx.execute(
-        "INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, hash)"
-        " VALUES (?, 1, ?, 1, ?, 0, 'user', ?, 0)",
+    tx.run(
+        Sql(
+            "INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, hash)"
+            " VALUES (?, 1, ?, 1, ?, 0, 'user', ?, 0)"
+        ),
         (number, f"k{number}", number, kind),
     )
 
 
 def add_node(tx: Tx, number: int, text: str = "text", created: int = NOW) -> str:
-    tx.execute(
-        "INSERT INTO knowledge_nodes (id, uuid, content, embed_text, created_at, updated_at)"
-        " VALUES (?, ?, '{}', ?, ?, ?)",
+    tx.run(
+        Sql(
+            "INSERT INTO knowledge_nodes (id, uuid, content, embed_text, created_at, updated_at)"
+            " VALUES (?, ?, '{}', ?, ?, ?)"
+        ),
         (number, f"u{number}-{text}", text, created, created),
     )
     return f"u{number}-{text}/{created}"
@@ -153,7 +157,7 @@ def test_many_vectors_fill_several_chunks(
     with store.context.db.write() as tx:
         for first in range(1, 400, 40):
             messages(tx, *range(first, first + 40))
-        assert tx.execute("SELECT max(count) FROM tk_vector_chunks").fetchone()[0] <= 64
+        assert tx.value(Sql("SELECT max(count) FROM tk_vector_chunks")) <= 64
         assert index.count(tx) == 400
         for number in (1, 64, 65, 399):
             assert index.nearest(tx, vector_of(str(number)), limit=1)[0][1] == number
@@ -185,15 +189,15 @@ def test_the_vector_of_what_is_gone_is_never_found_and_is_taken_out(store: Knowl
         put(tx, "node", (5, mark, vector_of("n")))
         assert is_tidy(tx)
         assert tidy(tx, NOW) == Tidied()
-        tx.execute("DELETE FROM tk_entries WHERE id BETWEEN 2 AND 98")
-        tx.execute("DELETE FROM knowledge_nodes")
+        tx.run(Sql("DELETE FROM tk_entries WHERE id BETWEEN 2 AND 98"))
+        tx.run(Sql("DELETE FROM knowledge_nodes"))
         assert {n for _, n, _ in index.nearest(tx, vector_of("50"), limit=99)} == {1, 99}
         assert index.similarities(tx, vector_of("50"), "message", [1, 50]).keys() == {1}
         assert not is_tidy(tx)
         assert tidy(tx, NOW) == Tidied(98, nodes=(5,))
         assert is_tidy(tx)
         assert index.count(tx) == 2
-        [[ids]] = tx.execute("SELECT ids FROM tk_vector_chunks").fetchall()
+        [[ids]] = tx.all(Sql("SELECT ids FROM tk_vector_chunks"))
         assert VectorChunk(ids, b"", b"").owners() == [1, 99]
         assert index.nearest(tx, vector_of("99"), limit=1)[0][1] == 99
 
@@ -203,8 +207,8 @@ def test_a_node_that_changed_or_took_an_old_number_has_no_vector(store: Knowledg
     with store.context.db.write() as tx:
         for number in (1, 2, 3):
             put(tx, "node", (number, add_node(tx, number), vector_of(str(number))))
-        tx.execute("UPDATE knowledge_nodes SET updated_at = updated_at + 1 WHERE id = 1")
-        tx.execute("DELETE FROM knowledge_nodes WHERE id = 2")
+        tx.run(Sql("UPDATE knowledge_nodes SET updated_at = updated_at + 1 WHERE id = 1"))
+        tx.run(Sql("DELETE FROM knowledge_nodes WHERE id = 2"))
         add_node(tx, 2, "another")
         assert [n for _, n, _ in index.nearest(tx, vector_of("1"), limit=9)] == [3]
         lacking = missing(tx, 9).nodes
@@ -220,7 +224,7 @@ def test_who_is_late_with_a_vector_is_passed_over(store: KnowledgeStore) -> None
     with store.context.db.write() as tx:
         add_entry(tx, 1)
         old = add_node(tx, 1)
-        tx.execute("UPDATE knowledge_nodes SET updated_at = 5, embed_text = 'newer'")
+        tx.run(Sql("UPDATE knowledge_nodes SET updated_at = 5, embed_text = 'newer'"))
         assert put(tx, "node", (1, old, vector_of("old"))) == 0
         assert put(tx, "message", (1, "", vector_of("a")), (2, "", vector_of("gone"))) == 1
         assert put(tx, "message", (1, "", vector_of("b"))) == 0
@@ -234,7 +238,7 @@ def test_a_chunk_that_is_spoiled_is_left_out(store: KnowledgeStore, spoil: str) 
     with store.context.db.write() as tx:
         messages(tx, 1, 2)
         put(tx, "node", (1, add_node(tx, 1), vector_of("n")))
-        tx.execute(f"UPDATE tk_vector_chunks SET {spoil} WHERE kind = 'message'")
+        tx.run(Sql(f"UPDATE tk_vector_chunks SET {spoil} WHERE kind = 'message'"))
         index = VectorIndex(MODEL)
         assert [near[:2] for near in index.nearest(tx, vector_of("1"))] == [("node", 1)]
         assert index.similarities(tx, vector_of("1"), "message", [1, 2]) == {}
@@ -293,7 +297,7 @@ def test_vectors_of_two_models_are_never_mixed(store: KnowledgeStore) -> None:
 def test_a_file_without_our_tables_has_no_vectors(store: KnowledgeStore) -> None:
     with store.context.db.write() as tx:
         for table in ("tk_vector_model", "tk_vector_chunks", "tk_vectors", "tk_vector_old"):
-            tx.execute(f"DROP TABLE {table}")
+            tx.run(Sql(f"DROP TABLE {table}"))
     with store.context.db.read() as tx:
         assert VectorIndex(MODEL).nearest(tx, vector_of("1")) == []
         assert VectorIndex(MODEL).similarities(tx, vector_of("1"), "node", [1]) == {}

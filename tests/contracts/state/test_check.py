@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from threadkeep.base.tx import Sql
 from threadkeep.state import retention
 from threadkeep.state.blob_migration import offload_blobs
 from threadkeep.state.check import check
@@ -44,7 +45,7 @@ def test_damaged_exact_values_leave_the_text_and_are_found(db: SessionDB, damage
     db.append_message("s", "user", [{"type": "text", "text": "see"}, "A" * 9999])
     before = [message["content"] for message in db.get_messages("s")]
     with db.context.db.write() as tx:
-        tx.execute("UPDATE tk_exact SET value = ?", (damaged,))
+        tx.run(Sql("UPDATE tk_exact SET value = ?"), (damaged,))
     after = [message["content"] for message in db.get_messages("s")]
     assert after == ["see\n" + "A" * 9999]
     assert before != after

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from tests.support.states import talk
+from threadkeep.base.tx import Sql
 from threadkeep.state.session_db import SessionDB
 
 
@@ -35,7 +36,7 @@ def test_the_first_search_of_a_new_store_warns_of_nothing_and_real_damage_is_tol
         assert caplog.text == ""
         talk(db, "s", "docker")
         with db.context.db.write() as tx:
-            tx.execute("INSERT INTO messages_fts(messages_fts) VALUES ('delete-all')")
+            tx.run(Sql("INSERT INTO messages_fts(messages_fts) VALUES ('delete-all')"))
         assert found(db, "docker") == [1]
     assert "is damaged" in caplog.text
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.support.states import Clock, Factory
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Invalid, NotFound, ReadOnly
 from threadkeep.state import blob_migration, retention
 from threadkeep.state.blob_migration import inline_blobs, offload_blobs, sweep_blobs
@@ -445,8 +446,8 @@ def test_a_picture_in_a_list_of_parts_is_kept_once_and_comes_back(db: SessionDB)
         db.append_message("s", "user", parts)
     assert [message["content"] for message in db.get_messages("s")] == [parts] * 5
     with db.context.db.read() as tx:
-        blobs, size = tx.execute("SELECT count(*), sum(length(data)) FROM tk_blobs").fetchone()
-        beside = tx.execute("SELECT sum(length(value)) FROM tk_exact").fetchone()[0]
+        ((blobs, size),) = tx.all(Sql("SELECT count(*), sum(length(data)) FROM tk_blobs"))
+        beside = tx.value(Sql("SELECT sum(length(value)) FROM tk_exact"))
     assert blobs == 1
     assert size + beside < len(picture)
     assert db.check() == []
@@ -457,7 +458,7 @@ def test_a_picture_in_a_list_of_parts_is_kept_once_and_comes_back(db: SessionDB)
     db.delete_session("s")
     db.compact()
     with db.context.db.read() as tx:
-        assert tx.execute("SELECT count(*) FROM tk_blobs").fetchone()[0] == 0
+        assert tx.value(Sql("SELECT count(*) FROM tk_blobs")) == 0
 
 
 def test_a_lost_picture_leaves_the_text(db: SessionDB, caplog: pytest.LogCaptureFixture) -> None:
@@ -467,7 +468,7 @@ def test_a_lost_picture_leaves_the_text(db: SessionDB, caplog: pytest.LogCapture
     )
     db.append_message("s", "user", "next")
     with db.context.db.write() as tx:
-        tx.execute("DELETE FROM tk_blobs")
+        tx.run(Sql("DELETE FROM tk_blobs"))
     assert [message["content"] for message in db.get_messages("s")] == ["see\n[image]", "next"]
     assert "text only" in caplog.text
     assert any("missing" in problem for problem in db.check())

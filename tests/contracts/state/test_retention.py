@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.states import Clock, Factory, talk
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, ReadOnly
 from threadkeep.state import retention
 from threadkeep.state.check import check
@@ -148,8 +148,8 @@ def test_everything_beside_a_session_goes_with_it(db: SessionDB, clock: Clock) -
     assert prune(db) == 1
     with db.context.db.read() as tx:
         for table in ("tk_hashes", "tk_session_hashes", "tk_exact", "tk_keys", "tk_flags"):
-            assert tx.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
-        assert tx.execute("SELECT count(*) FROM tk_rewound").fetchone() == (0,)
+            assert tx.one(Sql(f"SELECT count(*) FROM {table}")) == (0,), table
+        assert tx.one(Sql("SELECT count(*) FROM tk_rewound")) == (0,)
     assert check(db.context) == []
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.support.knowledge import NOW
+from threadkeep.base.tx import Sql
 from threadkeep.knowledge.ledger import ModelUsage, day_of, spent, troubles
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.learn.model import (
@@ -198,8 +199,8 @@ def test_answers_that_could_not_be_used_are_counted(store: KnowledgeStore) -> No
 
 def test_a_file_without_a_ledger_has_spent_nothing(store: KnowledgeStore) -> None:
     with store.context.db.write() as tx:
-        tx.execute("DROP TABLE tk_model_days")
-        tx.execute("DROP TABLE tk_model_troubles")
+        tx.run(Sql("DROP TABLE tk_model_days"))
+        tx.run(Sql("DROP TABLE tk_model_troubles"))
         assert spent(tx, DAY) == []
         assert troubles(tx, "x") == []
 

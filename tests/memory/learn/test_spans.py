@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.support.tickets import NOW, add_row, add_ticket
 from tests.support.work import calls_made, steps_taken
+from threadkeep.base.tx import Sql
 from threadkeep.home.home import Home
 from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.queues import claim
@@ -135,7 +136,7 @@ def test_prompts_of_one_moment_become_nodes_of_their_own(tmp_path: Path) -> None
         history.capture()
         enrich(home, history, at_once=True)
         with history.store.context.db.read() as tx:
-            rows = tx.execute("SELECT embed_text FROM knowledge_nodes").fetchall()
+            rows = tx.all(Sql("SELECT embed_text FROM knowledge_nodes"))
     assert len(rows) > 2
     for number in range(0, 100, 10):
         assert sum(f"src/part{number}.py" in text for (text,) in rows) <= 1
@@ -168,6 +169,6 @@ LINKED = ("told_of_event", "told_of_segment", "told_of_visit", "told_of_run")
 def test_no_node_costs_a_look_at_all_links(tmp_path: Path, name: str) -> None:
     with KnowledgeStore.open(tmp_path / "k.db") as store, store.context.db.read() as tx:
         sql, asked = QUERIES[name], {"ids": "[1]", "node_type": "observation"}
-        plan = [row[3] for row in tx.execute(f"EXPLAIN QUERY PLAN {sql}", asked)]
+        plan = [row[3] for row in tx.all(Sql(f"EXPLAIN QUERY PLAN {sql}"), asked)]
     assert any("tk_nodes_of_" in step for step in plan), plan
     assert not any(step.startswith("SCAN l") for step in plan), plan

@@ -21,7 +21,7 @@ from tests.support.tickets import (
     waiting,
 )
 from tests.support.user_homes import made_up_home, open_history, real_home
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.capture.engine import CaptureFilter
 from threadkeep.errors import ReadOnly
 from threadkeep.knowledge.kinds import Queue
@@ -53,7 +53,7 @@ def segment(tx: Tx, name: str = "a", **values: Any) -> int:
 def nodes(store: KnowledgeStore) -> list[tuple[str, str, str, str]]:
     sql = "SELECT content, outcome, node_type, enrichment_model FROM knowledge_nodes ORDER BY id"
     with store.context.db.read() as tx:
-        return tx.execute(sql).fetchall()
+        return tx.all(Sql(sql))
 
 
 def by_model(name: str) -> Author:
@@ -108,7 +108,7 @@ def test_commands_of_a_session_become_one_node_with_the_pages_read_meanwhile(
             waiting(tx, "shell", command=text, at=LONG_AGO + at * 1000, duration_ms=50)
         add_visit(tx, at=LONG_AGO + 60_000, title="GNU make manual")
         probe = add_visit(tx, at=LONG_AGO, title="synthetic page")
-        tx.execute("UPDATE browser_events SET probe_tag = 'p' WHERE id = ?", (probe,))
+        tx.run(Sql("UPDATE browser_events SET probe_tag = 'p' WHERE id = ?"), (probe,))
     report = enricher(store).run()
     assert (report.queues["shell"].nodes, report.queues["shell"].skipped) == (1, 1)
     ((content, *_),) = nodes(store)
@@ -195,7 +195,7 @@ def test_a_lock_that_another_worker_took_over_is_not_written_twice(store: Knowle
     def slow(_: Material) -> None:
         with store.context.db.write() as tx:  # the lock was too old, and somebody else has it now
             sql = "UPDATE agentic_enrichment_queue SET locked_by = 'b', locked_at = ?"
-            tx.execute(sql, (NOW + 1,))
+            tx.run(Sql(sql), (NOW + 1,))
 
     with store.context.db.write() as tx:
         target = segment(tx)
@@ -231,7 +231,7 @@ def test_a_segment_that_grew_gets_a_new_node_in_place_of_the_old_one(
     grown = json.dumps(["Fix the parser in src/a.py.", "And add a test in tests/test_a.py."])
     with store.context.db.write() as tx:
         sql = "UPDATE agentic_sessions SET user_prompts_json = ?, content_hash = 'new' WHERE id = ?"
-        tx.execute(sql, (grown, target))
+        tx.run(Sql(sql), (grown, target))
         requeue(tx, "agentic", [target], NOW)
     enricher(store).run()
     ((content, *_),) = nodes(store)
@@ -276,7 +276,7 @@ def test_a_damaged_archive_fails_only_the_segments_that_need_it(tmp_path: Path) 
         with history.store.context.db.write() as tx:
             sql = "SELECT block_id FROM tk_log_blocks JOIN tk_logs ON id = log_id WHERE harness = ?"
             for block in column(tx, sql, "codex"):
-                tx.execute("UPDATE tk_blocks SET data = x'00' WHERE id = ?", (block,))
+                tx.run(Sql("UPDATE tk_blocks SET data = x'00' WHERE id = ?"), (block,))
         work = Enricher(history.store, history.sources, new_uuid=lambda: str(uuid4()))
         report = work.run(at_once=True)
         with history.store.context.db.read() as tx:

@@ -9,7 +9,7 @@ from tests.memory.vectors.embedders import HashEmbedder, vector_of
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
 from threadkeep.base import database
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.records import EntryRow
 from threadkeep.knowledge.store import KnowledgeStore
@@ -28,22 +28,26 @@ from threadkeep.memory.vectors.backfill import (
 def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
     with KnowledgeStore.open(tmp_path / "knowledge.db") as opened:
         with opened.context.db.write() as tx:
-            tx.execute("INSERT INTO tk_sessions (id, harness, session_id) VALUES (1, 'toy', 's')")
+            tx.run(Sql("INSERT INTO tk_sessions (id, harness, session_id) VALUES (1, 'toy', 's')"))
             for number in range(1, 21):
                 add_entry(tx, number)
             for number in (1, 2):
-                tx.execute(
-                    "INSERT INTO knowledge_nodes (id, uuid, content, embed_text, created_at,"
-                    " updated_at) VALUES (?, ?, '{}', ?, ?, 1)",
+                tx.run(
+                    Sql(
+                        "INSERT INTO knowledge_nodes (id, uuid, content, embed_text, created_at,"
+                        " updated_at) VALUES (?, ?, '{}', ?, ?, 1)"
+                    ),
                     (number, f"u{number}", f"node {number}", opened.context.clock()),
                 )
         yield opened
 
 
 def add_entry(tx: Tx, number: int) -> None:
-    tx.execute(
-        "INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, hash)"
-        " VALUES (?, 1, ?, 1, ?, 0, 'user', 'prompt', 0)",
+    tx.run(
+        Sql(
+            "INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, hash)"
+            " VALUES (?, 1, ?, 1, ?, 0, 'user', 'prompt', 0)"
+        ),
         (number, f"k{number}", number),
     )
 
@@ -78,7 +82,7 @@ def test_what_was_done_before_is_not_looked_at_again_but_for_the_asking(
         known = vector_model(tx)
         assert known is not None
         assert known.entries_done == 20
-        tx.execute("DELETE FROM tk_vectors WHERE kind = 'message' AND id = 3")
+        tx.run(Sql("DELETE FROM tk_vectors WHERE kind = 'message' AND id = 3"))
         add_entry(tx, 21)
     assert embed_pending(store, HashEmbedder(), texts).messages == 1
     assert embed_pending(store, HashEmbedder(), texts, whole=True).messages == 1
@@ -154,8 +158,8 @@ def test_young_nodes_are_left_to_who_made_them_and_old_vectors_go(store: Knowled
     assert (waits.nodes, waits.messages) == (0, 20)
     assert embed_pending(store, HashEmbedder(), texts).nodes == 2
     with store.context.db.write() as tx:
-        tx.execute("DELETE FROM tk_entries WHERE id < 4")
-        tx.execute("UPDATE knowledge_nodes SET updated_at = 2 WHERE id = 1")
+        tx.run(Sql("DELETE FROM tk_entries WHERE id < 4"))
+        tx.run(Sql("UPDATE knowledge_nodes SET updated_at = 2 WHERE id = 1"))
     done = embed_pending(store, HashEmbedder(), texts)
     assert (done.removed, done.nodes, done.messages) == (4, 1, 0)
 
@@ -176,7 +180,7 @@ def test_where_no_extension_can_be_loaded_our_own_tables_have_the_vectors(
 def test_the_contracts_own_table_is_for_768_numbers_only(store: KnowledgeStore) -> None:
     assert embed_pending(store, HashEmbedder(), texts).note == ""
     with store.context.db.read() as tx:
-        tables = {row[0] for row in tx.execute("SELECT name FROM sqlite_master")}
+        tables = {row[0] for row in tx.all(Sql("SELECT name FROM sqlite_master"))}
     assert not tables & {"knowledge_vectors", "embed_model_meta"}
 
 
@@ -193,5 +197,5 @@ def test_texts_are_read_from_the_archive(tmp_path: Path) -> None:
         with store.context.db.read() as tx:
             text = embedder.asked[3]
             near = VectorIndex("hash-8").nearest(tx, vector_of(text), limit=1)
-            row = tx.execute("SELECT line FROM tk_entries WHERE id = ?", (near[0][1],)).fetchone()
-            assert str(row[0]) in text
+            line = tx.value(Sql("SELECT line FROM tk_entries WHERE id = ?"), (near[0][1],))
+            assert str(line) in text

@@ -34,7 +34,7 @@ from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.connect import outside_users
 from threadkeep.base.sqlite.errors import translate
 from threadkeep.base.sqlite.lock import LockHeld, let_go, lock_for
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound
 
 log = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ def _sweep_partials(final: Path) -> None:
 def _copy_snapshot(database: Database, partial: Path, progress: Progress | None = None) -> None:
     # The open read transaction pins one snapshot: writers go on, the copy does not restart.
     with database.read() as tx:
-        tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        tx.one(Sql("SELECT 1 FROM sqlite_master LIMIT 1"))
         _copy(tx, partial, progress)
 
 
@@ -346,7 +346,7 @@ def _fitting(source: Path, current: Database) -> Iterator[Path]:
 
 def _page_size(database: Database) -> int:
     with database.read() as tx:
-        return int(tx.execute("PRAGMA page_size").fetchone()[0])
+        return int(tx.value(Sql("PRAGMA page_size")))
 
 
 def _restore_beside(

@@ -4,13 +4,14 @@ import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.sqlite.connect import connect_uri
 from threadkeep.base.sqlite.errors import is_damage
 from threadkeep.base.sqlite.pragmas import wal_reset_race
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged
 
 _FEW = 5
@@ -29,33 +30,33 @@ def sqlite_problems(tx: Tx, *, quick: bool = False, references: bool = True) -> 
 
 def _page_problems(tx: Tx, *, quick: bool) -> list[str]:
     check = "quick_check" if quick else "integrity_check"
-    found = [str(row[0]) for row in tx.execute(f"PRAGMA {check}({_FEW})")]
+    found = [str(row[0]) for row in tx.all(Sql(f"PRAGMA {check}({_FEW})"))]
     return [] if found == ["ok"] else [f"{check}: {line}" for line in found]
 
 
 def table_problems(tx: Tx, tables: Iterable[str]) -> list[str]:
     """Look at the pages of some tables only; those that are not there have none."""
-    present = {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master")}
+    present = {str(row[0]) for row in tx.all(Sql("SELECT name FROM sqlite_master"))}
     found = []
     for table in tables:
         if table in present:
-            said = [str(row[0]) for row in tx.execute(f"PRAGMA quick_check('{table}')")]
+            said = [str(row[0]) for row in tx.all(Sql(f"PRAGMA quick_check('{table}')"))]
             found += [f"quick_check: {line}" for line in said if line != "ok"]
     return found
 
 
 def is_blank(tx: Tx) -> bool:
     """Tell whether a file has nothing in it yet."""
-    return tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+    return tx.one(Sql("SELECT 1 FROM sqlite_master LIMIT 1")) is None
 
 
 def journal_mode(tx: Tx) -> str:
     """Give the journal mode of a file: `wal`, or `delete` as a rule."""
-    return str(tx.execute("PRAGMA journal_mode").fetchone()[0])
+    return str(tx.value(Sql("PRAGMA journal_mode")))
 
 
 def _reference_problems(tx: Tx) -> list[str]:
-    broken = tx.execute("PRAGMA foreign_key_check").fetchmany(_FEW)
+    broken = islice(tx.each(Sql("PRAGMA foreign_key_check")), _FEW)
     return [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from threadkeep.base.sqlite.errors import translate
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
 
 # What is made of a value (its text, the line of the archive, the line masked, its words) takes
@@ -258,14 +259,14 @@ def refuse_views(connection: sqlite3.Connection, queries: Mapping[str, str]) -> 
     connection.set_authorizer(permit)
 
 
-def refuse_endless(execute: Callable[[str], Iterable[tuple[str, str, str]]], path: Path) -> None:
+def refuse_endless(tx: Tx, path: Path) -> None:
     """Raise if a file that is to become a store has a view or a trigger that may never end."""
-    for name in _endless(execute(_PROGRAMS)):
+    for name in _endless(tx.all(Sql(_PROGRAMS))):
         msg = f"{name} in {path} holds a query that may never end"
         raise Damaged(msg, hint="look who made it")
 
 
-def _endless(found: Iterable[tuple[str, str, str]]) -> list[str]:
+def _endless(found: Iterable[Row]) -> list[str]:
     return [
         f"the {kind} {str(name)[:80]!r}"
         for name, kind, text in found

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from threadkeep.base.database import Database
 from threadkeep.base.sql import split_statements
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch
 
 
@@ -72,7 +72,7 @@ def _known_version(database: Database, schema: Schema, tx: Tx) -> int | None:
 
 def is_empty(tx: Tx) -> bool:
     """Tell whether a file has no table of anybody's."""
-    return tx.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+    return tx.one(Sql("SELECT 1 FROM sqlite_master LIMIT 1")) is None
 
 
 def refuse_newer(database: Database, schema: Schema, version: int) -> None:
@@ -89,7 +89,7 @@ def _create(database: Database, schema: Schema, backup: Callable[[str], object])
     with database.write() as tx:
         if _known_version(database, schema, tx) is None:
             for statement in split_statements(schema.head):
-                tx.execute(statement)
+                tx.run(Sql(statement))
             schema.write_version(tx, schema.version)
             return []
     return prepare(database, schema, backup)  # another program was first, maybe an older one
@@ -102,7 +102,7 @@ def _run(database: Database, schema: Schema, step: SchemaStep) -> bool:
             return False  # another process did it while we waited for the lock
         before = _broken_references(tx, step.rebuilds)
         for statement in split_statements(step.script):
-            tx.execute(statement)
+            tx.run(Sql(statement))
         if step.code is not None:
             step.code(tx)
         broken = _broken_references(tx, step.rebuilds) - before
@@ -117,28 +117,26 @@ def _broken_references(tx: Tx, tables: tuple[str, ...]) -> int:
     """Count rows without their parent, in the tables and in those that refer to them."""
     touched = {*tables, *_referring_to(tx, tables)} if tables else set()
     present = touched & set(_tables(tx))
-    return sum(
-        len(tx.execute(f'PRAGMA foreign_key_check("{table}")').fetchall()) for table in present
-    )
+    return sum(len(tx.all(Sql(f'PRAGMA foreign_key_check("{table}")'))) for table in present)
 
 
 def _referring_to(tx: Tx, tables: tuple[str, ...]) -> list[str]:
     return [
         table
         for table in _tables(tx)
-        for row in tx.execute(f'PRAGMA foreign_key_list("{table}")').fetchall()
+        for row in tx.all(Sql(f'PRAGMA foreign_key_list("{table}")'))
         if row[2] in tables
     ]
 
 
 def _tables(tx: Tx) -> list[str]:
-    rows = tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    rows = tx.all(Sql("SELECT name FROM sqlite_master WHERE type = 'table'"))
     return [str(row[0]) for row in rows]
 
 
 def columns_of(tx: Tx, table: str) -> list[str]:
     """Name the columns a table really has, in order."""
-    return [row[1] for row in tx.execute(f'PRAGMA table_info("{table}")')]
+    return [row[1] for row in tx.all(Sql(f'PRAGMA table_info("{table}")'))]
 
 
 class DeclaredColumn(NamedTuple):
@@ -175,7 +173,7 @@ def _declared(name: str, kind: str, never_null: int, default: str | None) -> Dec
 
 def never_null(tx: Tx, table: str) -> list[str]:
     """Name the columns that refuse NULL."""
-    return [row[1] for row in tx.execute(f'PRAGMA table_info("{table}")') if row[3]]
+    return [row[1] for row in tx.all(Sql(f'PRAGMA table_info("{table}")')) if row[3]]
 
 
 def add_missing_columns(tx: Tx, table: str, wanted: dict[str, str]) -> list[str]:
@@ -183,5 +181,5 @@ def add_missing_columns(tx: Tx, table: str, wanted: dict[str, str]) -> list[str]
     present = set(columns_of(tx, table))
     missing = [name for name in wanted if name not in present]
     for name in missing:
-        tx.execute(f'ALTER TABLE "{table}" ADD COLUMN {name} {wanted[name]}')
+        tx.run(Sql(f'ALTER TABLE "{table}" ADD COLUMN {name} {wanted[name]}'))
     return missing

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from threadkeep.base import nofollow
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox import versions
 from threadkeep.mailbox.arguments import need_each, need_str, need_whole, shown
@@ -44,7 +44,7 @@ def triggered(ctx: MailContext, *, first: bool) -> bool:
     """Tell whether any due mail without an answer wants one."""
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         asked = {"now": ctx.now_sql(), "first": first}
-        return bool(tx.execute(for_columns(tx, "triggered", ctx), asked).fetchone()[0])
+        return bool(tx.value(Sql(for_columns(tx, "triggered", ctx)), asked))
 
 
 def system_mail(ctx: MailContext) -> list[Mail]:
@@ -63,7 +63,7 @@ def _mails(ctx: MailContext, query: str, asked: dict[str, object]) -> list[Mail]
 
 
 def _rows(ctx: MailContext, tx: Tx, query: str, asked: dict[str, object]) -> list[Mail]:
-    return [mail_of(row) for row in tx.execute(for_columns(tx, query, ctx), asked)]
+    return [mail_of(row) for row in tx.all(Sql(for_columns(tx, query, ctx)), asked)]
 
 
 def for_columns(tx: Tx, query: str, ctx: MailContext) -> str:
@@ -86,12 +86,12 @@ def mail(ctx: MailContext, which: str | int) -> Mail | OutMail:
     asked = {column: which, "cap": CAP}
     with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         name = "mail" if column == "id" else "mail_by_seq"
-        row = tx.execute(for_columns(tx, name, ctx), {column: which}).fetchone()
+        row = tx.one(Sql(for_columns(tx, name, ctx)), {column: which})
         if row is not None:
             return mail_of(row)
         name = "out" if column == "id" else "out_by_seq"
         sql = folder.outbound.queries[name].replace("messages_out", "outbound.messages_out")
-        row = tx.execute(sql, asked).fetchone()
+        row = tx.one(Sql(sql), asked)
     if row is None:
         hint = "numbers are shown with each message: even came in, odd went out"
         raise NotFound(f"there is no message {which!r}", hint=hint)
@@ -289,7 +289,7 @@ def _need(ctx: MailContext, ids: list[str]) -> None:
         for message_id in ids:
             sql = """SELECT EXISTS (SELECT 1 FROM outbound.processing_ack WHERE message_id = :id)
                          OR EXISTS (SELECT 1 FROM messages_in WHERE id = :id)"""
-            if not tx.execute(sql, {"id": message_id}).fetchone()[0]:
+            if not tx.value(Sql(sql), {"id": message_id}):
                 hint = "`poll` gives the mail there is"
                 raise NotFound(f"there is no inbound message {message_id[:80]!r}", hint=hint)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from threadkeep.base.clock import is_due
 from threadkeep.base.presence import is_held, was_left
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict, Damaged, Invalid, ThreadkeepError
 from threadkeep.mailbox import inbound, tasks
 from threadkeep.mailbox.arguments import need_whole
@@ -171,7 +171,7 @@ def _word(
     """Give how often the container says it claimed a message, and why it gave up."""
     # Only one of the two files has this table, so its name alone will do.
     sql = ctx.folder.outbound.queries["claim_of"]
-    row = tx.execute(sql, {"id": message_id}).fetchone() if counts else None
+    row = tx.one(Sql(sql), {"id": message_id}) if counts else None
     if row is None:
         return None, None
     return _tries(row[0]), row[1]
@@ -190,7 +190,7 @@ def open_claims(ctx: MailContext) -> list[Claim]:
     with folder.inbound.read(folder.beside_inbound, owner_runs=ctx.running) as tx:
         counts = "tk_claim" in tables_beside(ctx, tx)
         sql = folder.outbound.queries["claims"]
-        rows = tx.execute(sql, {"limit": _MOST_CLAIMS}).fetchall()
+        rows = tx.all(Sql(sql), {"limit": _MOST_CLAIMS})
         return [Claim(id_, at, _word(ctx, tx, id_, counts=counts)[0]) for id_, at in rows]
 
 
@@ -418,7 +418,7 @@ def _has_tool_in_hand(ctx: MailContext) -> bool:
 def tool_state(ctx: MailContext) -> ToolState | None:
     """Give the tool that the container says it runs, None if it says nothing."""
     with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
-        there = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'container_state'").fetchone()
+        there = tx.one(Sql("SELECT 1 FROM sqlite_master WHERE name = 'container_state'"))
         row = None if there is None else tx.one("tool_state")
     return None if row is None else ToolState(*row)
 
@@ -535,7 +535,7 @@ def _old(ctx: MailContext, older_than_ms: int | None, keep: int | None) -> _Old:
 def _unfinished(tx: Tx) -> set[str]:
     """Give what a host of ours has yet to deliver, or would try again if asked to."""
     there = "SELECT 1 FROM main.sqlite_master WHERE name = 'tk_delivery'"
-    if tx.execute(there).fetchone() is None:
+    if tx.one(Sql(there)) is None:
         return set()
     return {row_id for (row_id,) in tx.all("unfinished_deliveries")}
 
@@ -544,13 +544,13 @@ def _remove(
     ctx: MailContext, ids: Sequence[str], queries: tuple[str, ...], highest: int | None = None
 ) -> None:
     with ctx.folder.outbound.write() as tx:
-        tables = {name for (name,) in tx.execute("SELECT name FROM sqlite_master")}
+        tables = {name for (name,) in tx.all(Sql("SELECT name FROM sqlite_master"))}
         for row_id in ids:
             tx.run(queries[0], {"id": row_id})
             if {"tk_claim", "tk_row_hash"} <= tables:  # a container of ours was here
                 tx.run(queries[1], {"id": row_id})
         if highest is not None:
             # So that `verify` knows why messages that were delivered are not there.
-            tx.execute("CREATE TABLE IF NOT EXISTS tk_pruned (seq INTEGER NOT NULL)")
-            tx.execute("INSERT INTO tk_pruned (seq) VALUES (?)", (highest,))
-            tx.execute("DELETE FROM tk_pruned WHERE seq < (SELECT max(seq) FROM tk_pruned)")
+            tx.run(Sql("CREATE TABLE IF NOT EXISTS tk_pruned (seq INTEGER NOT NULL)"))
+            tx.run(Sql("INSERT INTO tk_pruned (seq) VALUES (?)"), (highest,))
+            tx.run(Sql("DELETE FROM tk_pruned WHERE seq < (SELECT max(seq) FROM tk_pruned)"))

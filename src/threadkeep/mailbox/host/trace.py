@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.clock import iso
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import NotFound
 from threadkeep.mailbox.container import inbox
 from threadkeep.mailbox.context import MailContext
@@ -57,18 +57,18 @@ def in_order(events: Sequence[MailboxEvent]) -> list[MailboxEvent]:
 
 def _own_tables(tx: Tx) -> frozenset[str]:
     sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'tk\\_%' ESCAPE '\\'"
-    return frozenset(name for (name,) in tx.execute(sql))
+    return frozenset(name for (name,) in tx.all(Sql(sql)))
 
 
 def _find(ctx: MailContext, tx: Tx, which: str | int) -> Mail | OutMail:
     column = "id" if isinstance(which, str) else "seq"
     sql = inbox.for_columns(tx, "mail" if column == "id" else "mail_by_seq", ctx)
-    row = tx.execute(sql, {column: which}).fetchone()
+    row = tx.one(Sql(sql), {column: which})
     if row is not None:
         return mail_of(row)
     # Only one of the two files has this table, so its name alone will do.
     sql = ctx.folder.outbound.queries["out" if column == "id" else "out_by_seq"]
-    row = tx.execute(sql, {column: which, "cap": CAP}).fetchone()
+    row = tx.one(Sql(sql), {column: which, "cap": CAP})
     if row is None:
         hint = "even numbers came in, odd ones went out; `threadkeep mail ls` shows both"
         raise NotFound(f"there is no message {str(which)[:80]!r}", hint=hint)
@@ -112,8 +112,8 @@ def _container_side(
 ) -> Iterator[MailboxEvent]:
     queries = ctx.folder.outbound.queries
     asked = {"id": mail.id}
-    claim = tx.execute(queries["claim_of"], asked).fetchone() if "tk_claim" in tables else None
-    ack = tx.execute(queries["ack_of"], asked).fetchone()
+    claim = tx.one(Sql(queries["claim_of"]), asked) if "tk_claim" in tables else None
+    ack = tx.one(Sql(queries["ack_of"]), asked)
     if claim is not None and claim[0]:
         yield MailboxEvent(_time(claim[2]), "tk_claim", "claimed", f"for the {_nth(claim[0])} time")
     if ack is not None:
@@ -146,7 +146,7 @@ def _other_runs(tx: Tx, mail: Mail, copies: set[str | None]) -> Iterator[Mailbox
 
 def _replies(ctx: MailContext, tx: Tx, mail: Mail) -> Iterator[MailboxEvent]:
     sql = ctx.folder.outbound.queries["out_replies"]
-    for row in tx.execute(sql, {"id": mail.id, "limit": _MOST, "cap": CAP}).fetchall():
+    for row in tx.all(Sql(sql), {"id": mail.id, "limit": _MOST, "cap": CAP}):
         reply = out_of(row)
         yield MailboxEvent(_time(reply.timestamp), "messages_out", "answered", called(reply))
 
@@ -180,7 +180,7 @@ def _notes(ctx: MailContext, tx: Tx, message_id: str) -> list[MailboxEvent]:
     """Give what the host told the agent about a message."""
     asked = {"platform_id": ctx.agent_group, "about": message_id}
     sql = inbox.for_columns(tx, "notes_about", ctx)
-    found = [mail_of(row) for row in tx.execute(sql, asked)]
+    found = [mail_of(row) for row in tx.all(Sql(sql), asked)]
     return [
         MailboxEvent(
             _time(note.timestamp), "messages_in", "the agent was told", f"by {called(note)}"

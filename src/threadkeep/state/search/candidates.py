@@ -221,7 +221,7 @@ class Finder:
     def _read_changed(self) -> set[int]:
         first, last, _ = self._place
         found: set[int] = set()
-        for row in self._tx.execute(QUERIES["changed_messages"], {"limit": _SCANNED_ROWS}):
+        for row in self._tx.each(Sql(QUERIES["changed_messages"]), {"limit": _SCANNED_ROWS}):
             self._changed.add(row[0])
             if first <= row[0] <= last and self._has(self._indexed, row):
                 found.add(row[0])
@@ -234,7 +234,7 @@ class Finder:
         found: set[int] = set()
         characters = 0
         self._unread = self._place._replace(first=LAST_ID, last=0)
-        rows = self._tx.execute(QUERIES[f"scan_{self._order}"], params)
+        rows = self._tx.each(Sql(QUERIES[f"scan_{self._order}"]), params)
         for number, row in enumerate(rows):
             characters += len(row[2] or b"")
             if self._has(groups, row):
@@ -480,7 +480,7 @@ def _indexed(tx: Tx, table: str) -> tuple[str, ...]:
     if "fts5" not in str(tx.value("definition_of", {"name": table}) or "").lower():
         return ()
     try:
-        rows = tx.execute(f'PRAGMA table_info("{table}")').fetchall()
+        rows = tx.all(Sql(f'PRAGMA table_info("{table}")'))
     except FullTextError as error:  # it has lost a part of itself
         log.debug("the index %s cannot be opened: %s", table, error)
         return ()

@@ -304,7 +304,7 @@ def _index(ctx: StateContext, tx: Tx, query: str, params: dict[str, int]) -> lis
     unknown: list[int] = []
     done: list[int] = []
     characters = 0
-    for row in tx.execute(QUERIES[query], params):
+    for row in tx.each(Sql(QUERIES[query]), params):
         done.append(row[0])
         document = document_of(parts_of(ctx, tx, row))
         if document is not None:
@@ -404,7 +404,7 @@ def detach_index(ctx: StateContext, tx: Tx) -> bool:
     """
     triggers = [str(row[0]) for row in tx.all("triggers_of_index")]
     for trigger in triggers:
-        tx.execute(f'DROP TRIGGER "{trigger}"')
+        tx.run(Sql(f'DROP TRIGGER "{trigger}"'))
     if triggers and not ctx.side and "state_meta" in ctx.form.tables:
         tx.run("distrust_index")
     return bool(triggers)

@@ -268,7 +268,7 @@ def _filtered(asked: SessionSearch, tx: Tx, ids: Collection[int]) -> list[StateH
     hits: list[StateHit] = []
     characters = 0
     # One by one: they may hold more pictures than fit into memory; those behind get no score.
-    for message_id, timestamp, source, text in tx.execute(sql, params):
+    for message_id, timestamp, source, text in tx.each(Sql(sql), params):
         characters += len(text or b"")
         kept = text if text and characters <= _SCORED_CHARACTERS else b""
         hits.append(StateHit(message_id, _seconds(timestamp), text_of(source) or "", kept))

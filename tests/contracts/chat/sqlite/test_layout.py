@@ -20,6 +20,7 @@ from tests.support.chats import (
     tool_chunks,
     turn,
 )
+from threadkeep.base.tx import Sql
 from threadkeep.chat import schema as layout
 from threadkeep.chat.rows import SESSION, rehash
 from threadkeep.chat.store import ChatStore
@@ -120,7 +121,7 @@ def test_messages_and_parts_go_with_what_they_belong_to(path: Path) -> None:
 
 def reader_setting(store: ChatStore, pragma: str) -> int:
     with store.context.db.read() as tx:
-        return int(tx.execute(f"PRAGMA {pragma}").fetchone()[0])
+        return int(tx.value(Sql(f"PRAGMA {pragma}")))
 
 
 def test_settings_of_the_contract_are_in_force(path: Path) -> None:
@@ -130,7 +131,7 @@ def test_settings_of_the_contract_are_in_force(path: Path) -> None:
         for begin in (store.context.db.read, store.context.db.write):
             with begin() as tx:
                 found = {
-                    name: tx.execute(f"PRAGMA {name}").fetchone()[0]
+                    name: tx.value(Sql(f"PRAGMA {name}"))
                     for name in ("foreign_keys", "synchronous")
                 }
             assert found["foreign_keys"] == 1
@@ -579,7 +580,7 @@ def of_version_1(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         patched.setattr("threadkeep.chat.store.SCHEMA", first)
         with open_store(path) as store, store.context.db.write() as tx:
             for session_id in made[1:]:
-                tx.execute("UPDATE chat_sessions SET title = NULL WHERE id = ?", (session_id,))
+                tx.run(Sql("UPDATE chat_sessions SET title = NULL WHERE id = ?"), (session_id,))
                 rehash(tx, SESSION, session_id)
     return made
 

@@ -20,7 +20,7 @@ from tests.support.tickets import (
     undone,
     waiting,
 )
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.forget import erase_nodes
 from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.nodes import write_node
@@ -59,7 +59,7 @@ def source_row(tx: Tx, queue: Queue, target: int) -> tuple[int, str | None]:
     """Give whether a row is enriched, and the hash that was last learned from."""
     learned = "last_enriched_content_hash" if queue == "agentic" else "NULL"
     sql = f"SELECT enriched, {learned} FROM {QUEUES[queue].rows} WHERE id = ?"
-    enriched, hashed = tx.execute(sql, (target,)).fetchone()
+    ((enriched, hashed),) = tx.all(Sql(sql), (target,))
     return enriched, hashed
 
 
@@ -182,7 +182,7 @@ def test_a_segment_without_news_is_done_and_marked_as_enriched(tx: Tx) -> None:
 @pytest.mark.parametrize("step", ["skip", "done", "fail"])
 def test_a_segment_without_a_hash_keeps_the_last_one(tx: Tx, step: Step) -> None:
     target = waiting(tx, "agentic", content_hash=None, last_enriched_content_hash="older")
-    tx.execute("UPDATE agentic_enrichment_queue SET max_retries = 1")
+    tx.run(Sql("UPDATE agentic_enrichment_queue SET max_retries = 1"))
     (ticket,) = claim(tx, "agentic", worker="w", now=NOW)
     take(tx, "agentic", step, ticket, NOW)
     assert status_of(tx, "agentic", target) in ("skipped", "done", "failed")
@@ -191,10 +191,10 @@ def test_a_segment_without_a_hash_keeps_the_last_one(tx: Tx, step: Step) -> None
 
 def test_what_grew_in_the_hands_of_a_lost_worker_is_still_to_be_told(tx: Tx) -> None:
     same, grown = waiting(tx, "agentic"), waiting(tx, "agentic")
-    tx.execute("UPDATE agentic_enrichment_queue SET max_retries = 1")
+    tx.run(Sql("UPDATE agentic_enrichment_queue SET max_retries = 1"))
     assert len(claim(tx, "agentic", worker="w", now=NOW)) == 2
     change = "UPDATE agentic_sessions SET content_hash = 'more', end_time = ? WHERE id = ?"
-    tx.execute(change, (NOW + 1, grown))
+    tx.run(Sql(change), (NOW + 1, grown))
     assert reap(tx, NOW + LOCK_TIMEOUT_MS) == 2
     assert {status_of(tx, "agentic", one) for one in (same, grown)} == {"failed"}
     assert source_row(tx, "agentic", same)[1] is not None
@@ -212,15 +212,15 @@ def their_claim(tx: Tx, queue: Queue, now: int, limit: int) -> list[int]:
         f"UPDATE {table.name} SET status = 'processing', locked_at = ?, locked_by = 'brain',"
         f" updated_at = ? WHERE {table.id} IN ({free}) RETURNING {table.target}"
     )
-    return [row[0] for row in tx.execute(sql, (now, now)).fetchall()]
+    return [row[0] for row in tx.all(Sql(sql), (now, now))]
 
 
 def their_end(tx: Tx, queue: Queue, target: int, now: int) -> None:
     """Finish as the other program does: it leaves its lock in a ticket that is done."""
     table = QUEUES[queue]
-    tx.execute(f"UPDATE {table.rows} SET enriched = 1 WHERE id = ?", (target,))
+    tx.run(Sql(f"UPDATE {table.rows} SET enriched = 1 WHERE id = ?"), (target,))
     sql = f"UPDATE {table.name} SET status = 'done', updated_at = ? WHERE {table.target} = ?"
-    tx.execute(sql, (now, target))
+    tx.run(Sql(sql), (now, target))
 
 
 @every_queue
@@ -270,8 +270,8 @@ def test_another_program_can_take_our_nodes_out(tx: Tx) -> None:
     )
     for table in column(tx, named + r" ESCAPE '\'"):
         assert len(column(tx, "SELECT name FROM pragma_table_info(?)", table)) == 2, table
-        tx.execute(f"DELETE FROM {table} WHERE knowledge_node_id = ?", (node,))
-    tx.execute("DELETE FROM knowledge_nodes WHERE id = ?", (node,))
+        tx.run(Sql(f"DELETE FROM {table} WHERE knowledge_node_id = ?"), (node,))
+    tx.run(Sql("DELETE FROM knowledge_nodes WHERE id = ?"), (node,))
     assert column(tx, "SELECT count(*) FROM pragma_foreign_key_check") == [0]
     assert column(tx, "SELECT count(*) FROM knowledge_fts WHERE rowid = ?", node) == [0]
 
@@ -279,12 +279,15 @@ def test_another_program_can_take_our_nodes_out(tx: Tx) -> None:
 def test_a_vector_that_outlives_its_node_never_becomes_that_of_another(factory: Factory) -> None:
     with factory.open() as store, store.context.db.write() as tx:
         node = write(tx, "shell", waiting(tx, "shell"))
-        tx.execute("CREATE TABLE knowledge_vectors_rowids (rowid INTEGER PRIMARY KEY, id)")
+        tx.run(Sql("CREATE TABLE knowledge_vectors_rowids (rowid INTEGER PRIMARY KEY, id)"))
         insert(tx, "knowledge_vectors_rowids", rowid=node)
-        tx.execute("PRAGMA writable_schema = ON")
-        tx.execute(
-            "INSERT INTO sqlite_master VALUES ('table', 'knowledge_vectors', 'knowledge_vectors',"
-            " 0, 'CREATE VIRTUAL TABLE knowledge_vectors USING vec0(v FLOAT[768])')"
+        tx.run(Sql("PRAGMA writable_schema = ON"))
+        tx.run(
+            Sql(
+                "INSERT INTO sqlite_master VALUES ('table', 'knowledge_vectors',"
+                " 'knowledge_vectors', 0,"
+                " 'CREATE VIRTUAL TABLE knowledge_vectors USING vec0(v FLOAT[768])')"
+            )
         )
         erase_nodes(tx, [node])
         assert write(tx, "shell", waiting(tx, "shell", session=2)) > node

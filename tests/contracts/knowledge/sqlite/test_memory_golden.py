@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import memories as asked
 from tests.support.memories import Notebook
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.home.opening import all_sources
 from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.lessons import list_lessons
@@ -71,13 +71,13 @@ def tx(golden: Path, tmp_path: Path) -> Iterator[Tx]:
 def test_the_rows_are_what_the_brain_says(tx: Tx, expected: dict[str, Any], fact: str) -> None:
     wanted = expected[fact]
     probes = any("synthetic/probe-memory.md" in row for row in wanted)
-    rows = [list(row) for row in tx.execute(FACTS[fact])]
+    rows = [list(row) for row in tx.all(Sql(FACTS[fact]))]
     ours = [row for row in rows if probes or "synthetic/probe-memory.md" not in row]
     assert sorted(ours, key=str) == sorted(wanted, key=str)
 
 
 def test_the_same_nodes_are_shown(tx: Tx, expected: dict[str, Any]) -> None:
-    nodes = dict(tx.execute("SELECT id, uuid FROM knowledge_nodes").fetchall())
+    nodes: dict[int, str] = dict(tx.all(Sql("SELECT id, uuid FROM knowledge_nodes")))
     shown = eligible_nodes(tx, nodes, expected["eligible_at_ms"])
     assert {uuid: n in shown for n, uuid in nodes.items()} == expected["eligible_by_default"]
 
@@ -103,9 +103,9 @@ def test_memories_say_the_same_now(tx: Tx, expected: dict[str, Any]) -> None:
 
 def test_their_histories_are_the_same(tx: Tx, expected: dict[str, Any]) -> None:
     for name, revisions in expected["memory_history"].items():
-        repository = tx.execute(
-            "SELECT repository FROM memory_documents WHERE logical_path = ?", (name,)
-        ).fetchone()[0]
+        repository = tx.value(
+            Sql("SELECT repository FROM memory_documents WHERE logical_path = ?"), (name,)
+        )
         found, _ = memory_history(tx, MemoryFilter(repository=repository, logical_path=name))
         assert [[one.revision_number, one.change_kind, one.summary] for one in found] == revisions
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.lengths import examples
 from tests.support.knowledge import ask, assert_sound, clock
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 from threadkeep.knowledge.merge import MergeCounts, merge_knowledge
 from threadkeep.knowledge.opening import open_knowledge
 
@@ -21,15 +22,19 @@ def open_with(path: Path, events: Events, first: int) -> Database:
     """Make a file with some commands of one shell, numbered from `first` on."""
     database = open_knowledge(path, {}, clock=clock).database
     with database.write() as tx:
-        tx.execute(
-            "INSERT INTO sessions (id, start_time, terminal, shell, hostname, username, created_at)"
-            " VALUES (?, 1, NULL, 'zsh', 'h', 'u', 1)",
+        tx.run(
+            Sql(
+                "INSERT INTO sessions (id, start_time, terminal, shell, hostname, username,"
+                " created_at) VALUES (?, 1, NULL, 'zsh', 'h', 'u', 1)"
+            ),
             (first,),
         )
         for number, (at, command) in enumerate(events, first):
-            tx.execute(
-                "INSERT INTO events (id, session_id, timestamp, command, duration_ms, cwd,"
-                " hostname, shell, created_at) VALUES (?, ?, ?, ?, 1, '/', 'h', 'zsh', 1)",
+            tx.run(
+                Sql(
+                    "INSERT INTO events (id, session_id, timestamp, command, duration_ms, cwd,"
+                    " hostname, shell, created_at) VALUES (?, ?, ?, ?, 1, '/', 'h', 'zsh', 1)"
+                ),
                 (number, first, at, command),
             )
     return database

@@ -246,7 +246,7 @@ class Fuse:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: float = float("inf")
-        execute = Tx.execute
+        execute = Tx._execute
 
         def burn(tx: Tx, sql: str, params: Any = ()) -> sqlite3.Cursor:
             if self.left <= 0:
@@ -254,7 +254,7 @@ class Fuse:
             self.left -= 1
             return execute(tx, sql, params)
 
-        monkeypatch.setattr(Tx, "execute", burn)
+        monkeypatch.setattr(Tx, "_execute", burn)
 
 
 def open_and_close(path: Path) -> None:

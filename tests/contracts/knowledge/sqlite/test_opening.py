@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from tests.faults.old_knowledge_files import make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, objects
 from threadkeep.base.database import Database
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Damaged, Invalid, NotFound, ReadOnly, SchemaMismatch
 from threadkeep.knowledge.opening import KnowledgeFile, open_knowledge, refuse_write
 from threadkeep.knowledge.schema import explain_version, write_version
@@ -35,7 +36,7 @@ def opened(path: Path, *, read_only: bool = False) -> KnowledgeFile:
 def test_a_missing_file_is_created_and_can_be_written(path: Path) -> None:
     database, access = opened(path)
     with closing(database), database.write() as tx:
-        tx.execute(WRITE)
+        tx.run(Sql(WRITE))
     assert access.writable
     assert access.finding.kind == "current"
     refuse_write(access)
@@ -57,7 +58,7 @@ def test_a_newer_file_is_opened_to_be_read(path: Path, version: int) -> None:
         assert not access.writable
         assert f"version {version}" in access.finding.cause
         with database.read() as tx:
-            assert tx.execute("SELECT count(*) FROM source_health").fetchone() == (8,)
+            assert tx.one(Sql("SELECT count(*) FROM source_health")) == (8,)
         with pytest.raises(SchemaMismatch, match="upgrade threadkeep"):
             refuse_write(access)
         with pytest.raises(ReadOnly), database.write():
@@ -139,7 +140,7 @@ def test_a_file_that_grows_newer_under_us_is_written_no_more(path: Path) -> None
             newer.execute("CREATE TABLE tables_of_tomorrow (id INTEGER)")
             newer.execute("PRAGMA user_version = 19")
         with pytest.raises(SchemaMismatch, match="schema version 19"), database.write() as tx:
-            tx.execute(WRITE)
+            tx.run(Sql(WRITE))
     assert ask(path, "SELECT * FROM sha_watchlist") == []
 
 
@@ -149,7 +150,7 @@ def test_the_callers_backup_is_asked_once_and_before_anything_changes(path: Path
 
     def backup(database: Database, reason: str) -> None:
         with database.read() as tx:
-            asked.append((reason, tx.execute("PRAGMA user_version").fetchone()[0]))
+            asked.append((reason, tx.value(Sql("PRAGMA user_version"))))
 
     open_knowledge(path, {}, backup=backup, clock=clock).database.close()
     assert asked == [("before-knowledge-18", 12)]

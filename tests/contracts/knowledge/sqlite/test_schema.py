@@ -21,6 +21,7 @@ from tests.support.knowledge import (
     rows,
     shape,
 )
+from threadkeep.base.tx import Sql
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.repair import HARNESSES, allowed_harnesses
 from threadkeep.knowledge.schema import SEEDED, TABLES, is_begun, write_version
@@ -107,15 +108,15 @@ def test_triggers_keep_the_index_in_step(fresh: Path) -> None:
     with closing(open_knowledge(fresh, {}, clock=clock).database) as database:
         for number, content in ((1, '{"summary": "a quokka"}'), (2, "no json")):
             with database.write() as tx:
-                tx.execute(
-                    f"INSERT INTO knowledge_nodes (id, {columns}) VALUES (?, ?, ?, 'e', 1, 1)",
+                tx.run(
+                    Sql(f"INSERT INTO knowledge_nodes (id, {columns}) VALUES (?, ?, ?, 'e', 1, 1)"),
                     (number, f"n{number}", content),
                 )
         with database.write() as tx:
-            tx.execute(
-                'UPDATE knowledge_nodes SET content = \'{"summary": "a wombat"}\' WHERE id = 2'
+            tx.run(
+                Sql('UPDATE knowledge_nodes SET content = \'{"summary": "a wombat"}\' WHERE id = 2')
             )
-            tx.execute("DELETE FROM knowledge_nodes WHERE id = 1")
+            tx.run(Sql("DELETE FROM knowledge_nodes WHERE id = 1"))
     found = ask(fresh, "SELECT rowid, summary FROM knowledge_fts")
     assert found == [(2, "a wombat")]
     assert ask(fresh, "SELECT rowid FROM knowledge_fts WHERE knowledge_fts MATCH 'quokka'") == []

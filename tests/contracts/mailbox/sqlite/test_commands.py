@@ -9,6 +9,7 @@ from tests.contracts.mailbox.postal import NOW, Channel, Clock, Crash, Desk, cra
 from tests.support.mail import MailFactory
 from threadkeep import Mailroom
 from threadkeep.base import nofollow
+from threadkeep.base.tx import Sql
 from threadkeep.errors import ReadOnly
 from threadkeep.mailbox import Container, FileAdapter, Host, Place
 
@@ -228,7 +229,7 @@ def test_a_task_elsewhere_is_changed_once_whenever_the_host_dies(
         assert frame["ok"], frame
         assert [task.id for task in room.host(first).inbox(kind="task")] == before
         with room.context(first).folder.inbound.read() as tx:
-            keys = [key for (key,) in tx.execute("SELECT key FROM tk_meta")]
+            keys = [key for (key,) in tx.all(Sql("SELECT key FROM tk_meta"))]
         assert not any("cli-1-a" in key for key in keys) or committed
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.mail import CHAT, MailFactory, Pair, name_places, open_pair
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.mailbox import Container, Folder, Host, next_due, verify
 from threadkeep.mailbox.records import Place
@@ -114,7 +115,7 @@ def test_a_row_with_half_a_character_can_be_verified(factory: MailFactory) -> No
     pair = open_pair(factory)
     sent = pair.container.send("x")
     with pair.host.context.folder.outbound.write() as tx:
-        tx.execute("UPDATE messages_out SET platform_id = ?", (b"C\xed\xa0\x80",))
+        tx.run(Sql("UPDATE messages_out SET platform_id = ?"), (b"C\xed\xa0\x80",))
     found = verify(pair.path)
     assert [problem.where for problem in found] == [f"messages_out '{sent.id}'"]
     assert "hash" in found[0].what

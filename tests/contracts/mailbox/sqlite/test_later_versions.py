@@ -116,7 +116,7 @@ def test_a_remake_that_is_cut_off_leaves_the_file_as_it_was(
     pair.agent.send("one")
     make_older(pair)
     before = shape(pair)
-    real, numbers = Tx.execute, itertools.count(1)
+    real, numbers = Tx._execute, itertools.count(1)
 
     def execute(tx: Tx, sql: str, *rest: Any) -> Any:
         changes = "tk_remade" in sql or sql.startswith(("DROP", "CREATE INDEX"))
@@ -124,7 +124,7 @@ def test_a_remake_that_is_cut_off_leaves_the_file_as_it_was(
             raise KeyboardInterrupt
         return real(tx, sql, *rest)
 
-    monkeypatch.setattr(Tx, "execute", execute)
+    monkeypatch.setattr(Tx, "_execute", execute)
     with pytest.raises(KeyboardInterrupt):
         pair.box.new_container(clock=lambda: pair.time[0])
     monkeypatch.undo()
@@ -140,14 +140,14 @@ import os, signal, sys
 from threadkeep.base.tx import Tx
 from threadkeep.mailbox import Container
 
-real = Tx.execute
+real = Tx._execute
 
 def execute(tx, sql, *rest):
     if sql.startswith(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(tx, sql, *rest)
 
-Tx.execute = execute
+Tx._execute = execute
 Container(sys.argv[1])
 """
 

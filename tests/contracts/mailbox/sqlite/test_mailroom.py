@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import need_tool
 from tests.contracts.mailbox.postal import Channel, Clock, Crash, crash_at_write
 from threadkeep.base.processes import is_running
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.mailbox import mailroom
 from threadkeep.mailbox.adapters import FileAdapter, Outgoing
@@ -786,7 +787,7 @@ def test_a_platform_that_counts_from_the_start_again_is_heard(setup: Setup) -> N
     say("other words")
     assert heard(setup, session) == ["other words"]
     with setup.room.folder(session).inbound.write() as tx:
-        tx.execute("DELETE FROM messages_in")
+        tx.run(Sql("DELETE FROM messages_in"))
     say("hello")
     assert heard(setup, session) == ["hello"]
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.contracts.mailbox.pair import CHAT, Pair
 from tests.support.mail import MailFactory, leave_unfinished
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Busy, Damaged, Invalid
 from threadkeep.mailbox.attachments import collect
 from threadkeep.mailbox.folder import Owner
@@ -33,7 +34,7 @@ def test_no_poll_reads_all_that_was_ever_said(pair: Pair) -> None:
     with folder.inbound.read(folder.beside_inbound) as tx:
         for name in sorted(polls | {"open_deliveries", "to_rearm"}):
             query = f"EXPLAIN QUERY PLAN {folder.inbound.queries[name]}"
-            plan = [row[3] for row in tx.execute(query, asked)]
+            plan = [row[3] for row in tx.all(Sql(query), asked)]
             scans = [line for line in plan if line.startswith("SCAN") and "INDEX tk_" not in line]
             assert [line for line in scans if line != "SCAN CONSTANT ROW"] == [], name
 
@@ -49,7 +50,7 @@ def test_a_lock_met_while_opening_leaves_the_patience_as_it_was(pair: Pair) -> N
         other.execute("ROLLBACK")
     file.budget = patience
     with file.write() as tx:
-        assert tx.execute("PRAGMA busy_timeout").fetchone() == (int(patience * 1000),)
+        assert tx.one(Sql("PRAGMA busy_timeout")) == (int(patience * 1000),)
 
 
 def test_what_a_killed_writer_left_is_undone_by_the_reader(pair: Pair) -> None:

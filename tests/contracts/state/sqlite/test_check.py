@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.states import Clock, open_state, talk
 from threadkeep.base.sqlite.backup import check_file, make_backup
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Damaged
 from threadkeep.state import check as check_, retention
 from threadkeep.state.blob_migration import offload_blobs
@@ -129,9 +130,9 @@ def test_rows_without_their_session_are_named(used: SessionDB) -> None:
 def unhashed(db: SessionDB) -> tuple[int, int]:
     with db.context.db.read() as tx:
         count = "SELECT count(*) FROM {} WHERE id NOT IN (SELECT {} FROM {})"
-        messages = tx.execute(count.format("messages", "id", "tk_hashes"))
-        sessions = tx.execute(count.format("sessions", "session_id", "tk_session_hashes"))
-        return messages.fetchone()[0], sessions.fetchone()[0]
+        messages = tx.value(Sql(count.format("messages", "id", "tk_hashes")))
+        sessions = tx.value(Sql(count.format("sessions", "session_id", "tk_session_hashes")))
+        return messages, sessions
 
 
 def write_as_hermes(path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults.old_state_files import make_old_state
 from tests.support.hermes_today import make_hermes_state, run
+from threadkeep.base.tx import Sql
 from threadkeep.errors import ReadOnly
 from threadkeep.state.context import TODAY, V6, newest_columns, survey
 from threadkeep.state.hermes_state import SessionDB
@@ -56,8 +57,10 @@ def test_any_file_reads_in_the_newest_form(tmp_path: Path, version: int) -> None
     with SessionDB(path, read_only=True) as db, db.context.db.read() as tx:
         text = db.context.db.queries.text  # type: ignore[attr-defined]
         for table, known in newest_columns().items():
-            cursor = tx.execute(text(f"SELECT * FROM full.{table} LIMIT 1"))
-            assert {column.name for column in known} <= {one[0] for one in cursor.description}
+            (row,) = tx.dicts(
+                Sql(text(f"SELECT f.* FROM (SELECT 1) LEFT JOIN full.{table} AS f LIMIT 1"))
+            )
+            assert {column.name for column in known} <= row.keys()
         assert survey(tx).answers is V6
 
 

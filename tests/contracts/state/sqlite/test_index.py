@@ -180,7 +180,7 @@ def test_rows_of_other_programs_get_their_fingerprints(db: SessionDB, make: Make
 
 
 def refuse(_ctx: StateContext, tx: Any, what: str) -> None:
-    tx.execute(what)
+    tx.run(Sql(what))
 
 
 def test_a_write_that_fails_for_its_own_reasons_leaves_the_index_alone(
@@ -204,7 +204,7 @@ def test_a_write_without_triggers_is_not_tried_twice(db: SessionDB, make: Make) 
 
     def act(_ctx: StateContext, tx: Any) -> None:
         calls.append("again")
-        tx.execute("SELECT * FROM no_such_table")
+        tx.run(Sql("SELECT * FROM no_such_table"))
 
     with pytest.raises(ThreadkeepError, match="no such table"):
         verbs.write(db.context, act)
