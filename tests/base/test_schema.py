@@ -13,7 +13,6 @@ from threadkeep.base.sqlite.schema import (
     Schema,
     SchemaStep,
     add_missing_columns,
-    columns_of,
     is_empty,
     prepare,
     refuse_newer,
@@ -297,4 +296,4 @@ def test_missing_columns_are_added_once(tmp_path: Path) -> None:
         wanted = {"a": "TEXT", "b": "TEXT", "c": "INTEGER NOT NULL DEFAULT 7"}
         assert add_missing_columns(tx, "odd name", wanted) == ["b", "c"]
         assert add_missing_columns(tx, "odd name", wanted) == []
-        assert columns_of(tx, "odd name") == ["a", "b", "c"]
+        assert tx.columns("odd name") == ["a", "b", "c"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from threadkeep.base import json
-from threadkeep.base.sqlite.schema import columns_of, never_null
+from threadkeep.base.sqlite.catalogue import never_null
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.chat import journal
@@ -100,7 +100,7 @@ def unknown_chunks(tx: Tx, session_id: str) -> dict[str, list[Json]]:
 
 
 def _select(tx: Tx, kind: str, where: str, session_id: str) -> Iterator[Json]:
-    names = columns_of(tx, TABLES[kind])
+    names = tx.columns(TABLES[kind])
     columns = ", ".join(map(quoted, names))
     sql = f'SELECT {columns} FROM "{TABLES[kind]}" {where}'  # noqa: S608  (the file's own names)
     known = [name in COLUMNS[kind] for name in names]
@@ -199,7 +199,7 @@ class _Insert:
     def __init__(self, tx: Tx, kind: str, *, over: bool = False) -> None:
         self._kind = kind
         self._names = COLUMNS[kind]
-        self._file_has = [name for name in columns_of(tx, TABLES[kind]) if name not in self._names]
+        self._file_has = [name for name in tx.columns(TABLES[kind]) if name not in self._names]
         needed = {*never_null(tx, TABLES[kind]), "title"} & _STAND_INS.keys()
         self._never_null = [name for name in self._names if name in needed]
         columns = ", ".join(map(quoted, self._names))

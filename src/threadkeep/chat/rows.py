@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from threadkeep.base import json
 from threadkeep.base.hashes import content_hash
-from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.chat.records import UNTITLED, Json, Message, Session, message_of, session_of
@@ -260,7 +259,7 @@ def next_message_time(tx: Tx, session_id: str, now: int) -> int:
 
 def image(tx: Tx, kind: str, row_id: str) -> Json | None:
     """Give a row with every column that the file has, known to us or not; None if it is gone."""
-    names = columns_of(tx, TABLES[kind])
+    names = tx.columns(TABLES[kind])
     columns = ", ".join(map(quoted, names))
     sql = f'SELECT {columns} FROM "{TABLES[kind]}" WHERE id = ?'  # noqa: S608  (the file's names)
     row: Row | None = tx.one(Sql(sql), (row_id,))
@@ -276,7 +275,7 @@ def put_image(tx: Tx, kind: str, row: Json) -> None:
     """Write a row from its image over the row of the same id, in the columns the file has."""
     if kind == SESSION and row.get("title") is None:
         row = {**row, "title": UNTITLED}  # an event of an older version
-    names = [name for name in columns_of(tx, TABLES[kind]) if name in row]
+    names = [name for name in tx.columns(TABLES[kind]) if name in row]
     columns = ", ".join(map(quoted, names))
     marks = ", ".join("?" for _ in names)
     updates = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in names)

@@ -9,9 +9,10 @@ from threadkeep.base.hashes import content_hash
 from threadkeep.base.match import Phrase
 from threadkeep.base.processes import is_alive
 from threadkeep.base.sql import load_queries, load_text, split_statements
+from threadkeep.base.sqlite.catalogue import object_names, set_user_version, user_version
 from threadkeep.base.sqlite.checks import journal_mode, sqlite_problems
 from threadkeep.base.sqlite.connect import Tuning
-from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
+from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.chat.context import ChatContext
@@ -182,8 +183,7 @@ _SHARED = {"system_prompts": {"body": "TEXT", "created_at": "INTEGER"}}
 
 def read_version(tx: Tx) -> int | None:
     """Give our version of a file; 0 for the three tables of another program, None for neither."""
-    tables = {row[0] for row in tx.all(Sql("SELECT name FROM sqlite_master WHERE type = 'table'"))}
-    theirs = int(tx.value(Sql("PRAGMA user_version")))
+    tables, theirs = tx.tables(), user_version(tx)
     if "chat_sessions" in tables and theirs > GUIDE_VERSION:
         msg = f"the file has user_version {theirs}; this program knows up to {GUIDE_VERSION}"
         raise SchemaMismatch(msg, hint="upgrade threadkeep; the file was not touched")
@@ -227,15 +227,15 @@ def adopt(tx: Tx) -> None:
     for kind in TABLES:
         adopt_unhashed(tx, kind)
     tx.run("mark_all_dirty")
-    tx.run(Sql(f"PRAGMA user_version = {GUIDE_VERSION}"))
+    set_user_version(tx, GUIDE_VERSION)
 
 
 def _tables_in_the_way(tx: Tx) -> set[str]:
     """Name the tables of ours that the file has already and that can be shared; refuse others."""
     wanted = {_created_name(statement) for statement in split_statements(_SIDE)}
-    present = {row[0] for row in tx.all(Sql("SELECT name FROM sqlite_master"))} & wanted
+    present = object_names(tx) & wanted
     for name in present:
-        if name not in _SHARED or "digest" not in columns_of(tx, name):
+        if name not in _SHARED or "digest" not in tx.columns(name):
             msg = f"the file has something called {name!r} that another program put there"
             raise SchemaMismatch(msg, hint="rename it, or give another path; nothing was changed")
     return present

@@ -356,16 +356,14 @@ class PruneReport(msgspec.Struct, frozen=True):
 def size_report(ctx: ChatContext) -> SizeReport:
     """Measure a store."""
     with ctx.db.read() as tx:
-        pages = int(tx.value(Sql("PRAGMA page_count")))
-        free = int(tx.value(Sql("PRAGMA freelist_count")))
-        page = int(tx.value(Sql("PRAGMA page_size")))
+        size = pages(tx)
         rows = {table: _count(tx, table) for table in _COUNTED}
         largest = [
             dict(zip(("session_id", "title", "bytes", "parts"), _texts(row), strict=True))
             for row in tx.all("largest_sessions", {"limit": _LARGEST})
         ]
     content = _content(ctx)
-    return SizeReport(pages * page, ctx.db.wal.size(), free * page, rows, content, largest)
+    return SizeReport(size.bytes, ctx.db.wal.size(), size.free_bytes, rows, content, largest)
 
 
 def _count(tx: Tx, table: str) -> int:

@@ -19,7 +19,6 @@ import msgspec
 
 from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
 from threadkeep.base.json import encode
-from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import index_text
@@ -396,7 +395,7 @@ class LogState(msgspec.Struct, gc=False):
 
 def keeps_sums(tx: Tx) -> bool:
     """Tell whether a file that is only looked at was ever open for writing in this version."""
-    return "crc" in columns_of(tx, "tk_logs")
+    return "crc" in tx.columns("tk_logs")
 
 
 def all_looks(tx: Tx, reader: str, *, sums: bool = True) -> dict[str, LogState]:

@@ -77,7 +77,7 @@ def count_unindexed(path: Path) -> int:
 
 def unindexed(tx: Tx) -> int:
     """Count the rows that the full-text indexes do not have; the texts are not compared."""
-    tables, count = names(tx, "table"), 0
+    tables, count = tx.tables(), 0
     if tables >= {"tk_entries", "tk_entry_words_docsize"} and not _is_cleaning(tx, tables):
         count += int(tx.value("entries_without_words", {"empty": text_hash("")}))
     if tables >= {"knowledge_nodes", "knowledge_fts_docsize"}:
@@ -87,7 +87,7 @@ def unindexed(tx: Tx) -> int:
 
 def differing(tx: Tx) -> int:
     """Count the nodes whose text in the index is another one, and texts there without a node."""
-    if not names(tx, "table") >= {"knowledge_nodes", "knowledge_fts_content"}:
+    if not tx.tables() >= {"knowledge_nodes", "knowledge_fts_content"}:
         return 0
     return int(tx.value("nodes_differing")) + int(tx.value("words_without_nodes"))
 
@@ -101,7 +101,7 @@ def _is_cleaning(tx: Tx, tables: set[str]) -> bool:
 
 def _blocks(tx: Tx, show: Show | None) -> list[str]:
     """Read every block of the archive and compare it with its digest."""
-    if "tk_blocks" not in names(tx, "table"):
+    if "tk_blocks" not in tx.tables():
         return []
     found: list[str] = []
     numbers = [int(row[0]) for row in tx.all("archive_blocks")]
@@ -183,7 +183,7 @@ def note_deep_checks(tx: Tx, checks: Iterable[DeepCheck]) -> None:
 
 def last_deep_checks(tx: Tx) -> dict[str, DeepCheck]:
     """Give the last deep check of each store, by the path of its file."""
-    if "tk_deep_checks" not in names(tx, "table"):
+    if "tk_deep_checks" not in tx.tables():
         return {}
     rows = tx.all("deep_checks")
     return {row[0]: DeepCheck(row[0], row[1], row[2], _sentences(row[3])) for row in rows}
@@ -222,7 +222,7 @@ class KnowledgeFacts(msgspec.Struct, frozen=True):
 def facts(tx: Tx, now: int) -> KnowledgeFacts:
     """Tell what is in the file."""
     # A file that only Hippo wrote has no such table.
-    totals = tx.all("session_totals") if "tk_sessions" in names(tx, "table") else []
+    totals = tx.all("session_totals") if "tk_sessions" in tx.tables() else []
     states = Counter[str]()
     for depth in depths(tx).values():
         states.update(depth)

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.schema import names
 
 COPY: Final = "copy"  # the kind of an entry's row, whatever the entry itself is
 _LONGEST_REF: Final = 400
@@ -90,7 +89,7 @@ def _become_copies(tx: Tx, rows: list[tuple[object, ...]]) -> None:
 
 def links_of(tx: Tx, sessions: Iterable[int]) -> dict[int, Links]:
     """Give the links of those sessions that have some; a file that was only read may have none."""
-    if "tk_origins" not in names(tx, "table"):
+    if "tk_origins" not in tx.tables():
         return {}
     ids = {"ids": msgspec.json.encode(list(sessions)).decode()}
     found = {row[0]: Links(f"{row[1]}:{row[2]}") for row in tx.all("originals_of", ids)}
@@ -103,6 +102,6 @@ def links_of(tx: Tx, sessions: Iterable[int]) -> dict[int, Links]:
 
 def copies_by_harness(tx: Tx) -> dict[str, int]:
     """Count the copies of each harness, which are no messages of their own."""
-    if "tk_origins" not in names(tx, "table"):
+    if "tk_origins" not in tx.tables():
         return {}
     return dict(tx.all("copies_by_harness"))

@@ -11,7 +11,7 @@ from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.health import health_name
 from threadkeep.knowledge.memory_documents import PROBE_REPOSITORY, SOURCE_KIND, category_of
-from threadkeep.knowledge.schema import changes_until, names, user_version
+from threadkeep.knowledge.schema import changes_until, user_version
 
 # ------------------------------------------------------------------------------
 # Which nodes are shown by default: those without evidence, and those with some that is good.
@@ -91,7 +91,7 @@ def source_of(kind: str) -> str:
 
 def freshness_of(tx: Tx, kinds: Iterable[str], now: int) -> dict[str, Freshness]:
     """Tell of kinds of evidence how their sources are captured, by kind."""
-    if "source_health" not in names(tx, "table"):
+    if "source_health" not in tx.tables():
         return {}
     return {kind: _look(tx, kind, now) for kind in sorted(set(kinds))}
 

@@ -300,8 +300,7 @@ def is_json(table: str, column: str) -> bool:
 
 def is_there(tx: Tx, texts: Texts) -> bool:
     """Tell whether the file has this table."""
-    sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return tx.one(Sql(sql), (texts.table,)) is not None
+    return texts.table in tx.tables()
 
 
 def text_rows(tx: Tx, texts: Texts) -> Iterator[tuple[int, dict[str, str]]]:
@@ -383,7 +382,7 @@ def exempt(tx: Tx, harness: str, session_id: str, rules: Iterable[str], now: int
 
 def _all(tx: Tx, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
     """Ask tables that a store has since it was last opened to be written to."""
-    return tx.all(query, dict(values or {})) if "tk_exempt_rules" in names(tx, "table") else []
+    return tx.all(query, dict(values or {})) if "tk_exempt_rules" in tx.tables() else []
 
 
 def rebuild_words(tx: Tx) -> None:

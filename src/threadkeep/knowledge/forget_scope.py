@@ -11,7 +11,6 @@ from threadkeep.knowledge.archive import LogRow, load_log_by_id
 from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, to_session
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.search_scope import of_project
 from threadkeep.knowledge.session_list import exact_sessions
 from threadkeep.knowledge.session_sql import is_below, like, refuse_parts, split_projects
@@ -140,7 +139,7 @@ def commands_of_project(tx: Tx, query: Query) -> set[int]:
 
 def memory_of_project(tx: Tx, query: Query, *, whole: bool) -> set[int]:
     """Give the files of memory of projects, `whole`, or their states in a span of time."""
-    if "memory_documents" not in names(tx, "table"):
+    if "memory_documents" not in tx.tables():
         return set()
     params: dict[str, Any] = {}
     told = _of_repository(query, params)

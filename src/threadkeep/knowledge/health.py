@@ -10,7 +10,6 @@ from threadkeep.base.processes import is_alive, is_stopped
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.copies import copies_by_harness
-from threadkeep.knowledge.schema import names
 
 # The names that the contract seeds; other harnesses follow the same form.
 _NAMES = {"claude-code": "agentic-session-claude"}
@@ -91,13 +90,13 @@ def recount(tx: Tx, now: int) -> None:
 
 def all_health(tx: Tx) -> list[Health]:
     """Give the health of every source; none in a file that does not keep it."""
-    rows = tx.all("all_health") if "source_health" in names(tx, "table") else []
+    rows = tx.all("all_health") if "source_health" in tx.tables() else []
     return [Health(*row) for row in rows]
 
 
 def all_drops(tx: Tx) -> list[Drop]:
     """Give what was dropped, by source and reason; none in a file that does not count it."""
-    rows = tx.all("drops") if "tk_drops" in names(tx, "table") else []
+    rows = tx.all("drops") if "tk_drops" in tx.tables() else []
     return [Drop(*row) for row in rows]
 
 
@@ -113,7 +112,7 @@ class UnknownRecord(msgspec.Struct):
 
 def unknown_records(tx: Tx) -> list[UnknownRecord]:
     """Give the record types that were met and are not known."""
-    rows = tx.all("unknown_records") if "tk_unknown" in names(tx, "table") else []
+    rows = tx.all("unknown_records") if "tk_unknown" in tx.tables() else []
     return [UnknownRecord(*row) for row in rows]
 
 
@@ -158,13 +157,13 @@ class LastSeen(msgspec.Struct, frozen=True):
 
 def last_seen(tx: Tx) -> LastSeen:
     """Tell when a log was last captured, and a command last typed."""
-    captured = tx.value("last_captured") if "tk_logs" in names(tx, "table") else None
+    captured = tx.value("last_captured") if "tk_logs" in tx.tables() else None
     return LastSeen(captured, tx.value("last_typed"))
 
 
 def last_tool_call(tx: Tx, since: int, until: int) -> tuple[int, int | None] | None:
     """Give the last tool call of some time, and the last event since that came of one."""
-    if "tk_entries" not in names(tx, "table"):
+    if "tk_entries" not in tx.tables():
         return None
     called = tx.value("last_tool_call", {"since": since, "until": until})
     return None if called is None else (called, tx.value("last_tool_event", {"since": called}))
@@ -172,7 +171,7 @@ def last_tool_call(tx: Tx, since: int, until: int) -> tuple[int, int | None] | N
 
 def watchdog_memory(tx: Tx) -> str | None:
     """Give what the watchdog noted at its last look."""
-    return tx.value("watchdog_memory") if "tk_watchdog" in names(tx, "table") else None
+    return tx.value("watchdog_memory") if "tk_watchdog" in tx.tables() else None
 
 
 def note_watchdog(tx: Tx, memory: str, now: int) -> None:
@@ -300,7 +299,7 @@ def settle_alarms(
 
 def list_alarms(tx: Tx, *, active: bool = True, limit: int = 1000) -> list[Alarm]:
     """List alarms, the latest first: those that go on unseen, or all."""
-    if "capture_alarms" not in names(tx, "table"):
+    if "capture_alarms" not in tx.tables():
         return []
     return _alarms(tx, "active_alarms" if active else "all_alarms", limit=limit)
 
@@ -446,7 +445,7 @@ def note_part(tx: Tx, state: ServicePartState) -> None:
 
 def the_service(tx: Tx) -> Service | None:
     """Give who serves the file, or did last; None if nobody ever has."""
-    if "tk_service" not in names(tx, "table"):
+    if "tk_service" not in tx.tables():
         return None
     row = tx.one("the_service")
     return None if row is None else Service(*row)
@@ -454,6 +453,6 @@ def the_service(tx: Tx) -> Service | None:
 
 def part_states(tx: Tx) -> list[ServicePartState]:
     """Give how each part fares, or fared last."""
-    if "tk_service_parts" not in names(tx, "table"):
+    if "tk_service_parts" not in tx.tables():
         return []
     return [ServicePartState(*row) for row in tx.all("all_service_parts")]

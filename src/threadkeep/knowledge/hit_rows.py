@@ -8,7 +8,6 @@ import msgspec
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.lessons import LessonKey, key_digest
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.search_scope import STORED
 
 _ENTRY_WIDTH: Final = len(EntryRow.__struct_fields__)
@@ -137,7 +136,7 @@ def commands_beside(tx: Tx, number: int, limit: int) -> tuple[list[int], list[in
 
 def session_of(tx: Tx, kind: str, number: int) -> SessionName | None:
     """Give the session that a node or a lesson comes from: that of its latest evidence."""
-    tables = names(tx, "table")
+    tables = tx.tables()
     if "tk_sessions" not in tables:
         return None
     if kind == "lesson":

@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.knowledge.schema import names
 
 _DAYS: Final = "tk_model_days"
 _TROUBLES: Final = "tk_model_troubles"
@@ -56,7 +55,7 @@ def day_of(now: int) -> str:
 
 def spent(tx: Tx, day: str, until: str | None = None) -> list[ModelUsage]:
     """Give what was used on a day, or from it to another; nothing in a file without a ledger."""
-    if _DAYS not in names(tx, "table"):
+    if _DAYS not in tx.tables():
         return []
     rows = tx.all("model_days", {"since": day, "until": until or day})
     return [ModelUsage(*row) for row in rows]
@@ -85,7 +84,7 @@ def note_call(tx: Tx, endpoint: str, trouble: str | None, now: int) -> None:
 def troubles(tx: Tx, endpoint: str) -> list[FailureStreak]:
     """Give what is wrong with a server now: its calls, and the look before them."""
     found = []
-    if _TROUBLES in names(tx, "table"):
+    if _TROUBLES in tx.tables():
         found += [FailureStreak(*row) for row in tx.all("model_trouble", {"endpoint": endpoint})]
     # A look at another address, before the settings were changed, says nothing about this one.
     looked = tx.all("failed_look", {"source": _PREFLIGHT, "endpoint": f": {endpoint}: "})

@@ -31,7 +31,6 @@ from threadkeep.knowledge.results import (
     UsageReport,
     Window,
 )
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.session_list import SessionCounts
 from threadkeep.knowledge.session_sql import ListContext, Matches
 from threadkeep.knowledge.store import KnowledgeStore
@@ -195,7 +194,7 @@ class Browse:
     @contextmanager
     def _reading(self) -> Iterator[ListContext]:
         with self.database.read() as tx:
-            yield ListContext(tx, names(tx, "table"), self.sources, self.clock(), self.zone)
+            yield ListContext(tx, tx.tables(), self.sources, self.clock(), self.zone)
 
     # ------------------------------------------------------------------ lists
 
@@ -403,7 +402,7 @@ class Browse:
     def node(self, name: int | str) -> NodeView:
         """Give a piece of knowledge by its number or uuid, with what it rests on."""
         with self.database.read(lenient=True) as tx:
-            archived = "tk_sessions" in names(tx, "table")
+            archived = "tk_sessions" in tx.tables()
             return views.read_node(tx, name, archived=archived)
 
     def entities(

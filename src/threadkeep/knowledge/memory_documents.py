@@ -9,7 +9,7 @@ import msgspec
 
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.schema import changes_until, names, user_version
+from threadkeep.knowledge.schema import changes_until, user_version
 
 # ------------------------------------------------------------------------------
 # What a memory is called: its lasting ids, and the category that the name of its file tells.
@@ -160,7 +160,7 @@ class MemoryHealth(msgspec.Struct, frozen=True):
 
 def has_memories(tx: Tx) -> bool:
     """Tell whether a file can hold memories."""
-    return names(tx, "table") >= _TABLES
+    return tx.tables() >= _TABLES
 
 
 def takes_memories(tx: Tx) -> bool:

@@ -13,14 +13,14 @@ import msgspec
 
 from threadkeep.base.database import Database
 from threadkeep.base.sql import load_queries, load_text
-from threadkeep.base.sqlite.schema import columns_of, never_null
+from threadkeep.base.sqlite.catalogue import foreign_keys, never_null
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.forget import erase, erase_nodes
 from threadkeep.knowledge.kinds import KINDS, Kind
 from threadkeep.knowledge.memory_documents import node_uuid
 from threadkeep.knowledge.repair import TABLE as ORPHANS, harness_is_allowed, widen_harness
-from threadkeep.knowledge.schema import MEMORY, PACKAGE, names, run_script
+from threadkeep.knowledge.schema import MEMORY, PACKAGE
 
 # ------------------------------------------------------------------------------
 # Files of memory from another knowledge file: the newer state counts, and one node tells of it.
@@ -121,7 +121,7 @@ def _put_node(
     revision = places["memory_revisions"][one.revision].number
     if row["uuid"] == node_uuid(document, one.revision):
         row["uuid"] = node_uuid(document, revision)
-    columns = [column for column in columns_of(tx, NODES) if column in row and column != "id"]
+    columns = [column for column in tx.columns(NODES) if column in row and column != "id"]
     listed, marks = (", ".join(f"{sign}{c}" for c in columns) for sign in ("", ":"))
     sql = f"INSERT OR IGNORE INTO {NODES} ({listed}) VALUES ({marks})"  # noqa: S608
     put = tx.insert(Sql(sql), row)
@@ -144,7 +144,7 @@ def _told(tx: Tx, document: int) -> dict[int, _TellingNodes]:
 def _rows(
     tx: Tx, query: str, table: str, values: dict[str, int] | None = None
 ) -> list[dict[str, Any]]:
-    columns = columns_of(tx, table)
+    columns = tx.columns(table)
     found = tx.all(Sql(_QUERIES[query]), values or {})
     return [dict(zip(columns, row, strict=True)) for row in found]
 
@@ -260,13 +260,13 @@ def merge_knowledge(
     """
     with theirs.read(lenient=True) as source:
         _allow_harnesses(source, ours)
-        present = names(source, "table")
+        present = source.tables()
         tell = _teller(source, [way for way in WAYS if way.table in present], progress)
         places: Places = {}
         with ours.write() as tx:
             if ORPHANS in present:
-                run_script(tx, _MAKE_ORPHANS)
-            present &= names(tx, "table")
+                tx.script(_MAKE_ORPHANS)
+            present &= tx.tables()
             done: dict[str, MergeCounts] = {}
             for way in WAYS:
                 if way.table == NODES and present >= MEMORY:
@@ -329,10 +329,9 @@ def _merge_table(
 
 
 def _table(source: Tx, tx: Tx, way: _Way) -> _Table:
-    theirs = set(columns_of(source, way.table))
-    columns = tuple(c for c in columns_of(tx, way.table) if c in theirs)
-    keys = tx.all(Sql(f'PRAGMA foreign_key_list("{way.table}")'))
-    parents = {str(row[3]): str(row[2]) for row in keys}
+    theirs = set(source.columns(way.table))
+    columns = tuple(c for c in tx.columns(way.table) if c in theirs)
+    parents = {key.column: key.parent for key in foreign_keys(tx, way.table)}
     needed = frozenset(never_null(tx, way.table)) & parents.keys()
     return _Table(way, columns, parents, needed, _insert_sql(way, columns))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from threadkeep.base.clock import Clock
 from threadkeep.base.sql import load_text, parse_queries, split_statements
-from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
+from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.repair import HIPPOS, rebuild, set_aside_orphans
@@ -22,9 +22,7 @@ from threadkeep.knowledge.schema import (
     VersionChange,
     create_missing,
     head_with_rows,
-    names,
     read_version,
-    run_script,
     script_of,
     seed_health,
     write_version,
@@ -100,7 +98,7 @@ def _step(number: int, name: str, columns: Columns | None = None) -> SchemaStep:
 
     def code(tx: Tx) -> None:
         _add_columns(columns or {}, tx)
-        run_script(tx, _sql(full))
+        tx.script(_sql(full))
 
     return SchemaStep(number, full, code=code)
 
@@ -119,15 +117,15 @@ def _sql(name: str) -> str:
 
 
 def _add_columns(columns: Columns, tx: Tx) -> None:
-    present = names(tx, "table")
+    present = tx.tables()
     for table in columns:
         if table in present:
             add_missing_columns(tx, table, dict(columns[table]))
 
 
 def _index_nodes(tx: Tx) -> None:
-    run_script(tx, _sql("0006_full_text"))
-    run_script(tx, FILL_INDEX)
+    tx.script(_sql("0006_full_text"))
+    tx.script(FILL_INDEX)
 
 
 def _seed(source: str, tx: Tx, now: int) -> None:
@@ -135,7 +133,7 @@ def _seed(source: str, tx: Tx, now: int) -> None:
 
 
 def _begin_health(tx: Tx, now: int) -> None:
-    run_script(tx, _sql("0008_source_health"))
+    tx.script(_sql("0008_source_health"))
     tables = ("events", "claude_sessions", "browser_events")
     _add_columns(dict.fromkeys(tables, _PROBE_TAG), tx)
     for source, newest in _NEWEST.items():
@@ -152,13 +150,13 @@ def _rebuild_entities(tx: Tx, now: int) -> None:
 
 
 def _begin_agentic(tx: Tx, now: int) -> None:
-    run_script(tx, _sql("0014_agentic_sessions"))
+    tx.script(_sql("0014_agentic_sessions"))
     seed_health(tx, ("agentic-session-claude", "agentic-session-opencode"), now)
 
 
 def _rebuild_agentic(tx: Tx, now: int) -> None:
     set_aside_orphans(tx, now)  # as in step 13
-    run_script(tx, _sql("0014_agentic_sessions"))  # no file is without them after this
+    tx.script(_sql("0014_agentic_sessions"))  # no file is without them after this
     create, *after = split_statements(_sql("0017_segments"))
     rebuild(tx, "agentic_sessions", create)
     for statement in after:
@@ -167,10 +165,10 @@ def _rebuild_agentic(tx: Tx, now: int) -> None:
 
 def _join_families(tx: Tx, now: int) -> None:
     """Copy the frozen family; what was there before keeps its rows, whatever they refer to."""
-    if not names(tx, "table").issuperset(AGENTIC):
+    if not tx.tables().issuperset(AGENTIC):
         _rebuild_agentic(tx, now)
     set_aside_orphans(tx, now, AGENTIC)
-    if names(tx, "table") >= _LEGACY:
+    if tx.tables() >= _LEGACY:
         queries = parse_queries(_sql("0018_one_family"))
         for name in ("copy_sessions", "copy_links", "copy_queue"):
             tx.run(Sql(queries[name]))
@@ -185,8 +183,8 @@ def _change(change: VersionChange, tx: Tx, now: int) -> None:
         _refuse_uncopied(tx)
     create_missing(tx, script_of(change))
     for new, old in change.renamed.items():
-        if old in names(tx, "table"):
-            listed = ", ".join(f'"{c}"' for c in columns_of(tx, new) if c in columns_of(tx, old))
+        if old in tx.tables():
+            listed = ", ".join(f'"{c}"' for c in tx.columns(new) if c in tx.columns(old))
             tx.run(Sql(f'INSERT OR IGNORE INTO "{new}" ({listed}) SELECT {listed} FROM "{old}"'))  # noqa: S608
     seed_health(tx, change.health, now)
     for table in change.dropped:
@@ -195,7 +193,7 @@ def _change(change: VersionChange, tx: Tx, now: int) -> None:
 
 def _refuse_uncopied(tx: Tx) -> None:
     """Stop if the frozen family may hold what step 18 did not copy: it would be lost."""
-    if not names(tx, "table") >= _LEGACY:
+    if not tx.tables() >= _LEGACY:
         return
     there = int(tx.value(Sql("SELECT count(*) FROM claude_sessions")))
     known = ", ".join(f"'{name}'" for name in HIPPOS)

@@ -189,7 +189,7 @@ def _new_number(tx: Tx) -> int | None:
     Numbers are given again. Vectors that only their extension can take out outlive their nodes, and
     must not be taken for those of another.
     """
-    if not vectors_are(tx, "locked") or "knowledge_vectors_rowids" not in names(tx, "table"):
+    if not vectors_are(tx, "locked") or "knowledge_vectors_rowids" not in tx.tables():
         return None
     return int(tx.value("number_above_vectors"))
 
@@ -466,7 +466,7 @@ def drop_twins(tx: Tx) -> int:
 
     One that also tells of another segment only leaves those where it has a twin.
     """
-    if not names(tx, "table") >= {"knowledge_nodes", "knowledge_node_agentic_sessions"}:
+    if not tx.tables() >= {"knowledge_nodes", "knowledge_node_agentic_sessions"}:
         return 0
     later: dict[int, set[int]] = defaultdict(set)
     for segment, nodes in tx.all("twin_nodes"):

@@ -21,7 +21,6 @@ from threadkeep.knowledge.schema import (
     FittedQueries,
     SchemaFinding,
     explain_version,
-    names,
     read_version,
     refuse_newer_now,
     target_of,
@@ -109,7 +108,7 @@ class _Fitting:
     def fit(self, database: Database) -> SchemaFinding:
         with database.read() as tx:
             self._version = user_version(tx)
-            self.queries.fit(names(tx, "table"))
+            self.queries.fit(tx.tables())
         return explain_version(self._version)
 
     def _refuse_newer(self, tx: Tx) -> None:
@@ -215,7 +214,7 @@ class KnowledgeContext(NamedTuple):
 
 def need_captured(tx: Tx, access: Access) -> None:
     """Raise if a file is open to look at into which nothing was ever captured."""
-    if "tk_sessions" in names(tx, "table"):
+    if "tk_sessions" in tx.tables():
         return
     how = "`threadkeep capture` does it; --db names the file"
     if not access.finding.writable:

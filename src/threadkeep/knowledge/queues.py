@@ -15,7 +15,6 @@ from threadkeep.base.processes import has_ended, my_place
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.kinds import KINDS, Queue, TicketTable
-from threadkeep.knowledge.schema import names
 
 LOCK_TIMEOUT_MS: Final = 600_000
 # How long a row must be older than now: a session that still grows is not cut into pieces.
@@ -326,7 +325,7 @@ def depths(tx: Tx) -> dict[str, dict[str, int]]:
 
 def queues_of(tx: Tx) -> list[Queue]:
     """Name the queues that the file has and that tickets are taken from."""
-    there = names(tx, "table")
+    there = tx.tables()
     return [queue for queue, table in QUEUES.items() if table.name in there]
 
 
@@ -348,7 +347,7 @@ def _end(tx: Tx, queue: Queue, which: str, ids: Iterable[int], now: int) -> None
 
 def _present(tx: Tx) -> list[tuple[str, TicketTable]]:
     """Give the queues that the file has; `claude` is only freed of its locks."""
-    there = names(tx, "table")
+    there = tx.tables()
     return [(table.queue or "claude", table) for table in _ALL if table.name in there]
 
 

@@ -68,7 +68,7 @@ def finish_index(tx: Tx, now: int) -> None:
     NODE_WORDS.rebuild(tx)
     drop_unfounded(tx)  # a lesson quotes the error that it was learned from
     tidy(tx, now)  # a vector tells something of its text
-    if tx.one(Sql("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'")):
+    if "sqlite_stat1" in tx.tables():
         tx.run(Sql("ANALYZE"))  # with statistics come samples of what was there
 
 

@@ -12,7 +12,13 @@ from threadkeep.base.database import Database
 from threadkeep.base.json import encode
 from threadkeep.base.paths import project_name
 from threadkeep.base.sql import load_text
-from threadkeep.base.sqlite.schema import add_missing_columns, columns_of
+from threadkeep.base.sqlite.catalogue import (
+    broken_references,
+    column_facts,
+    definitions,
+    foreign_keys,
+)
+from threadkeep.base.sqlite.schema import add_missing_columns
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.knowledge.records import OrphanRow
@@ -25,9 +31,7 @@ from threadkeep.knowledge.schema import (
     has_everything,
     head_of,
     is_begun,
-    names,
     present_tables,
-    run_script,
     seed_health,
     seeded,
     side_of,
@@ -89,7 +93,7 @@ def is_whole(tx: Tx) -> bool:
     """Tell whether there is nothing to heal."""
     return (
         has_everything(tx)
-        and all(column in columns_of(tx, table) for table, column, _ in _MISSING)
+        and all(column in tx.columns(table) for table, column, _ in _MISSING)
         and _health_of(tx, _OLD) is None
         and not unseeded(tx)
     )
@@ -122,7 +126,7 @@ def _name_copies(tx: Tx) -> None:
 
 def _add_late_columns(tx: Tx) -> None:
     for table, column, kind in _MISSING:
-        present = columns_of(tx, table)
+        present = tx.columns(table)
         if present and add_missing_columns(tx, table, {column: kind}) and _LEGACY_CURSOR in present:
             tx.run(Sql(f"UPDATE {table} SET {column} = {_LEGACY_CURSOR}"))  # noqa: S608
 
@@ -188,8 +192,8 @@ def rebuild(tx: Tx, table: str, create: str) -> None:
     spare = f"{table}_new"
     tx.run(Sql(f'DROP TABLE IF EXISTS "{spare}"'))
     tx.run(Sql(create))
-    new = columns_of(tx, spare)
-    both = ", ".join(f'"{name}"' for name in columns_of(tx, table) if name in new)
+    new = tx.columns(spare)
+    both = ", ".join(f'"{name}"' for name in tx.columns(table) if name in new)
     tx.run(Sql(f'INSERT INTO "{spare}" ({both}) SELECT {both} FROM "{table}"'))  # noqa: S608
     tx.run(Sql(f'DROP TABLE "{table}"'))
     # Somebody's view of the table would stop the rename: for a moment there is no such table.
@@ -251,12 +255,11 @@ def widen_harness(tx: Tx, more: Iterable[str] = ()) -> bool:
 
 
 def _created_by(tx: Tx) -> str:
-    sql = "SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'"
-    row = tx.one(Sql(sql), (_TABLE,))
-    if row is None:
+    made = definitions(tx, "table").get(_TABLE)
+    if made is None:
         msg = f"the file has no table {_TABLE}"
         raise Damaged(msg, hint="open it for writing once, which makes what is missing")
-    return str(row[0])
+    return made
 
 
 # ------------------------------------------------------------------------------
@@ -300,7 +303,7 @@ def set_aside_orphans(tx: Tx, now: int, tables: Iterable[str] | None = None) -> 
     chosen = present_tables(tx) if tables is None else list(tables)
     count = 0
     while found := find_orphans(tx, chosen):
-        run_script(tx, _SCRIPT)
+        tx.script(_SCRIPT)
         for orphan in found:
             count += _set_aside(tx, orphan, now)
     return count
@@ -308,7 +311,7 @@ def set_aside_orphans(tx: Tx, now: int, tables: Iterable[str] | None = None) -> 
 
 def list_set_aside(tx: Tx, first: int = 1) -> list[OrphanRow]:
     """Give what was set aside, from a place in that list on."""
-    if TABLE not in names(tx, "table"):
+    if TABLE not in tx.tables():
         return []
     sql = "SELECT table_name, row_json, reason, found_at FROM tk_orphans WHERE rowid >= ?"
     rows = tx.all(Sql(sql), (first,))
@@ -317,16 +320,16 @@ def list_set_aside(tx: Tx, first: int = 1) -> list[OrphanRow]:
 
 def count_set_aside(tx: Tx) -> int:
     """Count the rows that were ever set aside in this file."""
-    if TABLE not in names(tx, "table"):
+    if TABLE not in tx.tables():
         return 0
     return int(tx.value(Sql("SELECT coalesce(max(rowid), 0) FROM tk_orphans")))
 
 
 def _orphans_of(tx: Tx, table: str) -> Iterator[Orphan]:
-    found = tx.all(Sql(f'PRAGMA foreign_key_check("{table}")'))
+    found = broken_references(tx, table)
     if not found:
         return
-    columns = {row[0]: row[3] for row in tx.all(Sql(f'PRAGMA foreign_key_list("{table}")'))}
+    columns = {one.number: one.column for one in foreign_keys(tx, table)}
     for _, rowid, parent, key in found:
         row = read_whole(tx, table, rowid) or {}
         yield Orphan(table, rowid, columns[key], parent, row.get(columns[key]))
@@ -349,13 +352,13 @@ def _set_aside(tx: Tx, orphan: Orphan, now: int) -> int:
 
 def _may_be_empty(tx: Tx, table: str, column: str) -> bool:
     """Tell whether a column takes NULL; one of the key never does, whatever the table says."""
-    rows = tx.all(Sql(f'PRAGMA table_info("{table}")'))
-    return any(row[1] == column and not row[3] and not row[5] for row in rows)
+    facts = column_facts(tx, table)
+    return any(one.name == column and not one.never_null and not one.key for one in facts)
 
 
 def read_whole(tx: Tx, table: str, rowid: int) -> dict[str, Any] | None:
     """Read a row by column, whatever bytes are in it; None if there is none."""
-    columns = columns_of(tx, table)
+    columns = tx.columns(table)
     # As bytes, since another program's text need not be valid UTF-8.
     shown = ", ".join(
         f"""typeof("{c}"), iif(typeof("{c}") = 'text', CAST("{c}" AS BLOB), "{c}")"""

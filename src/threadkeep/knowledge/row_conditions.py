@@ -8,7 +8,6 @@ import msgspec
 
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.search_scope import of_project, one_of
 from threadkeep.knowledge.session_sql import like, resolve
 
@@ -22,7 +21,7 @@ class RowConditions:
         self.tx, self.query = tx, query
         self.texts = list(texts)
         self.params: dict[str, Any] = {}
-        self._archived = bool(query.project or query.branch) and "tk_sessions" in names(tx, "table")
+        self._archived = bool(query.project or query.branch) and "tk_sessions" in tx.tables()
 
     def words(self, *columns: str) -> None:
         """Want every word and phrase of the text in one of some columns."""

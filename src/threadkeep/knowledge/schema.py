@@ -10,6 +10,8 @@ import msgspec
 
 from threadkeep.base.database import Database
 from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sqlite import catalogue
+from threadkeep.base.sqlite.catalogue import object_names
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Tx
@@ -286,15 +288,9 @@ def _names_of(version: int) -> frozenset[str]:
     return created_names(head_of(version)) | created_names(side_of(version))
 
 
-def run_script(tx: Tx, script: str) -> None:
-    """Run every statement of a script inside a transaction."""
-    for statement in split_statements(script):
-        tx.run(Sql(statement))
-
-
 def create_missing(tx: Tx, script: str) -> set[str]:
     """Create what a file lacks; give the names."""
-    present = names(tx)
+    present = object_names(tx)
     made = set[str]()
     for statement in split_statements(script):
         _, name = created(statement)
@@ -307,26 +303,20 @@ def create_missing(tx: Tx, script: str) -> set[str]:
 # ---------------------------------------------------------------------- what a file has
 
 
-def names(tx: Tx, kind: str = "") -> set[str]:
-    """Name everything in a file, or everything of one kind: `table`, `index`, `trigger`."""
-    sql = "SELECT name FROM sqlite_master WHERE ? IN ('', type)"
-    return {str(row[0]) for row in tx.all(Sql(sql), (kind,))}
-
-
 def has_everything(tx: Tx) -> bool:
     """Tell whether no object of the contract or of ours is missing, by the file's version."""
-    return names(tx) >= _names_of(user_version(tx))
+    return object_names(tx) >= _names_of(user_version(tx))
 
 
 def present_tables(tx: Tx) -> list[str]:
     """Name the plain tables of the contract that a file has, in the contract's order."""
-    present = names(tx, "table")
+    present = tx.tables()
     return [table for table in ALL_TABLES if table in present]
 
 
 def unknown_tables(tx: Tx) -> list[str]:
     """Name the tables of a file that belong neither to a version that we know nor to us."""
-    found = (name for name in names(tx, "table") if not name.startswith(_BESIDE))
+    found = (name for name in tx.tables() if not name.startswith(_BESIDE))
     return sorted(name for name in found if name not in ALL_TABLES)
 
 
@@ -342,18 +332,18 @@ def is_begun(tx: Tx) -> bool:
 
     Every table in it is the contract's, column by column; nothing else is taken for ours.
     """
-    plain = {name for name in names(tx, "table") if not name.startswith(_BESIDE)}
+    plain = {name for name in tx.tables() if not name.startswith(_BESIDE)}
     return (
         user_version(tx) == 0
         and bool(plain)
         and plain <= ALL_TABLES.keys()
-        and all(set(columns_of(tx, name)) == set(ALL_TABLES[name]) for name in plain)
+        and all(set(tx.columns(name)) == set(ALL_TABLES[name]) for name in plain)
     )
 
 
 def begun_version(tx: Tx) -> int:
     """Give the version that a file without one was meant to get, by the tables it has."""
-    present = names(tx, "table")
+    present = tx.tables()
     return NEWEST if any(present & set(change.tables) for change in CHANGES) else SCHEMA_VERSION
 
 
@@ -362,13 +352,13 @@ def begun_version(tx: Tx) -> int:
 
 def user_version(tx: Tx) -> int:
     """Give the number in the file's header, 0 for one that says nothing."""
-    return int(tx.value(Sql("PRAGMA user_version")))
+    return catalogue.user_version(tx)
 
 
 def read_version(tx: Tx) -> int | None:
     """Give the version of a knowledge file, None for an empty one or another program's."""
     version = user_version(tx)
-    if version == 0 or not all(want <= set(columns_of(tx, t)) for t, want in _MARKS.items()):
+    if version == 0 or not all(want <= set(tx.columns(t)) for t, want in _MARKS.items()):
         return None
     if version < 0:
         msg = f"the file says that its schema version is {version}"
@@ -378,7 +368,7 @@ def read_version(tx: Tx) -> int | None:
 
 def write_version(tx: Tx, version: int) -> None:
     """Write the version into the file's header, with the rest of the transaction."""
-    tx.run(Sql(f"PRAGMA user_version = {version:d}"))
+    catalogue.set_user_version(tx, version)
 
 
 # ---------------------------------------------------------------------- first rows
@@ -487,12 +477,12 @@ MEMORY: Final = frozenset(table for change in _CHANGES for table in change.table
 def make_memory_tables(database: Database) -> bool:
     """Make the tables of memory in a file that lacks them; False if there was nothing to do."""
     with database.read() as tx:
-        if names(tx, "table") >= MEMORY:
+        if tx.tables() >= MEMORY:
             return False
     with database.write() as tx:
         for change in _CHANGES:
             create_missing(tx, script_of(change))
-        present = names(tx, "table")
+        present = tx.tables()
     if isinstance(database.queries, FittedQueries):
         database.queries.fit(present)
     return True

@@ -37,7 +37,7 @@ _OUTCOMES: Final = {"success": "success", "failure": "failure", "timed_out": "fa
 
 def is_indexable(tx: Tx) -> bool:
     """Tell whether a file has the tables of the index; one that was only read may not."""
-    return names(tx, "table") >= _TABLES
+    return tx.tables() >= _TABLES
 
 
 def is_behind(tx: Tx) -> bool:
@@ -85,7 +85,7 @@ def noted_so_far(tx: Tx) -> int:
 def has_unlisted(tx: Tx) -> bool:
     """Tell whether slices wait to become sessions in a file that nobody captures into."""
     last = int(tx.value("last_slice") or 0)
-    if "tk_indexed" not in names(tx, "table"):
+    if "tk_indexed" not in tx.tables():
         return last > 0
     return tx.value("captured_by_another", {"reader": NOTES}) is None and last > noted_so_far(tx)
 
@@ -461,7 +461,7 @@ def unindexed_nodes(tx: Tx, text: str, scope: Scope) -> list[Thing]:
         return []
     if query.kind and "node" not in query.kind:
         return []
-    tables = names(tx, "table")
+    tables = tx.tables()
     if not tables >= {"knowledge_nodes", "knowledge_fts"}:
         return []
     indexed = scope.placed and "tk_indexed" in tables

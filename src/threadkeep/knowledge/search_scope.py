@@ -12,7 +12,6 @@ import msgspec
 
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.session_sql import (
     Where,
     is_below,
@@ -103,7 +102,7 @@ class Scope(NamedTuple):
 
 def scope_of(tx: Tx, query: Query, nodes: NodeChoice, now: int, zone: tzinfo = UTC) -> Scope:
     """Turn a query into what candidates are limited to."""
-    tables = names(tx, "table")
+    tables = tx.tables()
     archived = "tk_entry_words" in tables
     among = _sessions_meant(tx, query, now, zone) if archived else None
     sessions = None if among is None else _few(tx, among)
@@ -122,7 +121,7 @@ def scope_of(tx: Tx, query: Query, nodes: NodeChoice, now: int, zone: tzinfo = U
 
 def is_agent(tx: Tx, name: str, readable: Iterable[str] = ()) -> bool:
     """Tell whether a name means an agent that can be read, or of which something is there."""
-    tables = names(tx, "table")
+    tables = tx.tables()
     known = values_of(tx, "agent", everything=True) if "tk_sessions" in tables else []
     if resolve(name, [*known, *readable]):
         return True

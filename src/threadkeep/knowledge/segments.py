@@ -14,7 +14,6 @@ from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.archive import read_block
 from threadkeep.knowledge.records import Entry, Readers, Segment, to_entry
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.transcript import ArchivedEntries
 
 # ------------------------------------------------------------------------------
@@ -221,7 +220,7 @@ class Spans:
 
     def session(self, tx: Tx, harness: str, session_id: str) -> SegmentSession | None:
         """Give the captured session of a segment; None where the archive does not have it."""
-        if not {"tk_sessions", "tk_entries"} <= names(tx, "table"):
+        if not {"tk_sessions", "tk_entries"} <= tx.tables():
             return None
         found = tx.one("evidence_session", {"harness": harness, "session_id": session_id})
         if found is None:

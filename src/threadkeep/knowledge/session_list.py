@@ -97,7 +97,7 @@ def find_matches(
 
 def missing_words(tx: Tx, words: str) -> tuple[str, ...]:
     """Name the words that are in no session that has the others; none where a session has all."""
-    return find_matches(tx, names(tx, "table"), words, deep=False, narrow=True).missing
+    return find_matches(tx, tx.tables(), words, deep=False, narrow=True).missing
 
 
 class _WordMatches(NamedTuple):
@@ -214,7 +214,7 @@ def list_sessions(
     """
     found = None
     if query.text.strip():
-        found = sorted(find_matches(tx, names(tx, "table"), query.text, deep=True).sessions)
+        found = sorted(find_matches(tx, tx.tables(), query.text, deep=True).sessions)
     chosen = where(tx, query, now_ms(), found)
     if not is_slow(query):
         after = None if cursor is None else cursor_of(cursor)

@@ -8,7 +8,6 @@ import msgspec
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.sessions import EVERYTHING, entries_after, latest_entries
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import ArchivedEntries
@@ -95,13 +94,13 @@ class RecentAnswer(NamedTuple):
 
 def recent_answers(tx: Tx, since: int) -> list[RecentAnswer]:
     """Give what the answers since then used; none in a file that counts nothing."""
-    rows = tx.all("tail_spent", {"since": since}) if "tk_usage" in names(tx, "table") else []
+    rows = tx.all("tail_spent", {"since": since}) if "tk_usage" in tx.tables() else []
     return [RecentAnswer(*row) for row in rows]
 
 
 def answers_of(tx: Tx, session_id: str) -> list[RecentAnswer]:
     """Give what the answers of one session used; none in a file that counts nothing."""
-    known = "tk_usage" in names(tx, "table")
+    known = "tk_usage" in tx.tables()
     rows = tx.all("tail_spent_in", {"session_id": session_id}) if known else []
     return [RecentAnswer(*row) for row in rows]
 

@@ -11,6 +11,7 @@ from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.paths import need_file
 from threadkeep.base.sqlite.backup import make_backup
+from threadkeep.base.sqlite.catalogue import object_names
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.foreign import copy_untouched
@@ -28,7 +29,6 @@ from threadkeep.knowledge.schema import (
     count_rows,
     explain_version,
     is_begun,
-    names,
     user_version,
     write_version,
 )
@@ -187,7 +187,7 @@ def check_knowledge(path: Path) -> KnowledgeCheck:
 
 
 def _is_unborn(tx: Tx) -> bool:
-    return not names(tx) or is_begun(tx)
+    return not object_names(tx) or is_begun(tx)
 
 
 def migrate_knowledge(path: Path, *, to: int | None = None, dry_run: bool = False) -> Migration:

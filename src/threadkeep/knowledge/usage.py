@@ -36,7 +36,6 @@ from threadkeep.knowledge.query import (
 )
 from threadkeep.knowledge.records import CapturedSession, Usage
 from threadkeep.knowledge.results import BillingBlock, Sum, UsageReport
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.session_list import find_matches
 from threadkeep.knowledge.session_sql import PROBE, ListContext, Matches, resolve, where
 
@@ -166,7 +165,7 @@ def _models_kept(models: set[str], query: Query) -> set[str]:
 
 def usage_of(tx: Tx, query: Query = EVERYTHING, *, zone: tzinfo = UTC) -> UsageReport:
     """Sum up tokens and cost of a query's sessions, subagents included; days are of a zone."""
-    tables = names(tx, "table")
+    tables = tx.tables()
     found = find_matches(tx, tables, query.text, deep=True) if query.text.strip() else None
     around = ListContext(tx, tables, {}, now_ms())
     return report(read_spent(around, query, found, zone))

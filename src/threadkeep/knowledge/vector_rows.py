@@ -16,7 +16,6 @@ from threadkeep.base.json import encode
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.records import EntryRow, to_entry
-from threadkeep.knowledge.schema import names
 
 Kind = Literal["node", "message"]
 KINDS: Final[tuple[Kind, ...]] = ("node", "message")
@@ -102,7 +101,7 @@ class VectorChunk(msgspec.Struct, frozen=True):
 
 def has_vectors(tx: Tx) -> bool:
     """Tell whether a file has our tables for vectors: an older or another program's has not."""
-    return names(tx, "table") >= _TABLES
+    return tx.tables() >= _TABLES
 
 
 # ---------------------------------------------------------------------- the model
@@ -267,7 +266,7 @@ def _listed(ids: Iterable[int]) -> str:
 
 def contract_model(tx: Tx) -> str:
     """Name the model of the contract's own vectors; empty if there is none."""
-    there = "embed_model_meta" in names(tx, "table")
+    there = "embed_model_meta" in tx.tables()
     return str(tx.value("contract_vector_model") or "") if there else ""
 
 
@@ -275,7 +274,7 @@ def nodes_without_contract_vector(
     tx: Tx, limit: int, *, made_before: int = _ANY, below: int = _ANY
 ) -> list[NodeText]:
     """Find nodes that the contract's own table has no vector of, the newest first."""
-    if "knowledge_vectors_rowids" not in names(tx, "table"):
+    if "knowledge_vectors_rowids" not in tx.tables():
         return []
     about = {"limit": limit, "made_before": made_before, "below": below}
     return [NodeText(*row) for row in tx.all("nodes_without_contract_vector", about)]

@@ -14,7 +14,6 @@ from threadkeep.base.database import Database
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.forget import vectors_are
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.vector_rows import (
     KINDS,
     Kind,
@@ -321,7 +320,7 @@ def open_contract_vectors(tx: Tx, model: str) -> str:
     """Make the contract's own table ready for a model; say why it cannot be used, or nothing."""
     if tx.value("has_module", {"name": "vec0"}) is None:
         return "sqlite-vec is not loaded"
-    there = names(tx, "table")
+    there = tx.tables()
     if "embed_model_meta" not in there:
         tx.run(Sql(_CREATE_CONTRACT_MODEL))
     other = contract_model(tx)
@@ -345,7 +344,7 @@ def store_contract_vector(tx: Tx, node: int, knowledge: bytes, command: bytes) -
 def tidy_contract_vectors(tx: Tx, changed: Iterable[int] = ()) -> int:
     """Take vectors of nodes that are gone, or have changed, out of the contract's own table."""
     loaded = tx.value("has_module", {"name": "vec0"}) is not None
-    if not loaded or "knowledge_vectors_rowids" not in names(tx, "table"):
+    if not loaded or "knowledge_vectors_rowids" not in tx.tables():
         return 0
     old = {row[0] for row in tx.all("contract_vectors_of_nobody")} | set(changed)
     for node in old:

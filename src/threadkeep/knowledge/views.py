@@ -288,7 +288,7 @@ def _ids(numbers: Iterable[int]) -> dict[str, str]:
 
 def _has(store: KnowledgeStore, table: str) -> bool:
     with store.context.db.read() as tx:
-        return table in names(tx, "table")
+        return table in tx.tables()
 
 
 def commands(store: KnowledgeStore, query: Query, limit: int) -> list[CommandRow]:

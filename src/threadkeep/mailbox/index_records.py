@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from threadkeep.base.sql import load_queries, load_text
+from threadkeep.base.sqlite.catalogue import set_user_version, user_version
 from threadkeep.base.sqlite.schema import Schema, SchemaStep
 from threadkeep.base.tx import Sql, Tx
 
@@ -94,12 +95,12 @@ def read_version(tx: Tx) -> int | None:
     sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'messaging_group_agents'"
     if tx.one(Sql(sql)) is None:
         return None
-    return int(tx.value(Sql("PRAGMA user_version"))) or None
+    return user_version(tx) or None
 
 
 def write_version(tx: Tx, version: int) -> None:
     """Write down the version."""
-    tx.run(Sql(f"PRAGMA user_version = {version:d}"))
+    set_user_version(tx, version)
 
 
 SCHEMA = Schema(

@@ -36,7 +36,6 @@ from threadkeep.knowledge.records import (
     is_shell_tool,
     to_entry,
 )
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.search_scope import ANY_NODE, Scope, scope_of
 from threadkeep.knowledge.shapes import (
     is_failure,
@@ -465,7 +464,7 @@ def fixed(
     tried = msgspec.structs.replace(within, kind=("command", "run"), role=(), outcome=())
     refs = [hit.ref for hit in memory.recall(" ".join(words), tried, limit=_HITS).hits]
     with memory.store.read(lenient=True) as tx:
-        tables = names(tx, "table")
+        tables = tx.tables()
         archive = Archive(tx, memory.sources) if "tk_entries" in tables else None
         if "tk_thing_words" not in tables:  # another program's file: the newest are looked through
             refs += [f"command:{number}" for number in newest_failures(tx, _UNINDEXED)]

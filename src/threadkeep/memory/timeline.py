@@ -15,7 +15,6 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge import span_rows
 from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.shapes import steps_of
 from threadkeep.knowledge.span_rows import RowSpan
 from threadkeep.knowledge.workflow_runs import commit_message
@@ -139,7 +138,7 @@ def timeline(
     """Tell what happened in a span of time, the latest `limit` things of it, the earliest first."""
     span = span_of(day, within.since, within.until, zone)
     with memory.store.read(lenient=True) as tx:
-        has_archive = "tk_entries" in names(tx, "table")
+        has_archive = "tk_entries" in tx.tables()
         rows = RowSpan(span.since, span.until, within, limit * 4, has_archive)
         done = [*_commands(tx, rows), *_runs(tx, rows), *_segments(tx, rows)]
         turns = list(_turns(tx, rows, memory.clock(), limit)) if has_archive else []

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from threadkeep.base.database import Database
 from threadkeep.base.hashes import fingerprint
+from threadkeep.base.sqlite.catalogue import object_names, pages
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Row, Tx
@@ -141,7 +142,7 @@ def _cause(error: ThreadkeepError) -> str:
 
 
 def _has(tx: Tx, name: str) -> bool:
-    return tx.one(Sql("SELECT 1 FROM sqlite_master WHERE name = ?"), (name,)) is not None
+    return name in object_names(tx)
 
 
 def _schema_problems(tx: Tx) -> list[str]:
@@ -153,7 +154,7 @@ def _schema_problems(tx: Tx) -> list[str]:
         f"the table {table} has no column {column}"
         for table, columns in wanted.items()
         for column in columns
-        if column not in columns_of(tx, table)
+        if column not in tx.columns(table)
     ]
     scripts = HEAD + SIDE if _has(tx, "tk_meta") else ""
     problems += [
@@ -300,28 +301,26 @@ def size_report(ctx: StateContext, tx: Tx) -> Json:
     Where SQLite cannot tell the pages of each table, `measured` is False: `by_group` is then
     estimated from the lengths of the values, and `indexes` is what remains.
     """
-    page, pages, free = (_pragma(tx, n) for n in ("page_size", "page_count", "freelist_count"))
+    size = pages(tx)
     messages = tx.one("payload_by_column") or (0,) * 6
     sessions = tx.one("session_payload") or (0,) * 3
     payload = dict(zip(_MESSAGE_PARTS, messages[1:], strict=True))
     payload |= dict(zip(_SESSION_PARTS, sessions[1:], strict=True))
     measured = bool(tx.value("has_dbstat"))
-    groups = _measured(tx) if measured else _estimated(ctx, tx, (pages - free) * page, payload)
+    groups = (
+        _measured(tx) if measured else _estimated(ctx, tx, size.bytes - size.free_bytes, payload)
+    )
     return {
         "path": str(ctx.db.path),
-        "file_bytes": pages * page,
+        "file_bytes": size.bytes,
         "wal_bytes": ctx.db.wal.size(),
-        "free_bytes": free * page,
+        "free_bytes": size.free_bytes,
         "measured": measured,
         "by_group": groups,
         "payload_bytes": payload,
         "counts": {"sessions": sessions[0], "messages": messages[0], **_side_counts(ctx, tx)},
         "largest": [_largest(row) for row in tx.all("largest_sessions", {"limit": _LARGEST})],
     }
-
-
-def _pragma(tx: Tx, name: str) -> int:
-    return int(tx.value(Sql(f"PRAGMA {name}")))
 
 
 def _side_counts(ctx: StateContext, tx: Tx) -> dict[str, int]:
@@ -486,8 +485,8 @@ def layout_of(tx: Tx, name: str) -> Layout | None:
     source, rowid = _CONTENT.search(sql), _ROWID.search(sql)
     if source is None:
         return None
-    columns = tuple(str(row[1]) for row in tx.all(Sql(f"PRAGMA table_info({name})")))
-    return Layout(name, source[1], "rowid" if rowid is None else rowid[1], columns)
+    columns = tx.columns(name)
+    return Layout(name, source[1], "rowid" if rowid is None else rowid[1], tuple(columns))
 
 
 def optimize_fts_storage(

@@ -14,6 +14,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from threadkeep.base.database import Database
 from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sqlite.catalogue import (
+    ColumnFacts,
+    column_facts,
+    definitions,
+    object_names,
+    schema_cookie,
+)
 from threadkeep.base.sqlite.errors import NoText
 from threadkeep.base.sqlite.schema import DeclaredColumn, add_missing_columns, declared_columns
 from threadkeep.base.text import Redact, redact_texts
@@ -147,20 +154,11 @@ class Form(NamedTuple):
 
 def survey(tx: Tx) -> Form:
     """Look at a file: a few statements, none of which reads a row of the sessions."""
-    cookie = int(tx.value(Sql("PRAGMA schema_version")))
-    kinds = {
-        str(name): str(sql or "")
-        for name, sql in tx.all(
-            Sql("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
-        )
-    }
+    cookie = schema_cookie(tx)
+    kinds = definitions(tx, "table", "view")
     views = [name for name, sql in kinds.items() if not sql.upper().startswith("CREATE TABLE")]
-    infos = {
-        table: tx.all(Sql(f'PRAGMA table_info("{table}")'))
-        for table in known_columns()
-        if table in kinds
-    }
-    tables = {table: tuple(str(row[1]) for row in rows) for table, rows in infos.items()}
+    infos = {table: column_facts(tx, table) for table in known_columns() if table in kinds}
+    tables = {table: tuple(column.name for column in facts) for table, facts in infos.items()}
     number = _number(tx) if "schema_version" in kinds else 1
     side = _side_version(tx) if "tk_meta" in kinds else 0
     # An older file lacks columns rightly, and gets them when it is opened for writing.
@@ -198,13 +196,14 @@ def _lost(tables: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
             yield f"{table} has no column {', '.join(gone)}"
 
 
-def _demanding(infos: Mapping[str, list[tuple[object, ...]]]) -> Iterator[str]:
+def _demanding(infos: Mapping[str, list[ColumnFacts]]) -> Iterator[str]:
     """Tell of columns that every writer must fill and we do not know."""
-    for table, rows in infos.items():
+    for table, facts in infos.items():
         known = {column.name for column in known_columns()[table]}
-        for _, name, _, never_null, default, key in rows:
-            if never_null and default is None and not key and name not in known:
-                yield f"{table} has a column {name} that must be filled, and we do not know how"
+        for one in facts:
+            demands = one.never_null and one.default is None and not one.key
+            if demands and one.name not in known:
+                yield f"{table} has a column {one.name} that must be filled, and we do not know how"
 
 
 class Queries(Mapping[str, str]):
@@ -301,7 +300,7 @@ class Forms:
 
     def look(self, tx: Tx) -> Form:
         """Give the form of the file as this transaction sees it (2 µs if nothing changed)."""
-        cookie = tx.value(Sql("PRAGMA schema_version"))
+        cookie = schema_cookie(tx)
         if self._current is None or cookie != self._current.cookie:
             self.look_again(tx)
         return self.current
@@ -331,7 +330,7 @@ def widen(forms: Forms, tx: Tx) -> None:
     form = forms.look(tx)
     if form.is_newest:
         return
-    present = {str(row[0]) for row in tx.all(Sql("SELECT name FROM sqlite_master"))}
+    present = object_names(tx)
     for table, columns in newest_columns().items():
         if table in form.tables:
             add_missing_columns(tx, table, {column.name: column.declared for column in columns})

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sqlite.catalogue import foreign_keys, object_names
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.state.context import PACKAGE, Json, StateContext, known_columns
 from threadkeep.state.rows import (
@@ -210,13 +211,13 @@ def apply_telegram_topic_migration(ctx: StateContext, tx: Tx) -> None:
     number = str(get_meta(ctx, tx, _NUMBER) or "")
     if number.isdigit() and int(number) >= _VERSION and _BINDINGS in ctx.form.tables:
         return
-    keys = tx.all(Sql(f"PRAGMA foreign_key_list({_BINDINGS})"))
-    stays_behind = any(key[2] == "sessions" and key[6] != "CASCADE" for key in keys)
+    keys = foreign_keys(tx, _BINDINGS)
+    stays_behind = any(key.parent == "sessions" and key.on_delete != "CASCADE" for key in keys)
     if stays_behind:  # SQLite cannot change a foreign key: the table is made anew
         tx.run(Sql(f"ALTER TABLE {_BINDINGS} RENAME TO {_BINDINGS}_old"))
         for (index,) in tx.all("indexes_of", {"table": f"{_BINDINGS}_old"}):
             tx.run(Sql(f'DROP INDEX "{index}"'))
-    present = {str(row[0]) for row in tx.all(Sql("SELECT name FROM sqlite_master"))}
+    present = object_names(tx)
     for statement in split_statements(load_text(PACKAGE, "telegram.sql")):
         found = _CREATED.search(statement)
         if found is not None and found[1] not in present:

@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.tx import Sql, Tx
+from threadkeep.base.sqlite.catalogue import pages
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.blob_migration import offload_blobs, sweep_blobs
 from threadkeep.state.check import optimize_fts
@@ -378,20 +379,14 @@ def give_space_back(ctx: StateContext) -> None:
 
     A file that was not made for that is written anew when a quarter of it is free.
     """
-    pages, free, mode = _pages(ctx)
-    if mode == _INCREMENTAL:
+    with ctx.db.read() as tx:
+        size = pages(tx)
+    if size.auto_vacuum == _INCREMENTAL:
         while ctx.db.give_back(_PAGES_AT_ONCE) > 0:
             pass
-    elif free > pages * _WORTH_A_VACUUM:
+    elif size.free > size.total * _WORTH_A_VACUUM:
         ctx.db.vacuum()
     ctx.db.truncate_log()
-
-
-def _pages(ctx: StateContext) -> tuple[int, int, int]:
-    names = ("page_count", "freelist_count", "auto_vacuum")
-    with ctx.db.read() as tx:
-        values = [int(tx.value(Sql(f"PRAGMA {name}"))) for name in names]
-    return values[0], values[1], values[2]
 
 
 def vacuum(ctx: StateContext) -> int:
@@ -583,6 +578,4 @@ def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str
 
 def logical_size_bytes(_ctx: StateContext, tx: Tx) -> int:
     """Give the size that the file has once its log is written into it."""
-    names = ("page_count", "page_size")
-    pages, size = (int(tx.value(Sql(f"PRAGMA {name}"))) for name in names)
-    return pages * size
+    return pages(tx).bytes

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.database import Database
 from threadkeep.base.sql import load_queries, load_text, split_statements
+from threadkeep.base.sqlite.catalogue import definitions
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
 from threadkeep.base.tx import Tx
@@ -103,7 +104,7 @@ class StateFacts(NamedTuple):
 
 def read_version(tx: Tx) -> int | None:
     """Give the version of a state file; 1 for one that does not say, None for no state file."""
-    tables = _names(tx, "table")
+    tables = tx.tables()
     if not {"sessions", "messages"} <= tables:
         return None
     if "schema_version" not in tables:
@@ -122,11 +123,6 @@ def write_version(tx: Tx, version: int) -> None:
     tx.run(Sql("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)"))
     tx.run(Sql("DELETE FROM schema_version"))
     tx.run(Sql("INSERT INTO schema_version(version) VALUES (?)"), (version,))
-
-
-def _names(tx: Tx, kind: str) -> set[str]:
-    rows = tx.all(Sql("SELECT name FROM sqlite_master WHERE type = ?"), (kind,))
-    return {str(row[0]) for row in rows}
 
 
 # ---------------------------------------------------------------------- steps
@@ -208,7 +204,7 @@ def finish_making(database: Database) -> None:
             return
     with database.write() as tx:
         if _is_begun(tx):
-            present = _names(tx, "table")
+            present = tx.tables()
             for made in created_by(HEAD):
                 if made.kind == "TABLE" and made.name not in present:
                     tx.run(Sql(made.statement))
@@ -216,7 +212,7 @@ def finish_making(database: Database) -> None:
 
 
 def _is_begun(tx: Tx) -> bool:
-    tables = {name for name in _names(tx, "table") if not name.startswith("sqlite_")}
+    tables = {name for name in tx.tables() if not name.startswith("sqlite_")}
     return (
         bool(tables)
         and tables < {"schema_version", "sessions", "messages"}
@@ -259,7 +255,7 @@ def views_for(tx: Tx) -> tuple[str, ...]:
     return tuple(
         view
         for table, columns in (("sessions", SESSION_COLUMNS), ("messages", MESSAGE_COLUMNS))
-        if (view := _view(table, columns, set(columns_of(tx, table)))) is not None
+        if (view := _view(table, columns, set(tx.columns(table)))) is not None
     )
 
 
@@ -296,8 +292,7 @@ def read_side_version(tx: Tx) -> int:
 
 def _schema(tx: Tx) -> dict[str, str]:
     """Give the names in a file, and how each was created, in single spaces."""
-    rows = tx.all(Sql("SELECT name, sql FROM sqlite_master"))
-    return {str(name): " ".join(str(sql or "").split()) for name, sql in rows}
+    return {name: " ".join(sql.split()) for name, sql in definitions(tx).items()}
 
 
 def _lacking(present: Mapping[str, str], script: str) -> list[str]:
@@ -314,8 +309,8 @@ def is_whole(tx: Tx) -> bool:
     """Tell whether a file has every column, index and table that we rely on."""
     present = _schema(tx)
     return (
-        set(SESSION_COLUMNS) <= set(columns_of(tx, "sessions"))
-        and set(MESSAGE_COLUMNS) <= set(columns_of(tx, "messages"))
+        set(SESSION_COLUMNS) <= set(tx.columns("sessions"))
+        and set(MESSAGE_COLUMNS) <= set(tx.columns("messages"))
         and not _lacking(present, HEAD)
         and not _lacking(present, SIDE)
         and not _index_is_lost(tx, present)
@@ -386,7 +381,7 @@ def _to_2(tx: Tx) -> None:
         if name.startswith("tk_") and sql.startswith("CREATE TRIGGER"):
             tx.run(Sql(f"DROP TRIGGER {name}"))
     tx.run(Sql("DROP INDEX IF EXISTS tk_messages_first_user"))
-    if "tk_flags" in _schema(tx) and "titled" not in columns_of(tx, "tk_flags"):
+    if "tk_flags" in _schema(tx) and "titled" not in tx.columns("tk_flags"):
         tx.run(Sql("ALTER TABLE tk_flags ADD COLUMN titled TEXT"))
         tx.run(
             Sql("UPDATE tk_flags SET titled = (SELECT title FROM sessions WHERE id = session_id)")
@@ -438,14 +433,8 @@ def take_out(tx: Tx) -> list[str]:
     SEARCH_WORDS.drop(tx)
     removed = []
     for kind in ("trigger", "view", "index", "table"):
-        rows = tx.all(
-            Sql(
-                r"SELECT name FROM sqlite_master WHERE type = ? AND sql IS NOT NULL"
-                r" AND name LIKE 'tk\_%' ESCAPE '\'"
-            ),
-            (kind,),
-        )
-        for (name,) in rows:
-            tx.run(Sql(f'DROP {kind.upper()} IF EXISTS "{name}"'))
-            removed.append(str(name))
+        for name, sql in definitions(tx, kind).items():
+            if sql and name.startswith("tk_"):
+                tx.run(Sql(f'DROP {kind.upper()} IF EXISTS "{name}"'))
+                removed.append(name)
     return sorted({name for name in present if name.startswith("tk_")} | set(removed))

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
 from typing import Any, Final
 
+from threadkeep.base.sqlite.catalogue import column_facts
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Json, StateContext
@@ -197,9 +198,7 @@ def record_auxiliary_usage(
 
 def _has_tasks(tx: Tx) -> bool:
     """The key of versions 20 and 21 has no task: a side task would fall on the model's own row."""
-    return any(
-        row[1] == "task" and row[5] for row in tx.all(Sql(f"PRAGMA table_info({_BY_MODEL})"))
-    )
+    return any(column.name == "task" and column.key for column in column_facts(tx, _BY_MODEL))
 
 
 def _add(

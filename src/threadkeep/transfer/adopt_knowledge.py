@@ -14,7 +14,6 @@ import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.sqlite.foreign import open_foreign
-from threadkeep.base.sqlite.schema import columns_of
 from threadkeep.base.tx import Tx
 from threadkeep.capture.redact.engine import Redactor
 from threadkeep.knowledge.forget import (
@@ -203,8 +202,8 @@ def _left_there(original: Original, copy: _Prepared, ours: KnowledgeStore) -> li
     with copy.store.read() as theirs, ours.read() as tx:
         odd = [f"{table} (rows: {copy.counts[table]:,})" for table in unknown_tables(theirs)]
         for way in WAYS:
-            here = columns_of(tx, way.table)
-            more = sorted(set(columns_of(theirs, way.table)) - set(here)) if here else []
+            here = tx.columns(way.table)
+            more = sorted(set(theirs.columns(way.table)) - set(here)) if here else []
             odd += [f"{way.table}.{column}" for column in more]
     if odd:
         listed = ", ".join(odd)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from threadkeep.base.database import Database
 from threadkeep.base.sql import split_statements
+from threadkeep.base.sqlite.catalogue import broken_references, foreign_keys
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch
 
@@ -116,27 +117,14 @@ def _run(database: Database, schema: Schema, step: SchemaStep) -> bool:
 def _broken_references(tx: Tx, tables: tuple[str, ...]) -> int:
     """Count rows without their parent, in the tables and in those that refer to them."""
     touched = {*tables, *_referring_to(tx, tables)} if tables else set()
-    present = touched & set(_tables(tx))
-    return sum(len(tx.all(Sql(f'PRAGMA foreign_key_check("{table}")'))) for table in present)
+    present = touched & tx.tables()
+    return sum(len(broken_references(tx, table)) for table in present)
 
 
 def _referring_to(tx: Tx, tables: tuple[str, ...]) -> list[str]:
     return [
-        table
-        for table in _tables(tx)
-        for row in tx.all(Sql(f'PRAGMA foreign_key_list("{table}")'))
-        if row[2] in tables
+        table for table in tx.tables() for key in foreign_keys(tx, table) if key.parent in tables
     ]
-
-
-def _tables(tx: Tx) -> list[str]:
-    rows = tx.all(Sql("SELECT name FROM sqlite_master WHERE type = 'table'"))
-    return [str(row[0]) for row in rows]
-
-
-def columns_of(tx: Tx, table: str) -> list[str]:
-    """Name the columns a table really has, in order."""
-    return [row[1] for row in tx.all(Sql(f'PRAGMA table_info("{table}")'))]
 
 
 class DeclaredColumn(NamedTuple):
@@ -171,14 +159,9 @@ def _declared(name: str, kind: str, never_null: int, default: str | None) -> Dec
     return DeclaredColumn(name, " ".join(words), "NULL" if default is None else default)
 
 
-def never_null(tx: Tx, table: str) -> list[str]:
-    """Name the columns that refuse NULL."""
-    return [row[1] for row in tx.all(Sql(f'PRAGMA table_info("{table}")')) if row[3]]
-
-
 def add_missing_columns(tx: Tx, table: str, wanted: dict[str, str]) -> list[str]:
     """Add the columns of `wanted` (name to definition) that a table lacks; name those added."""
-    present = set(columns_of(tx, table))
+    present = set(tx.columns(table))
     missing = [name for name in wanted if name not in present]
     for name in missing:
         tx.run(Sql(f'ALTER TABLE "{table}" ADD COLUMN {name} {wanted[name]}'))

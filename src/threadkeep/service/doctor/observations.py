@@ -32,7 +32,6 @@ from threadkeep.knowledge.health import (
 )
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, memory_health
 from threadkeep.knowledge.nodes import count_twins, node_marks
-from threadkeep.knowledge.schema import names
 from threadkeep.knowledge.vector_rows import nodes_without_vector, vector_model
 from threadkeep.service.doctor.invariants import (
     Browsing,
@@ -391,7 +390,7 @@ def observe(
     tx: Tx, place: DoctorScope, moment: CheckTime, before: DoctorState
 ) -> DoctorObservation:
     """Look at the disk and at the store, and change nothing."""
-    now, tables = moment.now, names(tx, "table")
+    now, tables = moment.now, tx.tables()
     up_since = _up_since(tx, moment)
     health = {one.source: one for one in all_health(tx)}
     drops, last = all_drops(tx), last_seen(tx)

@@ -480,11 +480,10 @@ def _indexed(tx: Tx, table: str) -> tuple[str, ...]:
     if "fts5" not in str(tx.value("definition_of", {"name": table}) or "").lower():
         return ()
     try:
-        rows = tx.all(Sql(f'PRAGMA table_info("{table}")'))
+        return tuple(tx.columns(table))
     except FullTextError as error:  # it has lost a part of itself
         log.debug("the index %s cannot be opened: %s", table, error)
         return ()
-    return tuple(str(row[1]) for row in rows)
 
 
 def _number(value: object) -> int | None:
