@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from benchmarks import plain
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Busy
 
@@ -55,7 +55,7 @@ def behind_fair_lock(*, durable: bool) -> Way:
 
     @contextmanager
     def way(path: Path, number: int) -> Iterator[Step]:
-        database = Database(path, {"create": _TABLE, "insert": _INSERT})
+        database = SqliteDatabase(path, {"create": _TABLE, "insert": _INSERT})
         row = {"owner": number, "text": _TEXT}
 
         def step() -> None:

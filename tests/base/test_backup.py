@@ -13,7 +13,6 @@ from hypothesis import given, strategies as st
 
 from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
-from threadkeep.base.database import Database
 from threadkeep.base.sqlite.backup import (
     BackupRetention,
     backup_folder,
@@ -25,6 +24,7 @@ from threadkeep.base.sqlite.backup import (
     stamp,
 )
 from threadkeep.base.sqlite.checks import sqlite_problems
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.lock import all_locks
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ReadOnly, StorageFull
@@ -34,13 +34,13 @@ NOON = 1_800_000_000_000
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
     with table(tmp_path / "a.db") as database:
         yield database
 
 
 def read_back(path: Path) -> list[object]:
-    with Database(path, {}, read_only=True) as copy:
+    with SqliteDatabase(path, {}, read_only=True) as copy:
         return bodies(copy)
 
 
@@ -58,7 +58,7 @@ def names(folder: Path) -> set[str]:
 # ---------------------------------------------------------------------- making
 
 
-def test_a_backup_is_a_whole_database_in_one_file(database: Database) -> None:
+def test_a_backup_is_a_whole_database_in_one_file(database: SqliteDatabase) -> None:
     add(database, "in the log")
     backup = make_backup(database)
     assert backup.parent == backup_folder(database.path)
@@ -69,7 +69,7 @@ def test_a_backup_is_a_whole_database_in_one_file(database: Database) -> None:
     plain.close()
 
 
-def test_a_backup_goes_where_it_is_told(database: Database, tmp_path: Path) -> None:
+def test_a_backup_goes_where_it_is_told(database: SqliteDatabase, tmp_path: Path) -> None:
     add(database, "x")
     target = tmp_path / "deep" / "down" / "copy.db"
     assert make_backup(database, target) == target
@@ -78,7 +78,7 @@ def test_a_backup_goes_where_it_is_told(database: Database, tmp_path: Path) -> N
     assert not backup_folder(database.path).exists()
 
 
-def test_a_backup_never_takes_the_place_of_a_file(database: Database, tmp_path: Path) -> None:
+def test_a_backup_never_takes_the_place_of_a_file(database: SqliteDatabase, tmp_path: Path) -> None:
     add(database, "x")
     (tmp_path / "notes.txt").write_text("kept")
     for target in (database.path, tmp_path / "notes.txt"):
@@ -88,14 +88,14 @@ def test_a_backup_never_takes_the_place_of_a_file(database: Database, tmp_path: 
     assert bodies(database) == ["x"]
 
 
-def test_a_read_only_database_can_be_copied(database: Database) -> None:
+def test_a_read_only_database_can_be_copied(database: SqliteDatabase) -> None:
     add(database, "x")
-    with Database(database.path, {}, read_only=True) as reader:
+    with SqliteDatabase(database.path, {}, read_only=True) as reader:
         assert read_back(make_backup(reader)) == ["x"]
 
 
 def test_progress_is_reported_and_writers_go_on(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("threadkeep.base.sqlite.backup._PAGES_PER_STEP", 10)
     for _ in range(20):
@@ -116,7 +116,7 @@ def test_progress_is_reported_and_writers_go_on(
 
 
 WRITER = """
-database = Database(sys.argv[1], {})
+database = SqliteDatabase(sys.argv[1], {})
 acknowledged = os.open(sys.argv[2], os.O_CREAT | os.O_WRONLY, 0o600)
 say("ready")
 number = 0
@@ -134,7 +134,7 @@ def acknowledged(path: Path) -> int:
 
 
 def test_backups_under_load_hold_every_write_acknowledged_before(
-    database: Database, tmp_path: Path
+    database: SqliteDatabase, tmp_path: Path
 ) -> None:
     ledgers = [tmp_path / f"ledger{number}" for number in range(4)]
     writers = [Child(WRITER, database.path, ledger, tmp_path / "stop") for ledger in ledgers]
@@ -156,7 +156,7 @@ def test_backups_under_load_hold_every_write_acknowledged_before(
             writer.__exit__()
 
 
-def test_a_copy_that_fails_its_check_does_not_count(database: Database) -> None:
+def test_a_copy_that_fails_its_check_does_not_count(database: SqliteDatabase) -> None:
     add(database, "x")
     with pytest.raises(Damaged, match="fails its check: it smells"):
         make_backup(database, check=lambda copy: ["it smells"] if bodies(copy) else [])
@@ -167,12 +167,12 @@ def test_a_damaged_database_gives_no_backup(tmp_path: Path) -> None:
     with table(tmp_path / "a.db") as database:
         add(database, "x")
     flip(tmp_path / "a.db", 2)
-    with Database(tmp_path / "a.db", {}) as database, pytest.raises(Damaged):
+    with SqliteDatabase(tmp_path / "a.db", {}) as database, pytest.raises(Damaged):
         make_backup(database)
     assert names(backup_folder(tmp_path / "a.db")) == set()
 
 
-def test_rows_without_a_parent_are_copied_as_they_are(database: Database) -> None:
+def test_rows_without_a_parent_are_copied_as_they_are(database: SqliteDatabase) -> None:
     with database.write(foreign_keys=False) as tx:
         tx.run(Sql("CREATE TABLE child(t_id INTEGER REFERENCES t(id))"))
         tx.run(Sql("INSERT INTO child VALUES(99)"))
@@ -195,11 +195,13 @@ def test_a_locked_file_is_not_called_damaged(tmp_path: Path) -> None:
         sqlite_problems(Locked())  # type: ignore[arg-type]
 
 
-def test_a_killed_backup_leaves_nothing_that_counts_and_is_swept_up(database: Database) -> None:
+def test_a_killed_backup_leaves_nothing_that_counts_and_is_swept_up(
+    database: SqliteDatabase,
+) -> None:
     script = """
 import signal
 from threadkeep.base.sqlite.backup import make_backup
-with Database(sys.argv[1], {}, read_only=True) as database:
+with SqliteDatabase(sys.argv[1], {}, read_only=True) as database:
     make_backup(database, progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
 """
     add(database, "x")
@@ -228,7 +230,7 @@ def test_a_full_disk_refuses_the_backup_and_no_more(tmp_path: Path) -> None:
         add(database, "x")
 
 
-def test_a_folder_that_cannot_be_written_is_named(database: Database, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(database: SqliteDatabase, tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     with read_only(tmp_path / "place"), pytest.raises(ReadOnly, match="place"):
         make_backup(database, tmp_path / "place" / "copy.db")
@@ -243,18 +245,18 @@ def test_stamps_sort_like_their_times(one: int, other: int) -> None:
     assert (stamp(one) < stamp(other)) == (one < other)
 
 
-def backups_at(database: Database, *times: int, keep: BackupRetention) -> list[Path]:
+def backups_at(database: SqliteDatabase, *times: int, keep: BackupRetention) -> list[Path]:
     return [make_backup(database, keep=keep, clock=lambda time=time: time) for time in times]  # type: ignore[misc]
 
 
-def test_the_newest_are_kept_by_count(database: Database) -> None:
+def test_the_newest_are_kept_by_count(database: SqliteDatabase) -> None:
     made = backups_at(
         database, *(NOON + n for n in range(5)), keep=BackupRetention(newest=3, days=9)
     )
     assert list_backups(database.path) == made[:1:-1]
 
 
-def test_old_ones_are_removed_by_age_but_never_the_newest(database: Database) -> None:
+def test_old_ones_are_removed_by_age_but_never_the_newest(database: SqliteDatabase) -> None:
     keep = BackupRetention(newest=9, days=2)
     old, recent, last = backups_at(database, NOON, NOON + DAY, NOON + 2 * DAY, keep=keep)
     assert prune_backups(database.path, keep, NOON + 2 * DAY) == []
@@ -266,7 +268,7 @@ def test_old_ones_are_removed_by_age_but_never_the_newest(database: Database) ->
 
 @pytest.mark.parametrize("ahead", [40, 400, 4000])
 def test_a_clock_that_is_far_ahead_takes_no_backup_of_the_last_weeks(
-    database: Database, ahead: int
+    database: SqliteDatabase, ahead: int
 ) -> None:
     keep = BackupRetention(newest=99, days=30)
     made = backups_at(database, *(NOON + n * DAY for n in range(20)), keep=keep)
@@ -280,7 +282,9 @@ def test_a_clock_that_is_far_ahead_takes_no_backup_of_the_last_weeks(
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_backups_from_the_future_make_room_for_those_of_now(database: Database, count: int) -> None:
+def test_backups_from_the_future_make_room_for_those_of_now(
+    database: SqliteDatabase, count: int
+) -> None:
     keep = BackupRetention(newest=count, days=30)
     backups_at(database, *(NOON + n * DAY for n in range(400, 405)), keep=keep)
     for time in range(NOON, NOON + 5 * DAY, DAY):
@@ -289,31 +293,33 @@ def test_backups_from_the_future_make_room_for_those_of_now(database: Database, 
         assert (kept[0], len(kept)) == (made, count)
 
 
-def test_a_clock_that_is_behind_takes_nothing(database: Database) -> None:
+def test_a_clock_that_is_behind_takes_nothing(database: SqliteDatabase) -> None:
     keep = BackupRetention(newest=4, days=30)
     made = backups_at(database, *(NOON + n * DAY for n in range(3)), keep=keep)
     (behind,) = backups_at(database, NOON - 400 * DAY, keep=keep)
     assert list_backups(database.path, NOON - 400 * DAY) == [behind, *made[::-1]]
 
 
-def test_backups_far_apart_go_by_age_as_well(database: Database) -> None:
+def test_backups_far_apart_go_by_age_as_well(database: SqliteDatabase) -> None:
     keep = BackupRetention(newest=99, days=30)
     made = backups_at(database, *(NOON + n * 60 * DAY for n in range(9)), keep=keep)
     assert list_backups(database.path) == made[:-6:-1]
 
 
-def test_two_backups_in_one_millisecond_are_two(database: Database) -> None:
+def test_two_backups_in_one_millisecond_are_two(database: SqliteDatabase) -> None:
     first, second = backups_at(database, NOON, NOON, keep=BackupRetention())
     assert list_backups(database.path) == [second, first]
 
 
 @pytest.mark.parametrize("reason", ["../../etc", "a/b\0c", "", "x" * 500, "ünïcode 🙂"])
-def test_any_reason_makes_a_name(database: Database, reason: str) -> None:
+def test_any_reason_makes_a_name(database: SqliteDatabase, reason: str) -> None:
     assert list_backups(database.path) == [] != [make_backup(database, reason=reason)]
     assert len(list_backups(database.path)) == 1
 
 
-def test_a_backup_with_a_place_of_its_own_removes_none(database: Database, tmp_path: Path) -> None:
+def test_a_backup_with_a_place_of_its_own_removes_none(
+    database: SqliteDatabase, tmp_path: Path
+) -> None:
     made = backups_at(database, NOON, NOON + 1, keep=BackupRetention())
     make_backup(
         database, tmp_path / "copy.db", keep=BackupRetention(newest=1), clock=lambda: NOON + 2
@@ -341,7 +347,7 @@ def test_databases_in_one_folder_keep_their_backups_apart(tmp_path: Path) -> Non
 # ---------------------------------------------------------------------- restoring
 
 
-def test_a_restored_database_has_the_content_of_the_backup(database: Database) -> None:
+def test_a_restored_database_has_the_content_of_the_backup(database: SqliteDatabase) -> None:
     add(database, "then")
     backup = make_backup(database)
     add(database, "since")
@@ -356,7 +362,7 @@ def test_a_restored_database_has_the_content_of_the_backup(database: Database) -
 
 
 LIVE = """
-with Database(sys.argv[1], {}) as database:
+with SqliteDatabase(sys.argv[1], {}) as database:
     with database.read() as tx:
         say(tx.value(Sql("SELECT group_concat(body) FROM t")))
     seen = database.changes()
@@ -371,7 +377,7 @@ say("done")
 
 
 def test_a_program_that_has_the_database_open_goes_on_with_the_restored_data(
-    database: Database,
+    database: SqliteDatabase,
 ) -> None:
     add(database, "then")
     backup = make_backup(database)
@@ -387,7 +393,7 @@ def test_a_program_that_has_the_database_open_goes_on_with_the_restored_data(
         assert sqlite_problems(tx) == []
 
 
-def test_a_reader_inside_a_snapshot_does_not_see_the_restore(database: Database) -> None:
+def test_a_reader_inside_a_snapshot_does_not_see_the_restore(database: SqliteDatabase) -> None:
     add(database, "then")
     backup = make_backup(database)
     add(database, "since")
@@ -398,7 +404,7 @@ def test_a_reader_inside_a_snapshot_does_not_see_the_restore(database: Database)
     assert bodies(database) == ["then"]
 
 
-def test_a_restored_database_is_as_durable_as_any_commit(database: Database) -> None:
+def test_a_restored_database_is_as_durable_as_any_commit(database: SqliteDatabase) -> None:
     backup = make_backup(database)
     add(database, "x", durable=False)
     database.replace_with(backup, lambda _: None)
@@ -412,7 +418,7 @@ def test_a_missing_database_is_restored_with_a_log(tmp_path: Path) -> None:
         backup = make_backup(database, tmp_path / "copy.db")
     target = tmp_path / "new" / "b.db"
     assert restore_backup(backup, target) is None
-    with Database(target, {}) as restored:
+    with SqliteDatabase(target, {}) as restored:
         assert (restored.journal_mode, bodies(restored)) == ("wal", ["x"])
     assert names(target.parent) == {"b.db", "b.db.lock"}
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
@@ -429,7 +435,7 @@ def test_a_stale_log_does_not_get_into_the_restored_database(tmp_path: Path) -> 
     path.unlink()
     Path(f"{path}-wal").write_bytes(log)
     assert restore_backup(backup, path, clock=lambda: NOON) is None
-    with Database(path, {}) as restored:
+    with SqliteDatabase(path, {}) as restored:
         assert bodies(restored) == ["x"]
         with restored.read() as tx:
             assert sqlite_problems(tx) == []
@@ -490,7 +496,7 @@ def test_a_database_that_its_log_makes_whole_is_sound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "page", "own check", "itself"])
-def test_a_backup_that_is_not_good_changes_nothing(database: Database, damage: str) -> None:
+def test_a_backup_that_is_not_good_changes_nothing(database: SqliteDatabase, damage: str) -> None:
     add(database, "then")
     backup = make_backup(database)
     add(database, "kept")
@@ -515,7 +521,7 @@ def test_pages_of_another_size_are_restored_too(tmp_path: Path) -> None:
     plain.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
     plain.execute("INSERT INTO t(body) VALUES('small')")
     plain.close()
-    with Database(tmp_path / "small.db", {}) as small:
+    with SqliteDatabase(tmp_path / "small.db", {}) as small:
         backup = make_backup(small, tmp_path / "copy.db")
     with table(tmp_path / "a.db") as database:
         add(database, "kept")
@@ -523,14 +529,14 @@ def test_pages_of_another_size_are_restored_too(tmp_path: Path) -> None:
         assert bodies(database) == ["small"]
         assert not list(tmp_path.glob("*.partial*"))
     assert saved is not None
-    with Database(saved, {}, read_only=True) as before:
+    with SqliteDatabase(saved, {}, read_only=True) as before:
         assert bodies(before) == ["kept"]
     restore_backup(backup, tmp_path / "b.db")
-    with Database(tmp_path / "b.db", {}) as restored:
+    with SqliteDatabase(tmp_path / "b.db", {}) as restored:
         assert (restored.journal_mode, bodies(restored)) == ("wal", ["small"])
 
 
-def test_a_restore_waits_for_other_programs_within_its_budget(database: Database) -> None:
+def test_a_restore_waits_for_other_programs_within_its_budget(database: SqliteDatabase) -> None:
     add(database, "then")
     backup = make_backup(database)
     add(database, "since")

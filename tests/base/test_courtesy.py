@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from threadkeep.base import database
-from threadkeep.base.database import Courtesy
+from threadkeep.base.sqlite import database
 from threadkeep.base.sqlite.connect import wait_to_read
+from threadkeep.base.sqlite.database import Courtesy
 
 
 @pytest.fixture

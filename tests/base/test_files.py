@@ -16,8 +16,8 @@ from tests.conftest import REPO
 from tests.support.children import add, bodies, table
 from tests.support.disks import read_only
 from threadkeep.base import files
-from threadkeep.base.database import Database
 from threadkeep.base.sqlite.backup import make_backup
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 from threadkeep.errors import ReadOnly, StorageFull
 
@@ -242,7 +242,7 @@ def test_a_file_system_without_hard_links_will_do(
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ReadOnly, match="file/below"):
-        Database(tmp_path / "file" / "below" / "a.db", {})
+        SqliteDatabase(tmp_path / "file" / "below" / "a.db", {})
 
 
 def test_a_read_only_is_named(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_read_only_is_named(tmp_path: Path) -> None:
     with read_only(place):
         for path in (place / "a.db", place / "below" / "a.db"):
             with pytest.raises(ReadOnly, match=str(place)):
-                Database(path, {})
+                SqliteDatabase(path, {})
         assert list(place.iterdir()) == []
 
 

@@ -23,20 +23,20 @@ from tests.support.children import (
     table,
     wait_until,
 )
-from threadkeep.base.database import Database
 from threadkeep.base.processes import lock_holders
 from threadkeep.base.sqlite import connect
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Closed, Conflict
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
     with table(tmp_path / "a.db") as database:
         yield database
 
 
-def wal_inode(database: Database) -> int:
+def wal_inode(database: SqliteDatabase) -> int:
     return os.stat(f"{database.file}-wal").st_ino
 
 
@@ -53,7 +53,7 @@ class Pipe:
         assert os.read(self._out, 1) == b"x"
 
 
-def test_what_a_child_wrote_survives_its_parents_closing(database: Database) -> None:
+def test_what_a_child_wrote_survives_its_parents_closing(database: SqliteDatabase) -> None:
     """SQLite gives a child that keeps inherited connections open no locks: its rows vanish."""
     add(database, "parent")
     written, closed = Pipe(), Pipe()
@@ -69,11 +69,11 @@ def test_what_a_child_wrote_survives_its_parents_closing(database: Database) -> 
     database.close()
     closed.tell()
     assert exit_code(pid) == 0
-    with Database(database.path, {}) as again:
+    with SqliteDatabase(database.path, {}) as again:
         assert bodies(again) == ["parent", "before", "after"]
 
 
-def test_a_child_that_reads_holds_locks_of_its_own(database: Database) -> None:
+def test_a_child_that_reads_holds_locks_of_its_own(database: SqliteDatabase) -> None:
     if not Path("/proc/locks").exists():
         cannot_run("needs Linux's /proc")
     database.changes()
@@ -87,7 +87,7 @@ def test_a_child_that_reads_holds_locks_of_its_own(database: Database) -> None:
 
 
 @pytest.mark.parametrize("use", ["nothing", "read", "write", "close"])
-def test_the_parent_goes_on_as_if_nothing_had_happened(database: Database, use: str) -> None:
+def test_the_parent_goes_on_as_if_nothing_had_happened(database: SqliteDatabase, use: str) -> None:
     add(database, "first")
     bodies(database)
     inode = wal_inode(database)
@@ -110,7 +110,7 @@ def test_the_parent_goes_on_as_if_nothing_had_happened(database: Database, use: 
     assert wal_inode(database) == inode
 
 
-def test_many_forks_lose_nothing(database: Database) -> None:
+def test_many_forks_lose_nothing(database: SqliteDatabase) -> None:
     forks = at_length(200, 50)
     for number in range(forks):
         pid = fork(lambda number=number: add(database, f"child {number}"))  # type: ignore[misc]
@@ -125,7 +125,7 @@ def test_many_forks_lose_nothing(database: Database) -> None:
         assert tx.all(Sql("PRAGMA integrity_check")) == [("ok",)]
 
 
-def test_children_of_children_write_too(database: Database) -> None:
+def test_children_of_children_write_too(database: SqliteDatabase) -> None:
     def child() -> None:
         add(database, "child")
         assert exit_code(fork(lambda: add(database, "grandchild"))) == 0
@@ -135,7 +135,7 @@ def test_children_of_children_write_too(database: Database) -> None:
     assert bodies(database) == ["child", "grandchild", "child again"]
 
 
-def test_a_closed_database_stays_closed_in_the_child(database: Database) -> None:
+def test_a_closed_database_stays_closed_in_the_child(database: SqliteDatabase) -> None:
     database.close()
 
     def child() -> None:
@@ -152,7 +152,7 @@ def test_a_closed_database_stays_closed_in_the_child(database: Database) -> None
     ids=["fork", "spawn"],
 )
 def test_workers_of_multiprocessing_write(
-    database: Database, context: ForkContext | SpawnContext
+    database: SqliteDatabase, context: ForkContext | SpawnContext
 ) -> None:
     workers = [
         context.Process(target=append_row, args=(str(database.path), str(number)))
@@ -170,7 +170,7 @@ def test_workers_of_multiprocessing_write(
 # ---------------------------------------------------------------------- forks inside transactions
 
 
-def test_a_fork_waits_for_the_write_of_another_thread(database: Database) -> None:
+def test_a_fork_waits_for_the_write_of_another_thread(database: SqliteDatabase) -> None:
     lock = database.writer_lock()
     inside = threading.Event()
 
@@ -188,7 +188,7 @@ def test_a_fork_waits_for_the_write_of_another_thread(database: Database) -> Non
     assert bodies(database) == ["thread", "child"]
 
 
-def test_a_fork_waits_for_the_read_of_another_thread(database: Database) -> None:
+def test_a_fork_waits_for_the_read_of_another_thread(database: SqliteDatabase) -> None:
     inside = threading.Event()
 
     def read() -> None:
@@ -205,7 +205,9 @@ def test_a_fork_waits_for_the_read_of_another_thread(database: Database) -> None
     assert bodies(database) == ["child"]
 
 
-def test_a_fork_does_not_wait_for_ever(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_does_not_wait_for_ever(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connect, "_PATIENCE", 0.01)
     inside, go_on = threading.Event(), threading.Event()
 
@@ -220,7 +222,7 @@ def test_a_fork_does_not_wait_for_ever(database: Database, monkeypatch: pytest.M
             with pytest.raises(Conflict, match="forked inside a transaction"):
                 use()
         with pytest.raises(Conflict, match="forked inside a transaction"):
-            Database(database.path, {})
+            SqliteDatabase(database.path, {})
         with table(database.path.with_name("other.db")) as other:
             add(other, "x")
 
@@ -233,7 +235,7 @@ def test_a_fork_does_not_wait_for_ever(database: Database, monkeypatch: pytest.M
     assert bodies(database) == ["thread"]
 
 
-def test_a_child_cannot_end_the_transaction_of_its_parent(database: Database) -> None:
+def test_a_child_cannot_end_the_transaction_of_its_parent(database: SqliteDatabase) -> None:
     def child_of(tx: object) -> None:
         with pytest.raises(Closed, match="has ended"):
             tx.run(Sql("INSERT INTO t(body) VALUES('child')"))  # type: ignore[attr-defined]
@@ -247,11 +249,11 @@ def test_a_child_cannot_end_the_transaction_of_its_parent(database: Database) ->
 
 FORKS_INSIDE = """
 import os, sys
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Conflict
 
-database = Database(sys.argv[1], {})
+database = SqliteDatabase(sys.argv[1], {})
 with database.write() as tx:
     tx.run(Sql("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"))
 parent = os.getpid()
@@ -284,13 +286,13 @@ def test_a_child_that_leaves_the_block_of_its_parent_does_no_harm(tmp_path: Path
     command = [sys.executable, "-W", "error", "-c", FORKS_INSIDE, str(path), way]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    with Database(path, {}) as database, database.read() as tx:
+    with SqliteDatabase(path, {}) as database, database.read() as tx:
         assert tx.one(Sql("SELECT count(*), max(id) FROM t")) == (2001, 2001)
         assert tx.one(Sql("SELECT body FROM t WHERE id = 2001")) == (7,)
         assert tx.all(Sql("PRAGMA integrity_check")) == [("ok",)]
 
 
-def test_a_fork_inside_its_own_read_refuses_the_file_to_the_child(database: Database) -> None:
+def test_a_fork_inside_its_own_read_refuses_the_file_to_the_child(database: SqliteDatabase) -> None:
     add(database, "x")
 
     def child() -> None:
@@ -304,7 +306,7 @@ def test_a_fork_inside_its_own_read_refuses_the_file_to_the_child(database: Data
     assert bodies(database) == ["x"]
 
 
-def test_followers_of_the_parent_are_not_the_childs(database: Database) -> None:
+def test_followers_of_the_parent_are_not_the_childs(database: SqliteDatabase) -> None:
     database.follow()
 
     def child() -> None:
@@ -328,7 +330,7 @@ def unknown_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", ctypes.CDLL(None).fork)
 
 
-def test_a_fork_unknown_to_python_is_noticed(database: Database, unknown_fork: None) -> None:
+def test_a_fork_unknown_to_python_is_noticed(database: SqliteDatabase, unknown_fork: None) -> None:
     add(database, "parent")
     bodies(database)
     written, closed = Pipe(), Pipe()
@@ -344,12 +346,12 @@ def test_a_fork_unknown_to_python_is_noticed(database: Database, unknown_fork: N
     database.close()
     closed.tell()
     assert exit_code(pid) == 0
-    with Database(database.path, {}) as again:
+    with SqliteDatabase(database.path, {}) as again:
         assert bodies(again) == ["parent", "before", "after"]
 
 
 def test_a_transaction_is_not_ended_by_a_child_unknown_to_python(
-    database: Database, unknown_fork: None
+    database: SqliteDatabase, unknown_fork: None
 ) -> None:
     pid = 0
 

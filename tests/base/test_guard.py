@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
 from threadkeep.home.home import Home
@@ -24,12 +24,12 @@ def make(path: Path, *statements: str) -> Path:
 
 def test_a_view_in_the_place_of_a_table_is_not_run(tmp_path: Path) -> None:
     path = make(tmp_path / "a.db", f"CREATE VIEW items AS {ENDLESS}", "CREATE TABLE other (a)")
-    with Database(path, QUERIES, read_only=True) as database:
+    with SqliteDatabase(path, QUERIES, read_only=True) as database:
         with pytest.raises(Damaged, match="a view in the place of a table"), database.read() as tx:
             tx.all("all")
         with database.read() as tx:
             assert tx.all(Sql("SELECT * FROM other")) == []
-    with Database(path, QUERIES) as database:
+    with SqliteDatabase(path, QUERIES) as database:
         with pytest.raises(Damaged, match="view"), database.read() as tx:
             tx.all("all")
         with pytest.raises(Damaged, match="view"), database.write() as tx:
@@ -50,13 +50,13 @@ def test_a_trigger_with_a_recursive_query_is_not_run(tmp_path: Path, by: str) ->
         + " END",
         "CREATE TRIGGER u AFTER DELETE ON items BEGIN DELETE FROM other; END",
     )
-    with Database(path, QUERIES) as database:
+    with SqliteDatabase(path, QUERIES) as database:
         with pytest.raises(Damaged, match="trigger without an end"), database.write() as tx:
             tx.run(Sql("INSERT INTO items VALUES (1)"))
         with database.write() as tx:
             tx.run(Sql("DELETE FROM items"))
     plain = make(tmp_path / "b.db", "CREATE TABLE items (id)", "CREATE VIEW v AS SELECT 1")
-    with Database(plain, QUERIES) as database, database.read() as tx:
+    with SqliteDatabase(plain, QUERIES) as database, database.read() as tx:
         assert len(tx.all(Sql(some))) == 3  # of our own queries each has an end
 
 
@@ -69,7 +69,7 @@ def test_the_content_of_an_index_may_be_a_view(tmp_path: Path) -> None:
         "INSERT INTO items VALUES (1, 'apple')",
         "INSERT INTO words (words) VALUES ('rebuild')",
     )
-    with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
+    with SqliteDatabase(path, QUERIES, read_only=True) as database, database.read() as tx:
         found = tx.all(Sql("SELECT body FROM words WHERE words MATCH 'apple'"))
         assert found == [("apple",)]
 
@@ -79,7 +79,7 @@ def test_a_generated_column_is_not_computed_beyond_a_limit(tmp_path: Path) -> No
     path = make(tmp_path / "a.db", bomb.replace("400000000", "4"), "INSERT INTO items VALUES (1)")
     make(path, "PRAGMA writable_schema = ON", f"UPDATE sqlite_master SET sql = '{bomb}'")
     with (
-        Database(path, QUERIES, read_only=True) as database,
+        SqliteDatabase(path, QUERIES, read_only=True) as database,
         pytest.raises(TooLarge),
         database.read() as tx,
     ):

@@ -10,9 +10,9 @@ import pytest
 
 from tests.conftest import cannot_run
 from tests.support.children import Child, exit_code, fork, time_with_sleep, wait_until
-from threadkeep.base.database import Database
 from threadkeep.base.processes import lock_holders
 from threadkeep.base.sqlite import lock as lock_module
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.lock import LockClaim, LockHeld, WriterLock, all_locks, let_go, lock_for
 from threadkeep.errors import Busy, Closed, ReadOnly
 
@@ -447,7 +447,10 @@ def test_closed_databases_leave_no_descriptor_open(tmp_path: Path) -> None:
     if not Path("/proc/self/fd").exists():
         cannot_run("needs Linux's /proc")
     for number in range(20):
-        with Database(tmp_path / f"{number}.db", {}) as one, Database(one.path, {}) as two:
+        with (
+            SqliteDatabase(tmp_path / f"{number}.db", {}) as one,
+            SqliteDatabase(one.path, {}) as two,
+        ):
             two.follow()
     open_files = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
     assert [name for name in open_files if str(tmp_path) in name] == []

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from tests.support.children import add, table
-from threadkeep.base.database import Database
 from threadkeep.base.sqlite import pragmas
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 from threadkeep.errors import ReadOnly, UnsupportedEngine
 
@@ -25,7 +25,10 @@ def settings(connection: sqlite3.Connection, names: dict[str, int | str]) -> dic
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_every_read_connection_has_every_setting(tmp_path: Path, *, read_only: bool) -> None:
-    with table(tmp_path / "a.db"), Database(tmp_path / "a.db", {}, read_only=read_only) as database:
+    with (
+        table(tmp_path / "a.db"),
+        SqliteDatabase(tmp_path / "a.db", {}, read_only=read_only) as database,
+    ):
         database.changes()
         wanted = expected(pragmas.CONNECTION, pragmas.READER)
         with database.read(), database.read():

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.support.children import Child, add, bodies, exit_code, fork
-from threadkeep.base.database import Database
 from threadkeep.base.files import sync_dir
 from threadkeep.base.sqlite import backup as backup_module
 from threadkeep.base.sqlite.backup import (
@@ -23,6 +22,7 @@ from threadkeep.base.sqlite.backup import (
     prune_backups,
     restore_backup,
 )
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.errors import Busy, Conflict
 
 MODES = ["wal", "delete"]
@@ -40,7 +40,7 @@ while word := hear():
         say(error)
 """
 READER = """
-with Database(sys.argv[1], {}, read_only=True) as database:
+with SqliteDatabase(sys.argv[1], {}, read_only=True) as database:
     for _ in range(2):
         with database.read() as tx:
             say(tx.value(Sql("SELECT group_concat(body) FROM t")))
@@ -49,7 +49,7 @@ with Database(sys.argv[1], {}, read_only=True) as database:
 # The same with our own means.
 INSIDER = """
 from threadkeep.errors import ThreadkeepError
-database = Database(sys.argv[1], {}, budget=0)
+database = SqliteDatabase(sys.argv[1], {}, budget=0)
 with database.read() as tx:
     tx.one(Sql("SELECT count(*) FROM t"))
 if sys.argv[2:] == ["live"]:
@@ -81,7 +81,7 @@ def made(path: Path, mode: str, *words: str) -> Path:
 
 
 def content(path: Path) -> list[object]:
-    with Database(path, {}, read_only=True) as found:
+    with SqliteDatabase(path, {}, read_only=True) as found:
         return bodies(found)
 
 
@@ -137,7 +137,7 @@ def test_nobody_writes_between_the_copy_and_the_replacement(
     assert saved is not None
     assert content(saved) == ["now", "before"]
     assert content(path) == ["then", "after"]
-    with Database(path, {}) as found:
+    with SqliteDatabase(path, {}) as found:
         assert found.journal_mode == mode
 
 
@@ -169,7 +169,7 @@ def test_a_copy_that_cannot_be_made_leaves_everything_as_it_was(
     between(monkeypatch, refuse)
     with pytest.raises(KeyboardInterrupt):
         restore_backup(backup, path)
-    with Database(path, {}, budget=0) as database:
+    with SqliteDatabase(path, {}, budget=0) as database:
         add(database, "since")
         assert bodies(database) == ["now", "since"]
 
@@ -201,7 +201,7 @@ def test_a_backup_that_holds_nothing_is_not_restored(tmp_path: Path) -> None:
 def test_what_restores_set_aside_goes_by_age_alone(tmp_path: Path, backup: Path) -> None:
     path = made(tmp_path / "a.db", "wal", "now")
     now = 1_800_000_000_000
-    with Database(path, {}) as database:
+    with SqliteDatabase(path, {}) as database:
         saved = []
         for number in range(12):
             add(database, number)
@@ -237,7 +237,7 @@ def test_a_writer_of_a_file_that_was_moved_aside_is_refused_at_once(
         writer.tell("after")
         writer.expect(f"FileDamaged: {path} was removed or replaced while the database was open")
         assert content(path) == ["then"]
-        with Database(path, {}) as database:
+        with SqliteDatabase(path, {}) as database:
             add(database, "since")
         writer.process.stdin.close()  # type: ignore[union-attr]
         assert writer.end() == 0  # closing the old file takes nothing from the new one
@@ -327,7 +327,7 @@ def test_a_lock_file_made_anew_is_no_other_database(tmp_path: Path, backup: Path
     path = made(tmp_path / "a.db", "wal", "now")
     damage(path)
     restore_backup(backup, path)
-    with Database(path, {}) as database, Database(path, {}) as other:
+    with SqliteDatabase(path, {}) as database, SqliteDatabase(path, {}) as other:
         add(database, "a")
         Path(f"{path}.lock").unlink()
         for number in range(200):

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.children import Child
 from tests.support.toy_schema import OLD, SCHEMA, build_old, contents, read_version
-from threadkeep.base.database import Database
 from threadkeep.base.sqlite.backup import list_backups, make_backup
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import (
     Schema,
     SchemaStep,
@@ -25,24 +25,24 @@ def no_backup(reason: str) -> None:
     pytest.fail(f"a backup was made: {reason}")
 
 
-def shape(database: Database) -> list[tuple[str, ...]]:
+def shape(database: SqliteDatabase) -> list[tuple[str, ...]]:
     """What the file is made of; SQLite keeps the words of each statement."""
     with database.read() as tx:
         rows = tx.all(Sql("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"))
         return [tuple(" ".join(str(value).split()) for value in row) for row in rows]
 
 
-def bring_up(database: Database, schema: Schema = SCHEMA) -> list[str]:
+def bring_up(database: SqliteDatabase, schema: Schema = SCHEMA) -> list[str]:
     return prepare(database, schema, lambda reason: make_backup(database, reason=reason))
 
 
-def version_of(database: Database) -> int | None:
+def version_of(database: SqliteDatabase) -> int | None:
     with database.read() as tx:
         return read_version(tx)
 
 
 def test_a_fresh_file_gets_the_head_and_no_backup(tmp_path: Path) -> None:
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         assert prepare(database, SCHEMA, no_backup) == []
         assert version_of(database) == 3
         assert prepare(database, SCHEMA, no_backup) == []
@@ -51,7 +51,10 @@ def test_a_fresh_file_gets_the_head_and_no_backup(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_an_older_file_becomes_what_a_fresh_one_is(tmp_path: Path, version: int) -> None:
     build_old(tmp_path / "old.db", version)
-    with Database(tmp_path / "new.db", {}) as fresh, Database(tmp_path / "old.db", {}) as old:
+    with (
+        SqliteDatabase(tmp_path / "new.db", {}) as fresh,
+        SqliteDatabase(tmp_path / "old.db", {}) as old,
+    ):
         prepare(fresh, SCHEMA, no_backup)
         before = contents(old)
         assert bring_up(old) == ["0001_titles", "0002_lengths", "0003_strict"][version:]
@@ -64,11 +67,11 @@ def test_an_older_file_becomes_what_a_fresh_one_is(tmp_path: Path, version: int)
 
 def test_a_backup_of_the_old_file_is_made_first(tmp_path: Path) -> None:
     build_old(tmp_path / "a.db", 1)
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         bring_up(database)
     (backup,) = list_backups(tmp_path / "a.db")
     assert backup.name.endswith("-before-toy-3.db")
-    with Database(backup, {}, read_only=True) as old:
+    with SqliteDatabase(backup, {}, read_only=True) as old:
         assert version_of(old) == 1
         assert len(contents(old)) == OLD
 
@@ -78,7 +81,7 @@ def test_no_step_runs_when_the_backup_fails(tmp_path: Path) -> None:
         raise StorageFull
 
     build_old(tmp_path / "a.db", 0)
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         with pytest.raises(StorageFull):
             prepare(database, SCHEMA, fail)
         assert version_of(database) == 0
@@ -96,7 +99,7 @@ def crash(_tx: Tx) -> None:
 def test_a_crash_inside_a_step_leaves_the_version_before(tmp_path: Path, number: int) -> None:
     steps = tuple(s._replace(code=crash) if s.number == number else s for s in SCHEMA.steps)
     build_old(tmp_path / "a.db", 0)
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         before = contents(database)
         with pytest.raises(Crash):
             bring_up(database, SCHEMA._replace(steps=steps))
@@ -118,12 +121,12 @@ def die(tx):
 
 number = int(sys.argv[2])
 steps = tuple(s._replace(code=die) if s.number == number else s for s in SCHEMA.steps)
-prepare(Database(sys.argv[1], {}), SCHEMA._replace(steps=steps), lambda reason: None)
+prepare(SqliteDatabase(sys.argv[1], {}), SCHEMA._replace(steps=steps), lambda reason: None)
 """
     build_old(tmp_path / "a.db", 0)
     with Child(script, tmp_path / "a.db", number) as child:
         assert child.end() == -9
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         assert version_of(database) == number - 1
         assert len(contents(database)) == OLD
         bring_up(database)
@@ -135,10 +138,10 @@ prepare(Database(sys.argv[1], {}), SCHEMA._replace(steps=steps), lambda reason: 
 def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     build_old(path, 0)
-    with Database(path, {}) as database, database.write() as tx:
+    with SqliteDatabase(path, {}) as database, database.write() as tx:
         SCHEMA.write_version(tx, 4)
     before = path.read_bytes()
-    with Database(path, {}) as database:
+    with SqliteDatabase(path, {}) as database:
         with pytest.raises(SchemaMismatch, match="version 4; this program knows versions up to 3"):
             prepare(database, SCHEMA, no_backup)
         with pytest.raises(SchemaMismatch):
@@ -149,7 +152,7 @@ def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_file_that_grew_newer_while_we_waited_is_refused(tmp_path: Path) -> None:
     build_old(tmp_path / "a.db", 2)
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
 
         def overtaken(_reason: str) -> None:
             with database.write() as tx:
@@ -162,7 +165,10 @@ def test_a_file_that_grew_newer_while_we_waited_is_refused(tmp_path: Path) -> No
 
 def test_a_step_that_another_process_did_meanwhile_is_not_done_again(tmp_path: Path) -> None:
     build_old(tmp_path / "a.db", 0)
-    with Database(tmp_path / "a.db", {}) as database, Database(tmp_path / "a.db", {}) as other:
+    with (
+        SqliteDatabase(tmp_path / "a.db", {}) as database,
+        SqliteDatabase(tmp_path / "a.db", {}) as other,
+    ):
         assert prepare(database, SCHEMA, lambda _: bring_up(other)) == []
         assert version_of(database) == 3
 
@@ -175,13 +181,13 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     foreign.commit()
     foreign.close()
     before = path.read_bytes()
-    with Database(path, {}) as database, pytest.raises(Invalid, match="not a toy store"):
+    with SqliteDatabase(path, {}) as database, pytest.raises(Invalid, match="not a toy store"):
         prepare(database, SCHEMA, no_backup)
     assert path.read_bytes() == before
 
 
 def test_a_file_that_somebody_filled_while_we_waited_is_not_overwritten(tmp_path: Path) -> None:
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         foreign = sqlite3.connect(tmp_path / "a.db")
         asked = 0
 
@@ -205,7 +211,7 @@ from threadkeep.base.sqlite.backup import make_backup
 from threadkeep.base.sqlite.schema import prepare
 say("ready")
 hear()
-with Database(sys.argv[1], {}) as database:
+with SqliteDatabase(sys.argv[1], {}) as database:
     done = prepare(database, SCHEMA, lambda reason: make_backup(database, reason=reason))
 say(",".join(done) or "nothing")
 """
@@ -229,7 +235,7 @@ def test_processes_that_open_at_once_agree(tmp_path: Path, *, old: bool) -> None
             child.__exit__()
     steps = [step.name for step in SCHEMA.steps] if old else []
     assert sorted(name for name in done if name != "nothing") == steps
-    with Database(path, {}) as database, Database(tmp_path / "new.db", {}) as fresh:
+    with SqliteDatabase(path, {}) as database, SqliteDatabase(tmp_path / "new.db", {}) as fresh:
         prepare(fresh, SCHEMA, no_backup)
         assert shape(database) == shape(fresh)
         assert len(contents(database)) == (OLD if old else 0)
@@ -252,7 +258,7 @@ def test_a_rebuild_that_loses_parents_is_rolled_back(tmp_path: Path) -> None:
         "DROP TABLE folders; ALTER TABLE folders_new RENAME TO folders;",
         "folders",
     )
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         before = contents(database)
         with pytest.raises(Damaged, match="0004_rebuild left 5 rows without their parent"):
             bring_up(database, lossy)
@@ -269,7 +275,7 @@ def test_a_rebuild_does_not_cascade_into_children(tmp_path: Path) -> None:
         "DROP TABLE folders; ALTER TABLE folders_new RENAME TO folders;",
         "folders",
     )
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         before = contents(database)
         bring_up(database, good)
         assert (version_of(database), contents(database)) == (4, before)
@@ -277,7 +283,7 @@ def test_a_rebuild_does_not_cascade_into_children(tmp_path: Path) -> None:
 
 def test_rows_that_had_no_parent_before_do_not_block_a_rebuild(tmp_path: Path) -> None:
     build_old(tmp_path / "a.db", 3)
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         with database.write(foreign_keys=False) as tx:
             tx.run(Sql("INSERT INTO notes(folder_id, body, size) VALUES(99, 'orphan', 6)"))
         same = rebuild("UPDATE folders SET name = upper(name);", "folders")
@@ -289,7 +295,7 @@ def test_rows_that_had_no_parent_before_do_not_block_a_rebuild(tmp_path: Path) -
 
 
 def test_missing_columns_are_added_once(tmp_path: Path) -> None:
-    with Database(tmp_path / "a.db", {}) as database, database.write() as tx:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database, database.write() as tx:
         assert is_empty(tx)
         tx.run(Sql('CREATE TABLE "odd name"(a)'))
         assert not is_empty(tx)

@@ -14,15 +14,15 @@ import pytest
 
 from tests.support.children import Child, add, bodies, table, time_with_sleep, wait_until
 from tests.support.disks import read_only
-from threadkeep.base.database import Database
 from threadkeep.base.processes import lock_holders
 from threadkeep.base.sqlite import connect, pragmas
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Busy, Closed, Conflict, NotFound, ReadOnly
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
     with table(tmp_path / "a.db") as database:
         yield database
 
@@ -32,7 +32,7 @@ def outside(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, timeout=0)
 
 
-def is_idle(database: Database) -> bool:
+def is_idle(database: SqliteDatabase) -> bool:
     """Nobody holds the lock, and no connection is inside a transaction."""
     lock, writer = database.writer_lock(), database.writer.connect()
     held = lock_holders(lock.path, "WRITE", 0, 2**62 - 1)
@@ -45,9 +45,9 @@ def is_idle(database: Database) -> bool:
 def test_a_missing_database_is_created_unless_it_must_exist(tmp_path: Path) -> None:
     for options in ({"must_exist": True}, {"read_only": True}):
         with pytest.raises(NotFound, match=r"no database at .*a\.db"):
-            Database(tmp_path / "a.db", {}, **options)  # type: ignore[arg-type]
+            SqliteDatabase(tmp_path / "a.db", {}, **options)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
-    with Database(tmp_path / "a.db", {}):
+    with SqliteDatabase(tmp_path / "a.db", {}):
         assert (tmp_path / "a.db").exists()
 
 
@@ -57,7 +57,7 @@ def test_a_missing_database_is_created_unless_it_must_exist(tmp_path: Path) -> N
 def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     with table(tmp_path / name / f"{name}.db") as database:
         add(database, name)
-    with Database(tmp_path / name / f"{name}.db", {}, read_only=True) as database:
+    with SqliteDatabase(tmp_path / name / f"{name}.db", {}, read_only=True) as database:
         assert bodies(database) == [name]
 
 
@@ -71,7 +71,7 @@ def test_a_file_name_that_is_not_text_will_do(tmp_path: Path) -> None:
 def test_a_link_leads_to_the_file_and_its_log(tmp_path: Path) -> None:
     with table(tmp_path / "real" / "a.db") as database:
         (tmp_path / "link.db").symlink_to(database.path)
-        with Database(tmp_path / "link.db", {}) as linked:
+        with SqliteDatabase(tmp_path / "link.db", {}) as linked:
             add(linked, "x")
             assert linked.path == tmp_path / "link.db"
             assert linked.wal.size() == database.wal.size() > 0
@@ -85,7 +85,7 @@ def test_the_journal_mode_of_an_existing_file_is_kept(tmp_path: Path, mode: str)
     plain.execute(f"PRAGMA journal_mode = {mode}")
     plain.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
     plain.close()
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         assert database.journal_mode == mode
         add(database, "x")
         with pytest.raises(ZeroDivisionError), database.write() as tx:
@@ -114,7 +114,7 @@ def test_looking_at_a_file_does_not_change_it(tmp_path: Path) -> None:
     with table(tmp_path / "a.db") as database:
         add(database, "x")
     before = (tmp_path / "a.db").read_bytes()
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         assert bodies(database) == ["x"]
     assert (tmp_path / "a.db").read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.db", "a.db.lock"]
@@ -123,7 +123,7 @@ def test_looking_at_a_file_does_not_change_it(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- write transactions
 
 
-def test_a_write_is_kept_whole_or_not_at_all(database: Database) -> None:
+def test_a_write_is_kept_whole_or_not_at_all(database: SqliteDatabase) -> None:
     with database.write() as tx:
         tx.run(Sql("INSERT INTO t(body) VALUES(1), (2)"))
     with pytest.raises(ZeroDivisionError), database.write() as tx:
@@ -133,7 +133,7 @@ def test_a_write_is_kept_whole_or_not_at_all(database: Database) -> None:
     assert is_idle(database)
 
 
-def test_an_error_of_sqlite_is_ours_and_rolls_back(database: Database) -> None:
+def test_an_error_of_sqlite_is_ours_and_rolls_back(database: SqliteDatabase) -> None:
     with pytest.raises(Conflict, match="breaks a rule"), database.write() as tx:
         tx.run(Sql("INSERT INTO t(id, body) VALUES(1, 1)"))
         tx.run(Sql("INSERT INTO t(id, body) VALUES(1, 2)"))
@@ -141,7 +141,9 @@ def test_an_error_of_sqlite_is_ours_and_rolls_back(database: Database) -> None:
     assert is_idle(database)
 
 
-def test_an_error_that_was_handled_inside_does_not_end_the_transaction(database: Database) -> None:
+def test_an_error_that_was_handled_inside_does_not_end_the_transaction(
+    database: SqliteDatabase,
+) -> None:
     with database.write() as tx:
         tx.run(Sql("INSERT INTO t(id, body) VALUES(1, 1)"))
         with pytest.raises(sqlite3.IntegrityError):
@@ -149,7 +151,7 @@ def test_an_error_that_was_handled_inside_does_not_end_the_transaction(database:
     assert bodies(database) == [1]
 
 
-def test_durable_commits_wait_for_the_disk_and_others_do_not(database: Database) -> None:
+def test_durable_commits_wait_for_the_disk_and_others_do_not(database: SqliteDatabase) -> None:
     for durable in (True, False, False, True, True, False):
         with database.write(durable=durable) as tx:
             level = tx.value(Sql("PRAGMA synchronous"))
@@ -157,7 +159,7 @@ def test_durable_commits_wait_for_the_disk_and_others_do_not(database: Database)
     assert bodies(database) == [2, 1, 1, 2, 2, 1]
 
 
-def test_foreign_keys_can_be_off_for_one_transaction(database: Database) -> None:
+def test_foreign_keys_can_be_off_for_one_transaction(database: SqliteDatabase) -> None:
     with database.write() as tx:
         tx.run(Sql("CREATE TABLE child(t_id INTEGER REFERENCES t(id))"))
     with database.write(foreign_keys=False) as tx:
@@ -174,14 +176,14 @@ def test_foreign_keys_can_be_off_for_one_transaction(database: Database) -> None
     "inner",
     [
         lambda database: database.write().__enter__(),
-        lambda database: Database(database.path, {}),
+        lambda database: SqliteDatabase(database.path, {}),
         lambda database: database.truncate_log(),
         lambda database: database.vacuum(),
     ],
     ids=["write", "open", "truncate", "vacuum"],
 )
 def test_what_would_wait_for_its_own_thread_is_refused(
-    database: Database, inner: Callable[[Database], object]
+    database: SqliteDatabase, inner: Callable[[SqliteDatabase], object]
 ) -> None:
     with database.write() as tx:
         tx.run(Sql("INSERT INTO t(body) VALUES('kept')"))
@@ -191,17 +193,19 @@ def test_what_would_wait_for_its_own_thread_is_refused(
     assert is_idle(database)
 
 
-def test_closing_inside_a_write_rolls_it_back(database: Database) -> None:
+def test_closing_inside_a_write_rolls_it_back(database: SqliteDatabase) -> None:
     with pytest.raises(Closed, match="was closed"), database.write() as tx:
         tx.run(Sql("INSERT INTO t(body) VALUES('x')"))
         database.close()
-    with Database(database.path, {}) as again:
+    with SqliteDatabase(database.path, {}) as again:
         assert bodies(again) == []
         assert is_idle(again)
 
 
-def test_closing_inside_a_write_of_another_object_leaves_that_alone(database: Database) -> None:
-    other = Database(database.path, {})
+def test_closing_inside_a_write_of_another_object_leaves_that_alone(
+    database: SqliteDatabase,
+) -> None:
+    other = SqliteDatabase(database.path, {})
     add(other, "x")
     with database.write() as tx:
         tx.run(Sql("INSERT INTO t(body) VALUES('y')"))
@@ -210,7 +214,7 @@ def test_closing_inside_a_write_of_another_object_leaves_that_alone(database: Da
     assert is_idle(database)
 
 
-def test_a_transaction_is_good_for_its_block_only(database: Database) -> None:
+def test_a_transaction_is_good_for_its_block_only(database: SqliteDatabase) -> None:
     with database.write() as writing:
         pass
     with database.read() as reading:
@@ -222,7 +226,7 @@ def test_a_transaction_is_good_for_its_block_only(database: Database) -> None:
             tx.copy_to(sqlite3.connect(":memory:"), 1)
 
 
-def test_any_text_is_stored(database: Database) -> None:
+def test_any_text_is_stored(database: SqliteDatabase) -> None:
     with database.write() as tx:
         tx.run(Sql("INSERT INTO t(body) VALUES(?)"), ["half \ud83d"])
         tx.run(Sql("INSERT INTO t(body) VALUES(:body)"), {"body": "half \udc00"})
@@ -240,7 +244,7 @@ def test_named_queries(tmp_path: Path) -> None:
         "put": "INSERT INTO t VALUES(:a, :b)",
         "get": "SELECT a, b FROM t WHERE a >= ? ORDER BY a",
     }
-    with Database(tmp_path / "a.db", queries) as database:
+    with SqliteDatabase(tmp_path / "a.db", queries) as database:
         with database.write() as tx:
             tx.run("make")
             assert tx.count("put", {"a": 1, "b": "x"}) == 1
@@ -284,7 +288,7 @@ def interrupt_at(step: int, action: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_write_interrupted_at_any_step_leaves_nothing_behind(
-    database: Database, *, durable: bool
+    database: SqliteDatabase, *, durable: bool
 ) -> None:
     def write_two() -> None:
         with database.write(durable=durable) as tx:
@@ -302,7 +306,7 @@ def test_a_write_interrupted_at_any_step_leaves_nothing_behind(
     assert bodies(database)[-2:] == [step, step]
 
 
-def test_a_read_interrupted_at_any_step_pins_no_snapshot(database: Database) -> None:
+def test_a_read_interrupted_at_any_step_pins_no_snapshot(database: SqliteDatabase) -> None:
     step = 1
     while interrupt_at(step, lambda: bodies(database)):
         add(database, "x" * 5000)
@@ -317,7 +321,7 @@ def test_opening_interrupted_at_any_step_leaves_the_lock_free(tmp_path: Path) ->
     path = tmp_path / "a.db"
     lock_path = tmp_path / "a.db.lock"
     step = 1
-    while interrupt_at(step, lambda: Database(path, {}).close()):
+    while interrupt_at(step, lambda: SqliteDatabase(path, {}).close()):
         assert lock_holders(lock_path, "WRITE", 0, 2**62 - 1) == [], f"step {step}"
         step += 1
     assert step > 100
@@ -341,18 +345,18 @@ hear()
 
 
 @pytest.fixture(params=["wal", "delete"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteDatabase]:
     """A database in each of the two journal modes."""
     plain = outside(tmp_path / "b.db")
     plain.execute(f"PRAGMA journal_mode = {request.param}")
     plain.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body)")
     plain.close()
-    with Database(tmp_path / "b.db", {}) as database:
+    with SqliteDatabase(tmp_path / "b.db", {}) as database:
         yield database
 
 
 def test_a_program_that_holds_the_file_is_named_when_the_budget_is_used_up(
-    either: Database,
+    either: SqliteDatabase,
 ) -> None:
     with Child(OUTSIDER, either.path, "BEGIN IMMEDIATE") as child:
         child.expect("begun")
@@ -367,7 +371,7 @@ def test_a_program_that_holds_the_file_is_named_when_the_budget_is_used_up(
 
 
 def test_a_program_that_holds_the_file_is_waited_for(
-    either: Database, monkeypatch: pytest.MonkeyPatch
+    either: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Child(OUTSIDER, either.path, "BEGIN IMMEDIATE") as child:
         child.expect("begun")
@@ -386,7 +390,7 @@ def test_a_program_that_holds_the_file_is_waited_for(
 
 
 def test_a_reader_in_the_way_of_a_rollback_commit_is_waited_for(
-    either: Database, monkeypatch: pytest.MonkeyPatch
+    either: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pragmas, "BUSY_MS", 1)
     with Child(OUTSIDER, either.path, "BEGIN") as child:
@@ -403,7 +407,7 @@ def test_a_reader_in_the_way_of_a_rollback_commit_is_waited_for(
 
 @pytest.mark.parametrize("either", ["delete"], indirect=True)
 def test_a_reader_that_stays_refuses_a_rollback_commit(
-    either: Database, monkeypatch: pytest.MonkeyPatch
+    either: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pragmas, "BUSY_MS", 1)
     with Child(OUTSIDER, either.path, "BEGIN") as child:
@@ -419,7 +423,7 @@ def test_a_reader_that_stays_refuses_a_rollback_commit(
 
 @pytest.mark.parametrize("either", ["delete"], indirect=True)
 def test_a_reader_names_the_program_that_locked_everything(
-    either: Database, monkeypatch: pytest.MonkeyPatch
+    either: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pragmas, "CONNECTION", (pragmas.Pragma("busy_timeout", "1", 1, "a test"),))
     with Child(OUTSIDER, either.path, "BEGIN EXCLUSIVE") as child:
@@ -431,7 +435,7 @@ def test_a_reader_names_the_program_that_locked_everything(
 # ---------------------------------------------------------------------- readers
 
 
-def test_a_reader_sees_the_old_state_while_another_thread_writes(database: Database) -> None:
+def test_a_reader_sees_the_old_state_while_another_thread_writes(database: SqliteDatabase) -> None:
     add(database, "old")
     inside, go_on = threading.Event(), threading.Event()
 
@@ -453,7 +457,7 @@ def test_a_reader_sees_the_old_state_while_another_thread_writes(database: Datab
     assert bodies(database) == ["old", "new"]
 
 
-def test_read_connections_are_used_again(database: Database) -> None:
+def test_read_connections_are_used_again(database: SqliteDatabase) -> None:
     with database.read(), database.read():
         first = set(database._readers._lent)
     assert len(first) == 2
@@ -461,7 +465,7 @@ def test_read_connections_are_used_again(database: Database) -> None:
         assert set(database._readers._lent) == first
 
 
-def test_a_read_after_closing_is_refused(database: Database) -> None:
+def test_a_read_after_closing_is_refused(database: SqliteDatabase) -> None:
     with database.read() as tx:
         database.close()
         assert tx.one(Sql("SELECT count(*) FROM t")) == (0,)
@@ -482,7 +486,7 @@ def test_a_read_after_closing_is_refused(database: Database) -> None:
     assert not Path(f"{database.path}-wal").exists()
 
 
-def test_threads_share_a_database(database: Database) -> None:
+def test_threads_share_a_database(database: SqliteDatabase) -> None:
     def work(number: int) -> None:
         for count in range(25):
             add(database, number * 1000 + count, durable=False)
@@ -499,7 +503,7 @@ def test_threads_share_a_database(database: Database) -> None:
         assert mine == [number * 1000 + count for count in range(25)]
 
 
-def test_closing_waits_for_the_transaction_of_another_thread(database: Database) -> None:
+def test_closing_waits_for_the_transaction_of_another_thread(database: SqliteDatabase) -> None:
     inside = threading.Event()
     lock = database.writer_lock()
 
@@ -514,11 +518,13 @@ def test_closing_waits_for_the_transaction_of_another_thread(database: Database)
     inside.wait()
     database.close()
     thread.join()
-    with Database(database.path, {}, read_only=True) as again:
+    with SqliteDatabase(database.path, {}, read_only=True) as again:
         assert bodies(again) == ["x"]
 
 
-def test_a_write_that_waited_while_the_database_was_closed_is_refused(database: Database) -> None:
+def test_a_write_that_waited_while_the_database_was_closed_is_refused(
+    database: SqliteDatabase,
+) -> None:
     refused: list[BaseException] = []
 
     def write() -> None:
@@ -528,7 +534,7 @@ def test_a_write_that_waited_while_the_database_was_closed_is_refused(database: 
             refused.append(error)
 
     lock = database.writer_lock()
-    with Database(database.path, {}) as other, other.write():
+    with SqliteDatabase(database.path, {}) as other, other.write():
         thread = threading.Thread(target=write)
         thread.start()
         wait_until(lambda: len(lock._threads._waiting) == 1)
@@ -550,22 +556,22 @@ with LockHeld(lock_for(Path(sys.argv[1])), 60):
 """
     with table(tmp_path / "a.db"):
         pass
-    database = Database(tmp_path / "a.db", {}, budget=0.01)
+    database = SqliteDatabase(tmp_path / "a.db", {}, budget=0.01)
     add(database, "x", budget=60)
     with Child(holder, database.path) as child:
         child.expect("held")
         database.close()
         assert database.writer.connection is None
-    with Database(tmp_path / "a.db", {}) as again:
+    with SqliteDatabase(tmp_path / "a.db", {}) as again:
         assert bodies(again) == ["x"]
 
 
 # ---------------------------------------------------------------------- read-only
 
 
-def test_a_live_database_can_be_opened_read_only(database: Database) -> None:
+def test_a_live_database_can_be_opened_read_only(database: SqliteDatabase) -> None:
     add(database, "in the log")
-    with Database(database.path, {}, read_only=True) as reader:
+    with SqliteDatabase(database.path, {}, read_only=True) as reader:
         assert bodies(reader) == ["in the log"]
         add(database, "later")
         assert bodies(reader) == ["in the log", "later"]
@@ -585,9 +591,9 @@ def test_a_file_that_cannot_have_a_log_is_read_anew_each_time(tmp_path: Path) ->
     writable.symlink_to(home)
     reader = None
     with read_only(home):
-        reader = Database(home / "a.db", {}, read_only=True)
+        reader = SqliteDatabase(home / "a.db", {}, read_only=True)
         assert bodies(reader) == ["x"]
-    with Database(home / "a.db", {}) as database:
+    with SqliteDatabase(home / "a.db", {}) as database:
         add(database, "y")
     with read_only(home):
         assert bodies(reader) == ["x", "y"]
@@ -597,7 +603,7 @@ def test_a_file_that_cannot_have_a_log_is_read_anew_each_time(tmp_path: Path) ->
 # ---------------------------------------------------------------------- wake-up
 
 COMMITTER = """
-with Database(sys.argv[1], {}) as database:
+with SqliteDatabase(sys.argv[1], {}) as database:
     say("ready")
     while (word := hear()):
         with database.write() as tx:
@@ -605,7 +611,7 @@ with Database(sys.argv[1], {}) as database:
 """
 
 
-def test_a_commit_of_this_process_wakes_who_waits(database: Database) -> None:
+def test_a_commit_of_this_process_wakes_who_waits(database: SqliteDatabase) -> None:
     seen = database.changes()
     woken: list[int] = []
     thread = threading.Thread(target=lambda: woken.append(database.changed(seen)))
@@ -618,7 +624,7 @@ def test_a_commit_of_this_process_wakes_who_waits(database: Database) -> None:
     assert database._wakeup._waiting == 0
 
 
-def test_a_commit_of_another_process_wakes_who_waits(database: Database) -> None:
+def test_a_commit_of_another_process_wakes_who_waits(database: SqliteDatabase) -> None:
     with Child(COMMITTER, database.path) as child:
         child.expect("ready")
         seen = database.changes()
@@ -627,13 +633,13 @@ def test_a_commit_of_another_process_wakes_who_waits(database: Database) -> None
         assert bodies(database) == ["x"]
 
 
-def test_a_change_that_came_before_the_wait_is_not_missed(database: Database) -> None:
+def test_a_change_that_came_before_the_wait_is_not_missed(database: SqliteDatabase) -> None:
     seen = database.changes()
     add(database, "x")
     assert database.changed(seen) != seen
 
 
-def test_waiting_ends_with_its_time(database: Database) -> None:
+def test_waiting_ends_with_its_time(database: SqliteDatabase) -> None:
     seen = database.changes()
     for timeout in (0, -1, 0.003):
         assert database.changed(seen, timeout) == seen
@@ -643,7 +649,7 @@ def test_waiting_ends_with_its_time(database: Database) -> None:
     assert database.changed(seen, 0) == seen
 
 
-def test_waiting_ends_when_the_database_is_closed(database: Database) -> None:
+def test_waiting_ends_when_the_database_is_closed(database: SqliteDatabase) -> None:
     seen = database.changes()
     ended: list[BaseException] = []
 
@@ -661,7 +667,7 @@ def test_waiting_ends_when_the_database_is_closed(database: Database) -> None:
     assert len(ended) == 1
 
 
-def test_waiting_keeps_no_snapshot(database: Database) -> None:
+def test_waiting_keeps_no_snapshot(database: SqliteDatabase) -> None:
     seen = database.changes()
     thread = threading.Thread(target=lambda: database.changed(seen))
     thread.start()
@@ -683,6 +689,6 @@ def test_a_new_file_has_its_journal_mode_before_anybody_can_see_it(
         seen.append(target.stat().st_size)
 
     monkeypatch.setattr(os, "link", look_after)
-    with Database(path, {}) as database:
+    with SqliteDatabase(path, {}) as database:
         assert database.journal_mode == "wal"
     assert seen == [4096]

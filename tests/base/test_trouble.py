@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
-from threadkeep.base.database import Database
 from threadkeep.base.files import translate_os
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.errors import BrokenRule, is_busy, is_damage, translate
 from threadkeep.base.tx import Sql
 from threadkeep.errors import (
@@ -144,7 +144,7 @@ def test_a_full_disk_refuses_the_write_and_no_more(tmp_path: Path) -> None:
 
 
 CRASHED = """
-database = Database(sys.argv[1], {})
+database = SqliteDatabase(sys.argv[1], {})
 with database.write() as tx:
     tx.run(Sql("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"))
 with database.write() as tx:
@@ -166,14 +166,14 @@ def test_a_log_is_read_even_when_its_index_does_not_fit_on_the_disk(tmp_path: Pa
         leave_a_log(disk / "a.db")
         (disk / "a.db-shm").unlink()
         filler = fill(disk)
-        with Database(disk / "a.db", {}) as database:
+        with SqliteDatabase(disk / "a.db", {}) as database:
             assert bodies(database) == ["in the log"]
             assert bodies(database) == ["in the log"]
             with pytest.raises(StorageFull):
                 add(database, "x")
             filler.unlink()
             add(database, "after")
-            with Database(disk / "a.db", {}) as other:
+            with SqliteDatabase(disk / "a.db", {}) as other:
                 assert bodies(other) == ["in the log", "after"]
 
 
@@ -181,7 +181,7 @@ def test_a_new_file_on_a_full_disk_is_refused(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         filler = fill(disk)
         with pytest.raises(StorageFull):
-            Database(disk / "a.db", {})
+            SqliteDatabase(disk / "a.db", {})
         filler.unlink()
         with table(disk / "a.db") as database:
             add(database, "x")
@@ -197,12 +197,12 @@ def test_a_folder_that_became_read_only_refuses_writing_and_lets_read(tmp_path: 
         add(database, "x")
     with read_only(home):
         with pytest.raises(ReadOnly, match=r"a\.db"):
-            Database(home / "a.db", {})
-        with Database(home / "a.db", {}, read_only=True) as database:
+            SqliteDatabase(home / "a.db", {})
+        with SqliteDatabase(home / "a.db", {}, read_only=True) as database:
             assert bodies(database) == ["x"]
             with pytest.raises(ReadOnly, match="open read-only"):
                 add(database, "y")
-    with Database(home / "a.db", {}) as database:
+    with SqliteDatabase(home / "a.db", {}) as database:
         add(database, "y")
         assert bodies(database) == ["x", "y"]
 
@@ -210,23 +210,23 @@ def test_a_folder_that_became_read_only_refuses_writing_and_lets_read(tmp_path: 
 def test_a_log_in_a_read_only_is_never_passed_over(tmp_path: Path) -> None:
     home = tmp_path / "home"
     leave_a_log(home / "a.db")
-    with read_only(home), Database(home / "a.db", {}, read_only=True) as database:
+    with read_only(home), SqliteDatabase(home / "a.db", {}, read_only=True) as database:
         assert bodies(database) == ["in the log"]  # the index is still there
     (home / "a.db-shm").unlink()
     with (
         read_only(home),
-        Database(home / "a.db", {}, read_only=True) as database,
+        SqliteDatabase(home / "a.db", {}, read_only=True) as database,
         pytest.raises(ReadOnly, match="log beside it"),
     ):
         bodies(database)
-    with Database(home / "a.db", {}) as database:
+    with SqliteDatabase(home / "a.db", {}) as database:
         assert bodies(database) == ["in the log"]
 
 
 def test_a_read_only_file_says_so_when_it_is_written(tmp_path: Path) -> None:
     with table(tmp_path / "a.db") as database:
         add(database, "x")
-    with read_only(tmp_path / "a.db"), Database(tmp_path / "a.db", {}) as database:
+    with read_only(tmp_path / "a.db"), SqliteDatabase(tmp_path / "a.db", {}) as database:
         assert bodies(database) == ["x"]
         with pytest.raises(ReadOnly, match="cannot be written"):
             add(database, "y")
@@ -240,9 +240,9 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
     path.write_text("these are my notes, not a database\n" * 100)
     before = path.read_bytes()
     with pytest.raises(Damaged, match="not a SQLite database"):
-        Database(path, {})
+        SqliteDatabase(path, {})
     with pytest.raises(Damaged, match="not a SQLite database"):
-        bodies(Database(path, {}, read_only=True))
+        bodies(SqliteDatabase(path, {}, read_only=True))
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "notes.txt.lock"]
 
@@ -257,7 +257,7 @@ def test_a_damaged_page_is_reported_and_the_rest_is_read(tmp_path: Path) -> None
     with path.open("r+b") as file:
         file.seek((root - 1) * 4096)
         file.write(b"\xff" * 4096)
-    with Database(path, {}) as database:
+    with SqliteDatabase(path, {}) as database:
         with pytest.raises(Damaged, match="is damaged"):
             bodies(database)
         with pytest.raises(Damaged, match="is damaged"):
@@ -271,7 +271,7 @@ def test_a_damaged_page_is_reported_and_the_rest_is_read(tmp_path: Path) -> None
 @pytest.mark.parametrize("path", ["", "."])
 def test_a_folder_is_no_database(tmp_path: Path, path: str) -> None:
     with pytest.raises(Invalid, match="folder"):
-        Database(tmp_path / path, {})
+        SqliteDatabase(tmp_path / path, {})
 
 
 def test_values_that_sqlite_cannot_hold_are_refused(tmp_path: Path) -> None:

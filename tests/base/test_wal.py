@@ -14,8 +14,8 @@ import pytest
 
 from tests.conftest import REPO, need_tool
 from tests.support.children import Child, add, bodies, table
-from threadkeep.base.database import Database
 from threadkeep.base.sqlite import wal
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Damaged
 
@@ -23,7 +23,7 @@ MB = 1024 * 1024
 BIG = b"x" * (MB // 2)
 
 READER = """
-with Database(sys.argv[1], {}) as database:
+with SqliteDatabase(sys.argv[1], {}) as database:
     with database.read() as tx:
         tx.one(Sql("SELECT count(*) FROM t"))
         say("reading")
@@ -54,29 +54,29 @@ def still_timers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
     with table(tmp_path / "a.db") as database:
         yield database
 
 
-def timer_of(database: Database) -> StillTimer:
+def timer_of(database: SqliteDatabase) -> StillTimer:
     timer = database.wal._timer
     assert isinstance(timer, StillTimer)
     return timer
 
 
-def log_of(database: Database) -> Path:
+def log_of(database: SqliteDatabase) -> Path:
     return Path(f"{database.file}-wal")
 
 
-def grow(database: Database, size: int, *, durable: bool = False) -> None:
+def grow(database: SqliteDatabase, size: int, *, durable: bool = False) -> None:
     """Write until the log is larger than `size`; something must keep it from starting over."""
     for _ in range(size // len(BIG) + 1):
         add(database, BIG, durable=durable)
     assert database.wal.size() > size
 
 
-def test_the_log_stays_small_while_nobody_is_in_its_way(database: Database) -> None:
+def test_the_log_stays_small_while_nobody_is_in_its_way(database: SqliteDatabase) -> None:
     largest = 0
     for _ in range(60):
         add(database, BIG, durable=False)
@@ -84,7 +84,9 @@ def test_the_log_stays_small_while_nobody_is_in_its_way(database: Database) -> N
     assert largest < wal._LARGE
 
 
-def test_the_log_grows_under_a_reader_and_is_cut_by_the_next_write(database: Database) -> None:
+def test_the_log_grows_under_a_reader_and_is_cut_by_the_next_write(
+    database: SqliteDatabase,
+) -> None:
     with database.read() as tx:
         tx.one(Sql("SELECT count(*) FROM t"))
         grow(database, 10 * MB)
@@ -94,7 +96,7 @@ def test_the_log_grows_under_a_reader_and_is_cut_by_the_next_write(database: Dat
     assert database.wal.size() == 0
 
 
-def test_the_log_is_emptied_when_idle(database: Database) -> None:
+def test_the_log_is_emptied_when_idle(database: SqliteDatabase) -> None:
     with database.read() as tx:
         tx.one(Sql("SELECT count(*) FROM t"))
         grow(database, 10 * MB, durable=True)
@@ -109,7 +111,7 @@ def test_the_log_is_emptied_when_idle(database: Database) -> None:
     assert database.wal._timer is None
 
 
-def test_the_pause_between_attempts_has_an_end(database: Database) -> None:
+def test_the_pause_between_attempts_has_an_end(database: SqliteDatabase) -> None:
     with database.read() as tx:
         tx.one(Sql("SELECT count(*) FROM t"))
         grow(database, 10 * MB, durable=True)
@@ -119,7 +121,7 @@ def test_the_pause_between_attempts_has_an_end(database: Database) -> None:
 
 
 def test_the_timer_itself_empties_the_log(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = threading.Event()
     original = database.truncate_log
@@ -138,7 +140,7 @@ def test_the_timer_itself_empties_the_log(
     assert database.wal.size() == 0
 
 
-def test_a_log_of_ordinary_size_sets_no_timer(database: Database) -> None:
+def test_a_log_of_ordinary_size_sets_no_timer(database: SqliteDatabase) -> None:
     for _ in range(200):
         add(database, "x", durable=False)
     add(database, "x", durable=True)
@@ -146,7 +148,7 @@ def test_a_log_of_ordinary_size_sets_no_timer(database: Database) -> None:
 
 
 def test_a_timer_that_cannot_start_does_not_fail_the_commit(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_timer: StillTimer) -> None:
         raise RuntimeError("can't start new thread at interpreter shutdown")
@@ -159,7 +161,7 @@ def test_a_timer_that_cannot_start_does_not_fail_the_commit(
 
 def test_a_large_log_left_by_a_crash_is_emptied_when_idle(tmp_path: Path) -> None:
     script = """
-database = Database(sys.argv[1], {})
+database = SqliteDatabase(sys.argv[1], {})
 with database.write() as tx:
     tx.run(Sql("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"))
     tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (b"x" * 6_000_000,))
@@ -170,7 +172,7 @@ hear()
     with Child(script, tmp_path / "a.db") as child:
         child.expect("written")
         child.kill()
-    with Database(tmp_path / "a.db", {}) as database:
+    with SqliteDatabase(tmp_path / "a.db", {}) as database:
         assert database.wal.size() > wal._IDLE_LIMIT
         assert timer_of(database).started
         database.wal.when_idle()
@@ -178,8 +180,8 @@ hear()
         assert len(bodies(database)) == 1
 
 
-def test_closing_cuts_a_long_log_while_others_stay(database: Database) -> None:
-    with Database(database.path, {}) as other:
+def test_closing_cuts_a_long_log_while_others_stay(database: SqliteDatabase) -> None:
+    with SqliteDatabase(database.path, {}) as other:
         with database.read() as tx:
             tx.one(Sql("SELECT count(*) FROM t"))
             grow(other, 10 * MB)
@@ -188,13 +190,13 @@ def test_closing_cuts_a_long_log_while_others_stay(database: Database) -> None:
     assert len(bodies(database)) > 10
 
 
-def test_the_last_one_out_leaves_no_log(database: Database) -> None:
+def test_the_last_one_out_leaves_no_log(database: SqliteDatabase) -> None:
     grow(database, 1 * MB)
     database.close()
     assert sorted(p.name for p in database.path.parent.iterdir()) == ["a.db", "a.db.lock"]
 
 
-def test_closing_stops_the_timer(database: Database) -> None:
+def test_closing_stops_the_timer(database: SqliteDatabase) -> None:
     add(database, b"x" * (5 * MB), durable=True)
     timer = timer_of(database)
     assert timer.started
@@ -206,7 +208,7 @@ def test_closing_stops_the_timer(database: Database) -> None:
 
 
 def test_a_reader_that_pins_a_huge_log_is_named(
-    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(wal, "_LARGE", 1 * MB)
     monkeypatch.setattr(wal, "_ALARM", 2 * MB)
@@ -222,7 +224,7 @@ def test_a_reader_that_pins_a_huge_log_is_named(
         assert database.wal.size() == 0
 
 
-def test_a_checkpoint_in_the_way_of_a_reader_is_not_an_error(database: Database) -> None:
+def test_a_checkpoint_in_the_way_of_a_reader_is_not_an_error(database: SqliteDatabase) -> None:
     add(database, "x")
     with database.read() as tx:
         tx.all(Sql("SELECT * FROM t"))
@@ -238,7 +240,7 @@ def test_a_checkpoint_in_the_way_of_a_reader_is_not_an_error(database: Database)
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("way", ["removed", "replaced"])
 def test_a_file_taken_away_under_us_is_noticed_and_nothing_more_is_written(
-    database: Database, suffix: str, way: str
+    database: SqliteDatabase, suffix: str, way: str
 ) -> None:
     add(database, "kept")
     path = Path(f"{database.file}{suffix}")
@@ -252,7 +254,7 @@ def test_a_file_taken_away_under_us_is_noticed_and_nothing_more_is_written(
             add(database, "lost", durable=durable)
 
 
-def test_quick_writes_notice_a_missing_log_soon(database: Database) -> None:
+def test_quick_writes_notice_a_missing_log_soon(database: SqliteDatabase) -> None:
     add(database, "kept", durable=False)
     log_of(database).unlink()
     with pytest.raises(Damaged, match="was removed or replaced"):
@@ -260,9 +262,9 @@ def test_quick_writes_notice_a_missing_log_soon(database: Database) -> None:
             add(database, "lost", durable=False)
 
 
-def test_a_log_that_others_empty_is_not_taken_for_a_replaced_one(database: Database) -> None:
+def test_a_log_that_others_empty_is_not_taken_for_a_replaced_one(database: SqliteDatabase) -> None:
     add(database, "x")
-    with Database(database.path, {}) as other:
+    with SqliteDatabase(database.path, {}) as other:
         assert other.truncate_log()
         other.vacuum()
         add(other, "y")
@@ -282,7 +284,7 @@ def test_who_waits_for_commits_to_a_file_that_is_gone_is_told(
             add(made, name)
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "a.db")
-    with Database(link, {}, read_only=read_only) as database:
+    with SqliteDatabase(link, {}, read_only=read_only) as database:
         seen = database.changes()
         assert database.changed(seen, 0) == seen
         assert database.is_current()
@@ -314,7 +316,7 @@ from threadkeep.base.sqlite.backup import make_backup, restore_backup
 from threadkeep.base.sqlite.checks import sqlite_problems
 
 path, outsider = Path(sys.argv[1]), sys.argv[2]
-database = Database(path, {})
+database = SqliteDatabase(path, {})
 with database.write() as tx:
     tx.run(Sql("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"))
 
@@ -333,7 +335,7 @@ for number in range(5):
         assert sqlite_problems(tx) == []
     database.wal.size()
     database.followed()
-with Database(path, {}, read_only=True) as reader, reader.read() as tx:
+with SqliteDatabase(path, {}, read_only=True) as reader, reader.read() as tx:
     assert tx.one(Sql("SELECT count(*) FROM t")) == (5,)
 database.truncate_log()
 database.vacuum()
@@ -350,7 +352,8 @@ def test_a_live_database_is_opened_by_sqlite_alone(tmp_path: Path) -> None:
     """SQLite refuses to follow links when it opens a file; nobody else asks for that."""
     strace = need_tool("strace")
     path, trace = tmp_path / "a.db", tmp_path / "trace"
-    script = "import sys\nfrom pathlib import Path\nfrom threadkeep.base.database import Database\n"
+    script = "import sys\nfrom pathlib import Path\n"
+    script += "from threadkeep.base.sqlite.database import SqliteDatabase\n"
     script += "from threadkeep.base.tx import Sql\n"
     calls = "trace=open,openat,openat2,creat"
     command = [strace, "-f", "-qq", "-e", calls, "-s", "300", "-o", str(trace)]

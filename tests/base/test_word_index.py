@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from threadkeep.base import words
 from threadkeep.base.match import MAX_TOKENS, AllOf, Match, literal_terms, read_match
 from threadkeep.base.snippet import snippet
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.base.words import INDEX_LIMIT, contains_unspaced, index_text
 
@@ -82,7 +82,7 @@ class Index:
     def __init__(self, tokenize: str = "porter unicode61") -> None:
         self.db = sqlite3.connect(":memory:")
         self.db.execute(f"CREATE VIRTUAL TABLE f USING fts5(text, tokenize='{tokenize}')")
-        self.tx = Tx(self.db, {})
+        self.tx = SqliteTx(self.db, {})
         self.words = WordIndex("f")
 
     def add(self, *texts: str) -> None:

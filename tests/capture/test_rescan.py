@@ -25,6 +25,7 @@ from tests.support.forgetting import (
 )
 from tests.support.user_homes import assert_sound, content, made_up_home, open_history
 from tests.support.worlds import as_it_is
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.capture.redact.engine import Redactor
 from threadkeep.capture.redact.rules import MASK
 from threadkeep.capture.rescan import RescanReport
@@ -153,7 +154,7 @@ def test_a_store_without_secrets_is_not_written(tmp_path: Path) -> None:
     user = made_up_home(tmp_path / "user")
     with open_history(tmp_path / "home", user) as history:
         history.capture()
-        file = history.store.context.db.path
+        file = sqlite_file(history.store.context.db).path
     before = file.read_bytes()
     with open_history(tmp_path / "home", user) as history:
         assert history.rescan() == RescanReport()

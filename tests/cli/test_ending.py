@@ -13,7 +13,7 @@ import pytest
 
 from tests.capture.test_foreign_databases import endless_pages, good_log
 from tests.conftest import REPO
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 
 PATIENCE = 60.0  # only a test that is broken ever waits this long
@@ -26,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from threadkeep.base.sqlite import guard
 from threadkeep.base.sqlite.foreign import open_foreign
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 from threadkeep.cli.app import main
 from threadkeep.cli.signals import ended_by_signals
@@ -39,12 +39,12 @@ def say():
     print("busy", flush=True)
 
 def read():
-    with Database(place / "own.db", {{}}) as database, database.read() as tx:
+    with SqliteDatabase(place / "own.db", {{}}) as database, database.read() as tx:
         say()
         tx.one(Sql({ENDLESS!r}))
 
 def write():
-    with Database(place / "own.db", {{}}) as database, database.write() as tx:
+    with SqliteDatabase(place / "own.db", {{}}) as database, database.write() as tx:
         say()
         tx.run(Sql({ENDLESS.replace("SELECT count(*)", "INSERT INTO t SELECT i")!r}))
 
@@ -136,7 +136,7 @@ def test_a_signal_ends_a_command_whatever_it_is_at(
     by_force = busy == "deaf"
     assert process.returncode == (128 + number if by_force else 130), errors
     assert "Traceback" not in errors
-    with Database(tmp_path / "own.db", {}) as database, database.write(budget=0.0) as tx:
+    with SqliteDatabase(tmp_path / "own.db", {}) as database, database.write(budget=0.0) as tx:
         assert tx.one(Sql("SELECT count(*) FROM t")) == (0,)
 
 
@@ -150,7 +150,7 @@ def test_serve_goes_on_beside_a_database_without_an_end(tmp_path: Path) -> None:
     words = ("-m", "threadkeep", "--home", str(home), "serve", "--no-web", "--no-socket")
     with child(*words, "--user-home", str(user), errors=subprocess.STDOUT) as process:
         hear(process, "'session' in")
-        with Database(home / "knowledge.db", {}, must_exist=True) as store:
+        with SqliteDatabase(home / "knowledge.db", {}, must_exist=True) as store:
             with store.write() as tx:  # the lock is free
                 tx.run(Sql("CREATE TABLE other (a)"))
             with store.read() as tx:

@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base.database import Database
 from threadkeep.base.sql import split_statements
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import prepare
 from threadkeep.knowledge.migrations import knowledge_schema
 from threadkeep.knowledge.schema import HEAD, TUNING, created
@@ -79,7 +79,7 @@ def step_to(path: Path, version: int) -> list[str]:
     """Bring a file up to a version by our own steps, and no further; name those that ran."""
     whole = knowledge_schema(now)
     steps = tuple(step for step in whole.steps if step.number <= version)
-    with Database(path, {}, tuning=TUNING) as database:
+    with SqliteDatabase(path, {}, tuning=TUNING) as database:
         return prepare(database, whole._replace(version=version, steps=steps), lambda _reason: None)
 
 

@@ -16,6 +16,7 @@ from tests.support.disks import read_only
 from tests.support.forgetting import rows
 from tests.support.knowledge import ask, bring_up, do
 from tests.support.remembered import Machine, ms
+from threadkeep.base.tx import Sql
 from threadkeep.base.word_index import WordIndex
 from threadkeep.capture.capture import History
 from threadkeep.errors import Damaged, ThreadkeepError
@@ -289,7 +290,7 @@ def test_a_damaged_index_is_told_and_made_anew(copied: Machine, index: str, how:
         for name in INDEXES:
             with history.store.context.db.write() as tx:
                 assert not WordIndex(name).mend(tx)
-                tx.execute(f"INSERT INTO {name} ({name}) VALUES ('integrity-check')")
+                tx.run(Sql(f"INSERT INTO {name} ({name}) VALUES ('integrity-check')"))
 
 
 def test_capture_into_a_damaged_index_lets_go_of_the_lock(copied: Machine) -> None:

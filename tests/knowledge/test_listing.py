@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.many_sessions import DAY, NOW, Many
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Invalid
 from threadkeep.knowledge import session_sql
@@ -221,7 +222,7 @@ def test_a_page_is_read_from_an_index_in_its_order(many: Many, text: str, index:
 
 def test_what_sessions_took_is_read_from_the_index_alone(many: Many) -> None:
     with KnowledgeStore.open(many.path, read_only=True) as store, store.context.db.read() as tx:
-        sql = store.context.db.queries["browse_sums"]
+        sql = sqlite_file(store.context.db).queries["browse_sums"]
         plan = [row[3] for row in tx.all(Sql(f"EXPLAIN QUERY PLAN {sql}"), {"ids": "[1]"})]
     assert any("COVERING INDEX tk_usage_quarters" in step for step in plan)
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Self
 
 from tests.conftest import REPO
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 
 # Only a test that is broken ever waits this long.
@@ -23,7 +23,7 @@ _PATIENCE = 60.0
 _PRELUDE = """
 import os, sqlite3, sys
 from pathlib import Path
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
 
 def say(word):
@@ -121,24 +121,24 @@ def time_with_sleep(sleep: Callable[[float], None]) -> SimpleNamespace:
 
 def append_row(path: str, body: str) -> None:
     """What a spawned worker does with a database."""
-    with Database(path, {}) as database, database.write() as tx:
+    with SqliteDatabase(path, {}) as database, database.write() as tx:
         tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (body,))
 
 
 @contextmanager
-def table(path: Path) -> Iterator[Database]:
+def table(path: Path) -> Iterator[SqliteDatabase]:
     """Open a database with one table, `t(id, body)`."""
-    with Database(path, {}) as database:
+    with SqliteDatabase(path, {}) as database:
         with database.write() as tx:
             tx.run(Sql("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, body)"))
         yield database
 
 
-def add(database: Database, body: object, **options: bool | float) -> None:
+def add(database: SqliteDatabase, body: object, **options: bool | float) -> None:
     with database.write(**options) as tx:  # type: ignore[arg-type]
         tx.run(Sql("INSERT INTO t(body) VALUES(?)"), (body,))
 
 
-def bodies(database: Database) -> list[object]:
+def bodies(database: SqliteDatabase) -> list[object]:
     with database.read() as tx:
         return [row[0] for row in tx.all(Sql("SELECT body FROM t ORDER BY id"))]

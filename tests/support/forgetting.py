@@ -12,6 +12,7 @@ import zstandard
 
 from tests.support.user_homes import LONG_AGO_NS, open_history
 from threadkeep.base.clock import now_ms
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.capture.capture import History
 from threadkeep.capture.intake import CaptureContext, MachineUser, Mask
 from threadkeep.capture.records import Exclusion
@@ -71,7 +72,7 @@ def write_claude(user: Path, session: str, records: list[Record], project: str =
 
 def knowledge_file(home: Path, user: Path) -> Path:
     with open_history(home, user) as history:
-        return history.store.context.db.path
+        return sqlite_file(history.store.context.db).path
 
 
 @contextmanager

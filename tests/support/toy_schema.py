@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, prepare
 from threadkeep.base.tx import Sql, Tx
 
@@ -86,7 +86,7 @@ def build_old(path: Path, version: int) -> None:
     """Make a file as an earlier version of the program left it, with data in it."""
     first = SCHEMA._replace(version=0, head=_VERSION_0, steps=())
     upto = SCHEMA._replace(version=version, steps=SCHEMA.steps[:version])
-    with Database(path, {}) as database:
+    with SqliteDatabase(path, {}) as database:
         prepare(database, first, lambda _: None)
         with database.write() as tx:
             for folder in range(1, 4):
@@ -97,7 +97,7 @@ def build_old(path: Path, version: int) -> None:
         prepare(database, upto, lambda _: None)
 
 
-def contents(database: Database) -> list[tuple[int, str, str]]:
+def contents(database: SqliteDatabase) -> list[tuple[int, str, str]]:
     """Every note with its folder."""
     with database.read() as tx:
         return tx.all(

@@ -18,6 +18,7 @@ from tests.support.hermes_v6 import HermesV6
 from tests.support.knowledge import do
 from tests.support.newer_states import make_newer_state
 from threadkeep import Home
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch
 from threadkeep.knowledge.store import KnowledgeStore
@@ -132,7 +133,7 @@ def test_hermes_becomes_the_state_store(home: Home, hermes: Path, environ: dict[
         assert [one["content"] for one in state.get_messages("one")] == ["hello from one"]
         assert state.search_messages("hello")
         assert state.check() == []
-        assert state.context.db.journal_mode == "wal"
+        assert sqlite_file(state.context.db).journal_mode == "wal"
     assert home.backups(store="state") == []
     assert leftovers(home.paths().data) == []
     assert os.stat(done.target).st_mode & 0o777 == 0o600

@@ -12,16 +12,16 @@ are gone, and gives a changed one a new number.
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from threadkeep.base.match import AnyOf, Match, Phrase, Without
 from threadkeep.base.sql import piece_of
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.errors import StatementError
+from threadkeep.base.tx import Sql, Tx
 
 # What a damaged or missing index raises inside a transaction, for callers who can do without it.
-FullTextError = sqlite3.Error
+FullTextError = StatementError
 
 LAST_ROW: Final = (1 << 63) - 1
 _FORMATS: Final = (4, 5)  # of FTS5's files; 5 has the option secure-delete
@@ -67,20 +67,20 @@ class WordIndex(NamedTuple):
             f" ORDER BY id {order} LIMIT :limit"
         )
         values = {"match": _expression(match), "first": span[0], "last": span[1], "limit": limit}
-        return [int(row[0]) for row in tx.execute(sql, values)]
+        return [int(row[0]) for row in tx.all(Sql(sql), values)]
 
     def having(self, tx: Tx, match: Match, ids: Iterable[int]) -> set[int]:
         """Give those of some rows that have what is asked for."""
         # The plus: one walk through the words, not one for each row.
         sql = f"SELECT id FROM {self.matching} WHERE +id IN (SELECT value FROM json_each(:ids))"  # noqa: S608
         values = {"match": _expression(match), "ids": json.dumps(list(ids))}
-        return {row[0] for row in tx.execute(sql, values)}
+        return {row[0] for row in tx.all(Sql(sql), values)}
 
     def frequency(self, tx: Tx, match: Match, bound: int) -> tuple[int, int]:
         """Count the rows that have what is asked for, up to a bound; give the last one counted."""
         sql = f"SELECT count(*), max(id) FROM (SELECT id FROM {self.matching} LIMIT :bound)"  # noqa: S608
         values = {"match": _expression(match), "bound": bound}
-        count, last = tx.execute(sql, values).fetchone()
+        ((count, last),) = tx.all(Sql(sql), values)
         return count, last or 0
 
     # ------------------------------------------------------------------ filling
@@ -88,7 +88,7 @@ class WordIndex(NamedTuple):
     def put(self, tx: Tx, rows: Iterable[tuple[int, str]]) -> None:
         """Index texts, each under its number, a new one; in rising order it costs least."""
         sql = f"INSERT INTO {self.table} (rowid, text) VALUES (?, ?)"  # noqa: S608
-        tx.execute_bulk(sql, rows)
+        tx.run_bulk(Sql(sql), rows)
 
     def clear(self, tx: Tx) -> None:
         """Take everything out of an index that keeps no texts."""
@@ -112,7 +112,7 @@ class WordIndex(NamedTuple):
 
     def _command(self, tx: Tx, name: str, value: int | None = None) -> None:
         table = self.table
-        tx.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (name, value))  # noqa: S608
+        tx.run(Sql(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)"), (name, value))  # noqa: S608
 
     # ------------------------------------------------------------------ damage
 
@@ -124,7 +124,7 @@ class WordIndex(NamedTuple):
         try:
             # Read once per connection, so ours may not have noticed; the next program will.
             version = f"SELECT v FROM {self.table}_config WHERE k = 'version'"  # noqa: S608
-            if tx.execute(version).fetchone() not in [(known,) for known in _FORMATS]:
+            if tx.one(Sql(version)) not in [(known,) for known in _FORMATS]:
                 return "has lost its settings"
             # FTS5's own check reads page after page and does not notice. The number of a page has
             # that of its segment in front.
@@ -132,7 +132,7 @@ class WordIndex(NamedTuple):
                 f"SELECT 1 FROM {self.table}_data WHERE id > 10"  # noqa: S608
                 f" AND id >> 37 NOT IN (SELECT segid FROM {self.table}_idx) LIMIT 1"
             )
-            if tx.execute(lost).fetchone() is not None:
+            if tx.one(Sql(lost)) is not None:
                 return "has lost its way to the words"
             self._command(tx, "integrity-check", int(compare))
         except FullTextError as error:
@@ -146,29 +146,29 @@ class WordIndex(NamedTuple):
         those of an empty index are put in their place; then it can be filled anew.
         """
         try:
-            tx.execute(f"SELECT rowid FROM {self.table} LIMIT 0")  # noqa: S608
-        except sqlite3.DatabaseError:
+            tx.run(Sql(f"SELECT rowid FROM {self.table} LIMIT 0"))  # noqa: S608
+        except FullTextError:
             for part in ("data", "idx", "docsize"):
-                tx.execute(f"DELETE FROM {self.table}_{part}")  # noqa: S608
+                tx.run(Sql(f"DELETE FROM {self.table}_{part}"))  # noqa: S608
             record = f"INSERT INTO {self.table}_data (id, block) VALUES (?, ?)"  # noqa: S608
             for values in _EMPTY:
-                tx.execute(record, values)
+                tx.run(Sql(record), values)
             return True
         return False
 
     def drop(self, tx: Tx) -> None:
         """Drop an index with its shadow tables, even one that SQLite cannot open any more."""
         try:
-            tx.execute(f"DROP TABLE IF EXISTS {self.table}")
+            tx.run(Sql(f"DROP TABLE IF EXISTS {self.table}"))
         except FullTextError:
             # Then its line is taken out of the schema, and what is left are ordinary tables.
-            tx.execute("PRAGMA writable_schema = ON")
+            tx.run(Sql("PRAGMA writable_schema = ON"))
             try:
-                tx.execute("DELETE FROM sqlite_master WHERE name = ?", (self.table,))
+                tx.run(Sql("DELETE FROM sqlite_master WHERE name = ?"), (self.table,))
             finally:
-                tx.execute("PRAGMA writable_schema = RESET")
+                tx.run(Sql("PRAGMA writable_schema = RESET"))
         for shadow in _SHADOWS:
-            tx.execute(f"DROP TABLE IF EXISTS {self.table}_{shadow}")
+            tx.run(Sql(f"DROP TABLE IF EXISTS {self.table}_{shadow}"))
 
     def remake(self, tx: Tx, script: str) -> None:
         """Make an index anew, empty, as a script of the schema declares it."""
@@ -177,12 +177,12 @@ class WordIndex(NamedTuple):
             msg = f"the schema has no index {self.table}"
             raise ValueError(msg)
         self.drop(tx)
-        tx.execute(declared[0])
+        tx.run(Sql(declared[0]))
 
 
 def _changes(tx: Tx) -> int:
     """Count what the connection changed; of a merge FTS5 tells by two or more that it did any."""
-    return int(tx.execute("SELECT total_changes()").fetchone()[0])
+    return int(tx.value(Sql("SELECT total_changes()")))
 
 
 def _expression(match: Match) -> str:

@@ -5,6 +5,7 @@ another store's log 64 of its 73 GB within eight days. Finished messages shrink 
 """
 
 from threadkeep.base import json
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.chat import journal
@@ -91,7 +92,7 @@ def rebuild(ctx: ChatContext) -> int:
     Runs, usage and unknown columns are not in the log; they stay.
     """
     # A cascade would take the runs and the usage of every session along.
-    with ctx.db.write(foreign_keys=False) as tx:
+    with sqlite_file(ctx.db).write(foreign_keys=False) as tx:
         if not journal.log_is_on(tx):
             msg = "this store keeps no event log, so there is nothing to rebuild from"
             raise Conflict(msg, hint="open it with event_log=True before recording")

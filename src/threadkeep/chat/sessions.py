@@ -11,6 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 from threadkeep.base import json
 from threadkeep.base.limits import Moment, Number
 from threadkeep.base.page import Cursor, Page
+from threadkeep.base.sqlite.catalogue import pages
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.chat import journal, search
@@ -281,7 +283,7 @@ def find_session(ctx: ChatContext, tx: Tx, ref: str) -> Session:
     if _need_ref(ref, "session") == LAST:
         newest = list_sessions(ctx, tx, limit=1).items
         if not newest:
-            msg = f"there is no session in {ctx.db.path} yet"
+            msg = f"there is no session in {ctx.db.name} yet"
             raise NotFound(msg, hint="`threadkeep chat ls --all` lists archived ones too")
         return newest[0]
     ids = _session_ids(tx, ref) or (
@@ -363,7 +365,8 @@ def size_report(ctx: ChatContext) -> SizeReport:
             for row in tx.all("largest_sessions", {"limit": _LARGEST})
         ]
     content = _content(ctx)
-    return SizeReport(size.bytes, ctx.db.wal.size(), size.free_bytes, rows, content, largest)
+    log_size = sqlite_file(ctx.db).wal.size()
+    return SizeReport(size.bytes, log_size, size.free_bytes, rows, content, largest)
 
 
 def _count(tx: Tx, table: str) -> int:
@@ -434,6 +437,7 @@ def _delete(ctx: ChatContext, chosen: dict[str, object]) -> bool:
 def vacuum(ctx: ChatContext) -> int:
     """Give free pages back to the disk and drop stale postings; tells how many bytes it freed."""
     search.reindex(ctx)
-    before = os.stat(ctx.db.path).st_size
-    ctx.db.vacuum()
-    return before - os.stat(ctx.db.path).st_size
+    file = sqlite_file(ctx.db)
+    before = os.stat(file.path).st_size
+    file.vacuum()
+    return before - os.stat(file.path).st_size

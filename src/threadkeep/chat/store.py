@@ -11,7 +11,9 @@ from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.ids import IdSource
 from threadkeep.base.sqlite.backup import BackupRetention, Progress, make_backup
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import prepare, refuse_newer
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.text import Redact
 from threadkeep.base.verbs import calls, reads, writes
 from threadkeep.chat import (
@@ -63,7 +65,7 @@ class ChatStore:
         What a crashed recorder left is folded in. `event_log` None keeps the file's setting.
         `redact` sees every text before it is stored. `budget` is how long a write may wait.
         """
-        database = Database(path, QUERIES, budget=budget, read_only=read_only, tuning=TUNING)
+        database = SqliteDatabase(path, QUERIES, budget=budget, read_only=read_only, tuning=TUNING)
         store = cls(ChatContext(database, clock, ids or IdSource(clock), redact, part_limit))
         try:
             if read_only:
@@ -92,7 +94,7 @@ class ChatStore:
     @property
     def path(self) -> Path:
         """The file of the store."""
-        return self.context.db.path
+        return sqlite_file(self.context.db).path
 
     @property
     def database(self) -> Database:

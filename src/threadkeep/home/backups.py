@@ -26,6 +26,7 @@ from threadkeep.base.sqlite.backup import (
     stamp_time,
 )
 from threadkeep.base.sqlite.checks import is_blank, sqlite_problems
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Tx
 from threadkeep.chat import schema as chat_layout, schema as chat_verify
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
@@ -116,7 +117,7 @@ def kind_in(path: Path) -> Kind | None:
 
 def _is_of_kind(path: Path, kind: Kind) -> bool:
     try:
-        with Database(path, kind.queries, read_only=True) as found, found.read() as tx:
+        with SqliteDatabase(path, kind.queries, read_only=True) as found, found.read() as tx:
             return kind.read_version(tx) is not None
     except SchemaMismatch:
         return True  # a newer version is still a store
@@ -316,8 +317,8 @@ def check_backup(home: "Home", backup: Path, name: str | None = None) -> list[st
 def _restorable(kind: Kind) -> Check:
     """Make the check of a backup: one that nobody here could read takes the place of no store."""
 
-    def problems_of(backup: Database) -> list[str]:
-        with Database(backup.path, kind.queries, read_only=True) as found, found.read() as tx:
+    def problems_of(backup: SqliteDatabase) -> list[str]:
+        with SqliteDatabase(backup.path, kind.queries, read_only=True) as found, found.read() as tx:
             version = kind.read_version(tx)
         if version is not None and kind.newest is not None and version > kind.newest:
             msg = f"{backup.path} has {kind.name} schema version {version}"
@@ -363,7 +364,7 @@ def _refuse_other(target: Path, kind: Kind) -> None:
 
 def _is_used(path: Path) -> bool:
     try:
-        with Database(path, {}, read_only=True) as found, found.read() as tx:
+        with SqliteDatabase(path, {}, read_only=True) as found, found.read() as tx:
             return not is_blank(tx)
     except Damaged:
         return False

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from threadkeep.base.database import Database
 from threadkeep.base.paths import Paths
 from threadkeep.base.sqlite.pragmas import Engine
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.chat.records import Json
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
@@ -144,7 +145,7 @@ def _file(path: Path, database: Database) -> dict[str, Any]:
         "path": path,
         "exists": True,
         "bytes": os.stat(path).st_size,
-        "wal_bytes": database.wal.size(),
+        "wal_bytes": sqlite_file(database).wal.size(),
         "backups": len(backups),
         "last_backup": backups[0] if backups else None,
     }

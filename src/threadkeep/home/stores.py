@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.errors import NoStore, ReadOnly, SchemaMismatch, ThreadkeepError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class _Kept:
 
     def is_current(self) -> bool:
         """Tell whether it is open, and its file the one that was opened."""
-        return not self.database.closed and self.database.is_current()
+        return not self.database.closed and sqlite_file(self.database).is_current()
 
     def enter(self) -> None:
         """Note one more who uses it."""
@@ -93,7 +94,7 @@ class _Kept:
         try:
             self.store.close()
         except ThreadkeepError as error:
-            log.debug("closing %s: %s", self.database.path, error)
+            log.debug("closing %s: %s", self.database.name, error)
 
 
 class _Question:

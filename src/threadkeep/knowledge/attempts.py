@@ -3,7 +3,7 @@
 from typing import Any
 
 from threadkeep.base.match import Match
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.knowledge.records import EntryRow, to_entry
 from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.search_scope import Scope
@@ -29,7 +29,7 @@ def failed_results(tx: Tx, match: Match, scope: Scope, limit: int) -> list[Row]:
         " ORDER BY f.score LIMIT :limit"
     )
     values = {**scope.entries.params, "match": ENTRY_WORDS.asked(match), "limit": limit}
-    return tx.execute(sql, values).fetchall()
+    return tx.all(Sql(sql), values)
 
 
 def calls_before(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:

@@ -10,7 +10,9 @@ import msgspec
 from threadkeep.base.database import Database
 from threadkeep.base.json import decode, encode
 from threadkeep.base.sqlite.checks import sqlite_problems
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.database import SqliteDatabase
+from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged, Invalid, ThreadkeepError
 from threadkeep.knowledge.archive import read_block, text_hash
@@ -24,7 +26,6 @@ from threadkeep.knowledge.schema import (
     FILL_INDEX,
     NODE_WORDS,
     THING_WORDS,
-    names,
     read_version,
 )
 from threadkeep.knowledge.search_index import clear_things, is_indexable
@@ -71,7 +72,7 @@ def index_problems(database: Database) -> Iterator[str]:
 
 def count_unindexed(path: Path) -> int:
     """Count the rows of a file that its full-text indexes do not have, without changing it."""
-    with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
+    with SqliteDatabase(path, QUERIES, read_only=True) as database, database.read() as tx:
         return unindexed(tx)
 
 
@@ -122,7 +123,7 @@ def clear_indexes(tx: Tx) -> int:
     for index in _indexes(tx):
         index.mend(tx)
     NODE_WORDS.rebuild(tx)  # nothing can be taken out of an index that does not have it
-    tx.execute("DELETE FROM knowledge_fts")
+    tx.run(Sql("DELETE FROM knowledge_fts"))
     if is_indexable(tx):
         clear_things(tx)
     return tx.count(Sql(FILL_INDEX))
@@ -141,7 +142,7 @@ _WORDS: Final = (ENTRY_WORDS, THING_WORDS, NODE_WORDS)
 
 def _indexes(tx: Tx) -> list[WordIndex]:
     """Give the full-text indexes that a file has."""
-    return [index for index in _WORDS if index.table in names(tx, "table")]
+    return [index for index in _WORDS if index.table in tx.tables()]
 
 
 def tidy(database: Database) -> None:
@@ -155,11 +156,12 @@ def tidy(database: Database) -> None:
         for _ in range(_MERGES):
             with database.write(durable=False) as tx:
                 index.merge(tx, _MERGE_PAGES)
-    database.give_back(_FREE_PAGES)
+    file = sqlite_file(database)
+    file.give_back(_FREE_PAGES)
     with database.write(durable=False) as tx:
         recount_some(tx, _TIES)
         tx.run(Sql("PRAGMA optimize"))
-    database.truncate_log(budget=_TRUNCATE_SECONDS)
+    file.truncate_log(budget=_TRUNCATE_SECONDS)
 
 
 # ---------------------------------------------------------------------- what is remembered

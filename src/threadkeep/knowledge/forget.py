@@ -14,7 +14,7 @@ from threadkeep.knowledge.entities import recount, ties_among
 from threadkeep.knowledge.kinds import KIND, KINDS, Evidence, Kind
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, document_uuid
 from threadkeep.knowledge.queues import learn_again, take_back
-from threadkeep.knowledge.schema import NODE_WORDS, names
+from threadkeep.knowledge.schema import NODE_WORDS
 
 # A document's record that was forgotten has this for a digest, which no text has.
 FORGOTTEN_RECORD: Final = b""

@@ -189,7 +189,7 @@ class Browse:
         with self._reading() as around:
             if "tk_sessions" in around.tables:
                 return ()
-        return (f"nothing was captured into {self.database.path} yet",)
+        return (f"nothing was captured into {self.database.name} yet",)
 
     @contextmanager
     def _reading(self) -> Iterator[ListContext]:

@@ -14,6 +14,7 @@ import msgspec
 from threadkeep.base.database import Database
 from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite.catalogue import foreign_keys, never_null
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.forget import erase, erase_nodes
@@ -284,7 +285,7 @@ def _allow_harnesses(source: Tx, ours: Database) -> None:
     with ours.read() as tx:
         if all(harness_is_allowed(tx, harness) for harness in wanted):
             return
-    with ours.write(foreign_keys=False) as tx:
+    with sqlite_file(ours).write(foreign_keys=False) as tx:
         widen_harness(tx, wanted)
 
 

@@ -48,7 +48,7 @@ from threadkeep.knowledge.records import (
     NodeDraft,
     Outcome,
 )
-from threadkeep.knowledge.schema import NODE_WORDS, names
+from threadkeep.knowledge.schema import NODE_WORDS
 
 # Queue -> the kind of its rows; and the order in which a node with evidence of several kinds
 # belongs to one of them.

@@ -10,6 +10,7 @@ import msgspec
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import prepare
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound, ReadOnly, SchemaMismatch
@@ -77,7 +78,7 @@ def open_knowledge(
     if read_only:
         return _open_to_look(Path(path), queries, budget)
     fitting = _Fitting(queries)
-    database = Database(path, fitting.queries, budget=budget, tuning=fitting.tuning())
+    database = SqliteDatabase(path, fitting.queries, budget=budget, tuning=fitting.tuning())
     try:
         with database.read() as tx:
             version = read_version(tx)
@@ -86,7 +87,7 @@ def open_knowledge(
             finding = fitting.fit(database)
             _tell(database.path, done, finding.version)
             return KnowledgeFile(
-                database, Access(str(database.path), finding, writable=True, brought_up=done)
+                database, Access(database.name, finding, writable=True, brought_up=done)
             )
     except BaseException:
         database.close()
@@ -157,7 +158,7 @@ def _tell(path: Path, done: UpgradeReport, version: int) -> None:
 def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> KnowledgeFile:
     fitting = _Fitting(queries)
     tuning = fitting.tuning()
-    database = Database(path, fitting.queries, budget=budget, read_only=True, tuning=tuning)
+    database = SqliteDatabase(path, fitting.queries, budget=budget, read_only=True, tuning=tuning)
     try:
         finding = find_version(database)
         _refuse_unreadable(database, finding)
@@ -166,13 +167,13 @@ def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> Know
         database.close()
         raise
     if not finding.writable:
-        log.warning("%s can only be read: %s", database.path, finding.cause)
-    return KnowledgeFile(database, Access(str(database.path), finding, writable=False))
+        log.warning("%s can only be read: %s", database.name, finding.cause)
+    return KnowledgeFile(database, Access(database.name, finding, writable=False))
 
 
 def _refuse_unreadable(database: Database, finding: SchemaFinding) -> None:
     if not finding.readable:
-        msg = f"{database.path} has knowledge schema version {finding.version}: {finding.cause}"
+        msg = f"{database.name} has knowledge schema version {finding.version}: {finding.cause}"
         raise SchemaMismatch(msg, hint=finding.fix)
 
 
@@ -185,7 +186,7 @@ def find_version(database: Database, path: Path | None = None) -> SchemaFinding:
         version, number = read_version(tx), user_version(tx)
     if version is None:
         said = f"has user_version {number} and not the tables of one"
-        msg = f"{path or database.path} is no knowledge store: it {said}"
+        msg = f"{path or database.name} is no knowledge store: it {said}"
         raise Invalid(msg, hint="give another path; this file was not touched")
     return explain_version(version)
 

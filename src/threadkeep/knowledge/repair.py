@@ -104,7 +104,7 @@ def mend(tx: Tx, now: int) -> None:
     _add_late_columns(tx)
     version = user_version(tx)
     if NODE_WORDS.table in create_missing(tx, head_of(version)):
-        run_script(tx, FILL_INDEX)
+        tx.script(FILL_INDEX)
     _rename_source(tx, now)
     seed_health(tx, seeded(version), now)
     made = create_missing(tx, side_of(version))
@@ -247,7 +247,7 @@ def widen_harness(tx: Tx, more: Iterable[str] = ()) -> bool:
         msg = f"{odd[0]!r} is no name of an agent"
         raise Invalid(msg, hint="lower case letters, digits and dashes are")
     sql = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger')"
-    beside = [row[0] for row in tx.execute(sql, (_TABLE,)) if row[0] is not None]
+    beside = [row[0] for row in tx.all(Sql(sql), (_TABLE,)) if row[0] is not None]
     rebuild(tx, _TABLE, widen_check(create, wanted))
     for statement in beside:
         tx.run(Sql(statement))

@@ -13,8 +13,8 @@ from threadkeep.base.sql import load_text, split_statements
 from threadkeep.base.sqlite import catalogue
 from threadkeep.base.sqlite.catalogue import object_names
 from threadkeep.base.sqlite.connect import Tuning
-from threadkeep.base.sqlite.schema import columns_of
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged, SchemaMismatch
 from threadkeep.knowledge.kinds import triggers
@@ -322,7 +322,7 @@ def unknown_tables(tx: Tx) -> list[str]:
 
 def count_rows(tx: Tx) -> dict[str, int]:
     """Count the rows of each table that a file has, its index included, our own left out."""
-    counted = [*present_tables(tx), *({NODE_WORDS.table} & names(tx, "table")), *unknown_tables(tx)]
+    counted = [*present_tables(tx), *({NODE_WORDS.table} & tx.tables()), *unknown_tables(tx)]
     sql = 'SELECT count(*) FROM "{}"'
     return {table: int(tx.value(Sql(sql.format(table)))) for table in counted}
 
@@ -483,6 +483,7 @@ def make_memory_tables(database: Database) -> bool:
         for change in _CHANGES:
             create_missing(tx, script_of(change))
         present = tx.tables()
-    if isinstance(database.queries, FittedQueries):
-        database.queries.fit(present)
+    queries = sqlite_file(database).queries
+    if isinstance(queries, FittedQueries):
+        queries.fit(present)
     return True

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.match import Match, read_match
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.knowledge.archive import text_hash, words_of
-from threadkeep.knowledge.schema import ENTRY_WORDS, NODE_WORDS, THING_WORDS, names
+from threadkeep.knowledge.schema import ENTRY_WORDS, NODE_WORDS, THING_WORDS
 from threadkeep.knowledge.search_scope import (
     OF_MESSAGES_ALONE,
     Scope,

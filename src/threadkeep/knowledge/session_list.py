@@ -16,13 +16,13 @@ from threadkeep.base.match import (
     read_match,
 )
 from threadkeep.base.snippet import snippet
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
 from threadkeep.knowledge.query import EVERYTHING, Bound, Query
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.results import SessionPage, SessionSummary, Sum
-from threadkeep.knowledge.schema import ENTRY_WORDS, names
+from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.session_sql import (
     COLUMNS,
     LIVE_MS,

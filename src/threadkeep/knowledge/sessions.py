@@ -94,8 +94,8 @@ def search_rows(
     )
     found: list[tuple[EntryRow, CapturedSession, float]] = []
     seen: set[int] = set()
-    for row in tx.execute(
-        sql, {**chosen.params, "match": ENTRY_WORDS.asked(match), "limit": limit * 3}
+    for row in tx.all(
+        Sql(sql), {**chosen.params, "match": ENTRY_WORDS.asked(match), "limit": limit * 3}
     ):
         entry = to_entry(row)
         if entry.hash not in seen:

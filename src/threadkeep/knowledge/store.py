@@ -11,6 +11,7 @@ import msgspec
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.sql import load_queries
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import Later, loaded_later, show_as_method
 from threadkeep.knowledge.kinds import QueriesOfKinds
@@ -276,12 +277,12 @@ class KnowledgeStore:
     @property
     def path(self) -> Path:
         """The file, by the name it was opened by."""
-        return self.context.db.path
+        return sqlite_file(self.context.db).path
 
     @property
     def file(self) -> Path:
         """The file itself, behind whatever links lead to it."""
-        return self.context.db.file
+        return sqlite_file(self.context.db).file
 
     def read(self, *, lenient: bool = False) -> AbstractContextManager[Tx]:
         """Give a snapshot, for functions of this package that take `tx` first."""
@@ -291,7 +292,10 @@ class KnowledgeStore:
         self, *, durable: bool = True, budget: float | None = None, foreign_keys: bool = True
     ) -> AbstractContextManager[Tx]:
         """Give the one write transaction there is at a time, for the same functions."""
-        return self.context.db.write(durable=durable, budget=budget, foreign_keys=foreign_keys)
+        if not foreign_keys:  # a table is rebuilt
+            file = sqlite_file(self.context.db)
+            return file.write(durable=durable, budget=budget, foreign_keys=False)
+        return self.context.db.write(durable=durable, budget=budget)
 
     @property
     def archive(self) -> ArchiveVerbs:
@@ -415,11 +419,11 @@ class KnowledgeStore:
 
     def vacuum(self) -> None:
         """Write the file anew, without free pages and what they held."""
-        self.context.db.vacuum()
+        sqlite_file(self.context.db).vacuum()
 
     def truncate_log(self) -> bool:
         """Empty the write-ahead log into the file; False if a reader is in the way."""
-        return self.context.db.truncate_log()
+        return sqlite_file(self.context.db).truncate_log()
 
     def unlock_vectors(self) -> bool:
         """Make the contract's vectors writable, where a file has some; tell whether they are."""

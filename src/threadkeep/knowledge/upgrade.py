@@ -14,6 +14,7 @@ from threadkeep.base.sqlite.backup import make_backup
 from threadkeep.base.sqlite.catalogue import object_names
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.foreign import copy_untouched
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, SchemaMismatch
@@ -71,7 +72,7 @@ def plan_migration(path: str | Path, *, to: int | None = None, clock: Clock = no
     with tempfile.TemporaryDirectory(prefix=".threadkeep-plan-", dir=_room_near(source)) as folder:
         copy = Path(folder) / source.name
         copy_untouched(source, copy)
-        with Database(copy, {}, tuning=TUNING) as database:
+        with SqliteDatabase(copy, {}, tuning=TUNING) as database:
             before = _look_before(database, source, to)
             done = bring_up(database, lambda _database, _reason: None, clock, before.target)
             return _report(database, source, before, done)
@@ -90,7 +91,7 @@ def migrate_file(
     def backup(database: Database, reason: str) -> None:
         saved.append(make_backup(database, reason=reason, clock=clock))
 
-    with Database(path, {}, budget=budget, must_exist=True, tuning=TUNING) as database:
+    with SqliteDatabase(path, {}, budget=budget, must_exist=True, tuning=TUNING) as database:
         before = _look_before(database, database.path, to)
         done = bring_up(database, backup, clock, before.target)
         report = _report(database, database.path, before, done)
@@ -150,10 +151,10 @@ _UNGUARDED: Final = Tuning(writer=("PRAGMA trusted_schema = ON",))
 
 def bring_up_copy(path: Path) -> None:
     """Bring a private copy of another program's file up to our version, without a backup of it."""
-    with Database(path, {}, tuning=_UNGUARDED) as database, database.write() as tx:
+    with SqliteDatabase(path, {}, tuning=_UNGUARDED) as database, database.write() as tx:
         if user_version(tx) > NEWEST:
             write_version(tx, NEWEST)
-    with Database(path, {}, tuning=TUNING) as database:
+    with SqliteDatabase(path, {}, tuning=TUNING) as database:
         find_version(database)
         bring_up(database, lambda _database, _reason: None, now_ms)
 
@@ -178,7 +179,7 @@ class KnowledgeCheck(msgspec.Struct, frozen=True):
 def check_knowledge(path: Path) -> KnowledgeCheck:
     """Look at a knowledge file of any version without changing it."""
     need_file(path, "knowledge")
-    with Database(path, {}, read_only=True, tuning=TUNING) as database:
+    with SqliteDatabase(path, {}, read_only=True, tuning=TUNING) as database:
         with database.read() as tx:
             problems = sqlite_problems(tx, references=False)
             unborn = _is_unborn(tx)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from threadkeep.base.database import Database
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.forget import vectors_are
@@ -300,7 +301,7 @@ def load_extension(database: Database) -> str:
     if spec is None or spec.origin is None:
         return "sqlite-vec is not installed, so knowledge_vectors is left alone"
     try:
-        loaded = database.extend(str(Path(spec.origin).with_name("vec0")))
+        loaded = sqlite_file(database).extend(str(Path(spec.origin).with_name("vec0")))
     except ThreadkeepError as error:
         return f"sqlite-vec cannot be loaded, so knowledge_vectors is left alone: {error}"
     if not loaded:

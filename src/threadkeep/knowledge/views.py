@@ -24,7 +24,7 @@ from threadkeep.knowledge.results import (
     NodeView,
     ProjectRow,
 )
-from threadkeep.knowledge.schema import NODE_WORDS, names
+from threadkeep.knowledge.schema import NODE_WORDS
 from threadkeep.knowledge.search_index import strings_in
 from threadkeep.knowledge.session_sql import like
 from threadkeep.knowledge.store import KnowledgeStore

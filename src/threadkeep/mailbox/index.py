@@ -13,7 +13,9 @@ from threadkeep.base import json
 from threadkeep.base.clock import Clock, iso, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.sqlite.backup import make_backup
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import prepare, refuse_newer
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import reads, writes
 from threadkeep.errors import Conflict, Invalid, NotFound
@@ -276,7 +278,7 @@ class MailIndex:
 
         `budget` is how long a write may wait, in seconds.
         """
-        database = Database(path, QUERIES, budget=budget, read_only=read_only)
+        database = SqliteDatabase(path, QUERIES, budget=budget, read_only=read_only)
         index = cls(MailIndexContext(database, clock, random))
         try:
             if read_only:
@@ -302,7 +304,7 @@ class MailIndex:
     @property
     def path(self) -> Path:
         """The file of the index."""
-        return self.context.db.path
+        return sqlite_file(self.context.db).path
 
     @property
     def database(self) -> Database:

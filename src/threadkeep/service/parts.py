@@ -18,6 +18,8 @@ from threadkeep.base.clock import iso
 from threadkeep.base.database import Database
 from threadkeep.base.presence import is_held
 from threadkeep.base.processes import describe_process
+from threadkeep.base.sqlite.database import SqliteDatabase
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.capture.capture import History
 from threadkeep.capture.github.poll import PollReport
 from threadkeep.capture.observed.backend import StoreBackend, check_brain
@@ -64,7 +66,7 @@ def keeping(
     Where `serve` does all that already, it is refused.
     """
     database = observations.store.database
-    if is_held(serve_lock(database.file)):
+    if is_held(serve_lock(sqlite_file(database).file)):
         raise served_already(database)
     with ExitStack() as stack:
         if socket:
@@ -99,7 +101,7 @@ def schema_to_be(home: "Home", path: str | Path | None = None) -> int:
     file = home.knowledge_path(path)
     found: int | None = None
     if file.exists():
-        with Database(file, {}, read_only=True) as database, database.read() as tx:
+        with SqliteDatabase(file, {}, read_only=True) as database, database.read() as tx:
             found = read_version(tx)
     return target_of(found, home.config.stores.knowledge_schema)
 
@@ -117,7 +119,7 @@ def served_already(database: Database) -> Conflict:
     if found is not None and found.is_running:
         since = iso(found.started_at)
         who = f"{describe_process(found.pid)}, version {found.version}, since {since},"
-    msg = f"{who} serves {database.path} already"
+    msg = f"{who} serves {database.name} already"
     return Conflict(msg, hint="end it first (`threadkeep service status`), or leave it to it")
 
 

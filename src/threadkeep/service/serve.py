@@ -22,6 +22,7 @@ from threadkeep.base.files import make_private_dir
 from threadkeep.base.local_socket import LONGEST_PATH
 from threadkeep.base.presence import ExclusiveLock, is_held
 from threadkeep.base.processes import my_mark
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.capture.observed.observed import Observations
 from threadkeep.capture.observed.visits import rules_of
 from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError
@@ -147,7 +148,7 @@ def _run(around: ServiceContext, stop: threading.Event, clock: Clock) -> None:
         books = Books(database, clock, around.tell)
         pulse = Pulse(database, bell, books, around.tell, clock)
         threads = start_all(all_parts(around), bell, books)
-        around.tell(f"threadkeep {around.version} serves {database.path}")
+        around.tell(f"threadkeep {around.version} serves {database.name}")
         # The main thread waits for a thread, never for `stop` itself: a signal handler that sets
         # it would wait for the lock that the main thread holds in that very moment.
         beating = threading.Thread(target=pulse.run, name="threadkeep-pulse", daemon=True)
@@ -230,8 +231,9 @@ class Pulse:
 def _lost(database: Database) -> ThreadkeepError | None:
     """Whatever is written now would go nowhere; only a new process opens the new file."""
     try:
-        database.wal.refuse_lost()
-        database.check_current()
+        file = sqlite_file(database)
+        file.wal.refuse_lost()
+        file.check_current()
     except ThreadkeepError as error:
         return error
     return None
@@ -242,7 +244,7 @@ def _outgrown(database: Database, opened: int) -> ThreadkeepError | None:
     with suppress(ThreadkeepError), database.read() as tx:
         version = user_version(tx)
         if version > opened:
-            told = f"another program brought {database.path} to schema version {version}"
+            told = f"another program brought {database.name} to schema version {version}"
             msg = f"{told}; this process has opened it at {opened}"
             newer = "pip install --upgrade threadkeep, then " if version > NEWEST else ""
             return SchemaMismatch(msg, hint=f"{newer}start it again")
@@ -324,7 +326,7 @@ def _observations(home: "Home", hippo_dir: Path | None, history: "History") -> O
     found = open_observations(home, history.store)
     if hippo_dir is None:
         return found
-    folders = fallback_folders(home, history.store.database.file)
+    folders = fallback_folders(home, sqlite_file(history.store.database).file)
     all_folders = tuple(dict.fromkeys((*folders, hippo_dir / FALLBACK)))
     rules = rules_of(home.config.browser)
     return Observations(found.around, found.spool, rules, all_folders)

@@ -265,7 +265,7 @@ def release(ctx: StateContext) -> Json:
     with ctx.db.write() as tx:
         _, offloaded = tx.one("side_counts") or (0, 0)
         if offloaded:
-            msg = f"{offloaded} offloaded values of {ctx.db.path} cannot be put back"
+            msg = f"{offloaded} offloaded values of {ctx.db.name} cannot be put back"
             raise Damaged(msg, hint="`threadkeep state check` names them; nothing was removed")
         form = ctx.forms.look(tx)
         carry_over(tx, form)

@@ -18,8 +18,8 @@ from threadkeep.base.database import Database
 from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite.catalogue import object_names, pages
 from threadkeep.base.sqlite.checks import sqlite_problems
-from threadkeep.base.sqlite.schema import columns_of
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged, ThreadkeepError
 from threadkeep.state.context import (
@@ -125,7 +125,7 @@ def _noting(found: list[str], database: Database) -> Iterator[None]:
     except ThreadkeepError as error:
         if not _is_damage(error):
             raise
-        found.append(f"{database.path} cannot be read any further here: {_cause(error)}")
+        found.append(f"{database.name} cannot be read any further here: {_cause(error)}")
 
 
 def _is_damage(error: ThreadkeepError) -> bool:
@@ -311,9 +311,9 @@ def size_report(ctx: StateContext, tx: Tx) -> Json:
         _measured(tx) if measured else _estimated(ctx, tx, size.bytes - size.free_bytes, payload)
     )
     return {
-        "path": str(ctx.db.path),
+        "path": ctx.db.name,
         "file_bytes": size.bytes,
-        "wal_bytes": ctx.db.wal.size(),
+        "wal_bytes": sqlite_file(ctx.db).wal.size(),
         "free_bytes": size.free_bytes,
         "measured": measured,
         "by_group": groups,
@@ -449,7 +449,7 @@ def _step(ctx: StateContext, rebuild: str, tables: tuple[str, ...]) -> bool:
     try:
         return write(ctx, _index_some, rebuild, tables)
     except ThreadkeepError as error:
-        log.warning("the full-text tables of %s were not filled: %s", ctx.db.path, error)
+        log.warning("the full-text tables of %s were not filled: %s", ctx.db.name, error)
         return False
 
 
@@ -509,7 +509,7 @@ def optimize_fts_storage(
     if left is not None:
         return {"ok": False, "reason": "unknown_layout", **left}
     if vacuum and steps:
-        ctx.db.vacuum()
+        sqlite_file(ctx.db).vacuum()
     return {"ok": True, "steps": steps, "vacuumed": bool(vacuum and steps)}
 
 
@@ -542,7 +542,7 @@ def _run(ctx: StateContext, name: str, command: Callable[[WordIndex, Tx], object
     try:
         return write(ctx, act)
     except ThreadkeepError as error:  # the words of one table may need a library that is not here
-        log.warning("%s of %s in %s failed: %s", command.__name__, name, ctx.db.path, error)
+        log.warning("%s of %s in %s failed: %s", command.__name__, name, ctx.db.name, error)
         return False
 
 

@@ -49,7 +49,7 @@ def insert_and_look(ctx: StateContext, tx: Tx, columns: Values) -> int:
             "first insert",
             "%s: one message was inserted, %d came into the table and %s into its index;"
             " a program of another version may not find it",
-            ctx.db.path,
+            ctx.db.name,
             rows,
             entries,
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.sqlite.catalogue import pages
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.blob_migration import offload_blobs, sweep_blobs
@@ -362,7 +363,7 @@ def _merge_index(ctx: StateContext) -> None:
         if not blames_index(error):
             raise
         ctx.notices.warn(
-            "index", "the full-text index of %s is damaged: run reindex()", ctx.db.path
+            "index", "the full-text index of %s is damaged: run reindex()", ctx.db.name
         )
 
 
@@ -379,14 +380,15 @@ def give_space_back(ctx: StateContext) -> None:
 
     A file that was not made for that is written anew when a quarter of it is free.
     """
-    with ctx.db.read() as tx:
+    database = sqlite_file(ctx.db)
+    with database.read() as tx:
         size = pages(tx)
     if size.auto_vacuum == _INCREMENTAL:
-        while ctx.db.give_back(_PAGES_AT_ONCE) > 0:
+        while database.give_back(_PAGES_AT_ONCE) > 0:
             pass
     elif size.free > size.total * _WORTH_A_VACUUM:
-        ctx.db.vacuum()
-    ctx.db.truncate_log()
+        database.vacuum()
+    database.truncate_log()
 
 
 def vacuum(ctx: StateContext) -> int:
@@ -397,7 +399,7 @@ def vacuum(ctx: StateContext) -> int:
     if ctx.side:
         _drop_stale_postings(ctx)
     merged = optimize_fts(ctx)
-    ctx.db.vacuum()
+    sqlite_file(ctx.db).vacuum()
     return merged
 
 
@@ -424,7 +426,8 @@ def compact(ctx: StateContext, *, offload: bool = False, older_than_days: float 
 
 
 def _size(ctx: StateContext) -> int:
-    return os.stat(ctx.db.file).st_size + ctx.db.wal.size()
+    database = sqlite_file(ctx.db)
+    return os.stat(database.file).st_size + database.wal.size()
 
 
 # ------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from threadkeep.base.database import Database
 from threadkeep.base.sql import load_queries, load_text, split_statements
 from threadkeep.base.sqlite.catalogue import definitions
 from threadkeep.base.sqlite.connect import Tuning
-from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns, columns_of
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns
+from threadkeep.base.tx import Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged
 from threadkeep.state.context import (
@@ -411,11 +411,11 @@ def _index_is_lost(tx: Tx, present: Mapping[str, str]) -> bool:
 def build_index(tx: Tx, script: str = INDEX) -> None:
     """Make the contract's index anew with its triggers, and fill it from the messages."""
     for trigger in tx.all("triggers_of_index"):
-        tx.execute(f'DROP TRIGGER "{trigger[0]}"')
+        tx.run(Sql(f'DROP TRIGGER "{trigger[0]}"'))
     MESSAGE_WORDS.drop(tx)
-    tx.execute(f"DROP VIEW IF EXISTS {_VIEW}")
+    tx.run(Sql(f"DROP VIEW IF EXISTS {_VIEW}"))
     for statement in split_statements(script):
-        tx.execute(statement)
+        tx.run(Sql(statement))
     MESSAGE_WORDS.rebuild(tx)
 
 

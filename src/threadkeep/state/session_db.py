@@ -13,8 +13,10 @@ from threadkeep.base.database import DEFAULT_BUDGET, Database
 from threadkeep.base.files import foreign_holders, is_zero_filled, set_aside
 from threadkeep.base.sqlite.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.sqlite.checks import journal_mode
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.raw_connection import LiveConnection
 from threadkeep.base.sqlite.schema import prepare
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.text import Redact
 from threadkeep.base.verbs import calls
 from threadkeep.errors import Closed, Damaged, Invalid, SchemaMismatch, ThreadkeepError
@@ -139,7 +141,7 @@ def open_context(
     forms = Forms(queries)
     ours = form is None or form.answers is V6 or form.side
     tuning = TUNING._replace(guard=forms.refuse_unwritable, statistics=ours)
-    database = Database(path, queries, budget=budget, read_only=read_only, tuning=tuning)
+    database = SqliteDatabase(path, queries, budget=budget, read_only=read_only, tuning=tuning)
     try:
         # A file that Hermes has brought further is used as it is; nothing of ours goes into it.
         if ours:
@@ -181,20 +183,20 @@ def _form_of(path: Path) -> Form | None:
     """Look at a file before it is opened; None if it is none yet, or no state file."""
     if not path.is_file() or path.stat().st_size == 0:
         return None
-    with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
+    with SqliteDatabase(path, QUERIES, read_only=True) as database, database.read() as tx:
         return None if read_version(tx) is None else survey(tx)
 
 
 def _open_to_look(path: Path, budget: float, redact: Redact | None, clock: Seconds) -> StateContext:
     queries = Queries(QUERIES)
     forms = Forms(queries)
-    with Database(path, QUERIES, read_only=True) as database, database.read() as tx:
+    with SqliteDatabase(path, QUERIES, read_only=True) as database, database.read() as tx:
         if read_version(tx) is None:
             msg = f"{path} is a SQLite database, but not a state store"
             raise Invalid(msg, hint="give another path; this file was not touched")
         tuning = TUNING._replace(reader=views_for(tx))
         forms.look_again(tx)
-    looking = Database(path, queries, budget=budget, read_only=True, tuning=tuning)
+    looking = SqliteDatabase(path, queries, budget=budget, read_only=True, tuning=tuning)
     return StateContext(looking, clock, Notices(), forms, redact)
 
 
@@ -258,7 +260,7 @@ class SessionDB:
         with self._lock:
             pid, live = self._live or (0, None)
             if live is None or pid != os.getpid() or not live.lasting:
-                live = self.context.db.live()
+                live = sqlite_file(self.context.db).live()
                 live.supply = partial(supply, self.context)
                 self._live = (os.getpid(), live)
             return live

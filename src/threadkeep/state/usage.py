@@ -175,7 +175,7 @@ def record_auxiliary_usage(
     ctx.widen(tx)
     if not _has_tasks(tx):
         ctx.notices.warn(
-            "task", "%s counts by model, not by task: side tasks are not counted", ctx.db.path
+            "task", "%s counts by model, not by task: side tasks are not counted", ctx.db.name
         )
         return
     _make_session(ctx, tx, session_id, None)

@@ -113,7 +113,7 @@ def write(
         refusal = ctx.form.refusal
         if refusal is None:
             raise
-        msg = f"{ctx.db.path} is open read-only: {refusal}"
+        msg = f"{ctx.db.name} is open read-only: {refusal}"
         raise ReadOnly(msg, hint="upgrade threadkeep; nothing was changed") from error
     except ThreadkeepError as error:
         if not blames_index(error):
@@ -132,7 +132,7 @@ def _without_index(ctx: StateContext, error: ThreadkeepError, act: Callable[[Tx]
                 raise error
             result = act(tx)
     except ThreadkeepError as again:
-        log.debug("without its index %s refuses the write, too: %s", ctx.db.path, again)
+        log.debug("without its index %s refuses the write, too: %s", ctx.db.name, again)
         raise error from error.__cause__
     warn_of_damage(ctx, error.__cause__)
     return result

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.database import Database
 from threadkeep.base.paths import environment, same_file
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.sqlite.schema import prepare
 from threadkeep.chat import schema as chat_layout
@@ -172,7 +172,7 @@ def _state_place(home: HomeLike, source: Path, target: str | Path | None) -> Pat
 
 def _bring_up_state(path: Path) -> None:
     """Give an old file our schema; one that Hermes has brought further is used as it is."""
-    with Database(path, state_layout.QUERIES, tuning=state_layout.TUNING) as database:
+    with SqliteDatabase(path, state_layout.QUERIES, tuning=state_layout.TUNING) as database:
         with database.read() as tx:
             old = survey(tx).answers is V6
         if old:
@@ -251,7 +251,7 @@ def _tables(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _bring_up_chat(path: Path) -> None:
-    with Database(path, chat_layout.QUERIES, tuning=chat_layout.TUNING) as database:
+    with SqliteDatabase(path, chat_layout.QUERIES, tuning=chat_layout.TUNING) as database:
         prepare(database, chat_layout.SCHEMA, no_backup)
 
 

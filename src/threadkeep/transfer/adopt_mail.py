@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, get_args
 
 from threadkeep.base import nofollow
 from threadkeep.base.clock import iso
-from threadkeep.base.database import Database
 from threadkeep.base.files import make_private_dir, sync_dir, translate_os
 from threadkeep.base.sqlite.backup import make_backup
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.mailbox.attachments import folder_for
@@ -168,7 +168,7 @@ def _copy_folder(folder: Path, target: Path) -> None:
 
 def _fill(folder: Path, copy: Path) -> None:
     for name in ("inbound.db", "outbound.db"):
-        with Database(folder / name, {}, read_only=True) as database:
+        with SqliteDatabase(folder / name, {}, read_only=True) as database:
             make_backup(database, copy / name)
     for box in _BOXES:
         _copy_files(folder, copy, box)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import msgspec
 
 from threadkeep.base.config import Config
-from threadkeep.base.database import Database
 from threadkeep.base.files import SIDECARS, make_private_dir, sync_dir, translate_os
 from threadkeep.base.paths import Paths, expand, hermes_file
 from threadkeep.base.processes import is_running
 from threadkeep.base.sqlite.backup import restore_backup
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.foreign import ForeignDatabase, copy_untouched, open_foreign
 from threadkeep.base.sqlite.guard import refuse_endless
 from threadkeep.chat.store import ChatStore
@@ -322,7 +322,7 @@ def throwaway(place: Path) -> Iterator[Path]:
 def _make(source: Path, copy: Path, bring_up: Callable[[Path], None]) -> None:
     try:
         restore_backup(source, copy)
-        with Database(copy, {}, read_only=True) as database, database.read() as tx:
+        with SqliteDatabase(copy, {}, read_only=True) as database, database.read() as tx:
             refuse_endless(tx, source)
         bring_up(copy)
     except Damaged as error:

@@ -27,6 +27,7 @@ from tests.support.tickets import (
     undone,
     waiting,
 )
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge import queues
 from threadkeep.knowledge.kinds import Queue
@@ -197,7 +198,7 @@ def test_probes_are_never_given_out(tx: Tx, queue: Queue) -> None:
 @every_queue
 def test_a_ticket_without_its_row_is_not_stuck(queue: Queue, factory: Factory) -> None:
     with factory.open(schema=23) as store:
-        with store.context.db.write(foreign_keys=False) as tx:
+        with sqlite_file(store.context.db).write(foreign_keys=False) as tx:
             add_ticket(tx, queue, 77)
         with store.context.db.write() as tx:
             assert claim(tx, queue, worker="me", now=NOW) == []

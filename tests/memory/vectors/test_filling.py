@@ -8,7 +8,8 @@ import pytest
 from tests.memory.vectors.embedders import HashEmbedder, vector_of
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
-from threadkeep.base import database
+from threadkeep.base.sqlite import database
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.records import EntryRow
@@ -123,7 +124,7 @@ def test_an_embedder_that_fails_leaves_whole_batches(
 
 
 def test_two_at_once_store_everything_once(store: KnowledgeStore) -> None:
-    with KnowledgeStore.open(store.context.db.path) as other:
+    with KnowledgeStore.open(sqlite_file(store.context.db).path) as other:
 
         class Overtaken(HashEmbedder):
             def embed(self, texts_: Sequence[str]) -> list[bytes]:

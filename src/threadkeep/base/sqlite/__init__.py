@@ -1,1 +1,1 @@
-"""How one SQLite file is opened, lent, guarded and checked; `base.database` is what others use."""
+"""The engine of SQLite: files, locks, logs; stores see `base.database` and `base.tx` only."""

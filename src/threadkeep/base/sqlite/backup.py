@@ -32,16 +32,19 @@ from threadkeep.base.files import (
 from threadkeep.base.processes import is_running
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.connect import outside_users
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.errors import translate
 from threadkeep.base.sqlite.lock import LockHeld, let_go, lock_for
-from threadkeep.base.tx import Sql, Tx
+from threadkeep.base.sqlite.tx import SqliteTx
+from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.tx import Sql
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 # A contract's own check of a copy: gives what is wrong with it.
-Check = Callable[[Database], list[str]]
+Check = Callable[[SqliteDatabase], list[str]]
 
 _PAGES_PER_STEP = 2048
 _DAY_MS = 86_400_000
@@ -126,13 +129,14 @@ def make_backup(
     clock: Clock = now_ms,
 ) -> Path:
     """Copy a live database to a new file, check the copy, and only then give it its name."""
-    final = target or _next_name(database.path, reason, clock())
+    file = sqlite_file(database)
+    final = target or _next_name(file.path, reason, clock())
     if final.exists():
         msg = f"{final} exists already and was left as it is"
         raise Conflict(msg, hint="choose another name for the backup")
-    _save(final, lambda partial: _copy_snapshot(database, partial, progress), check)
+    _save(final, lambda partial: _copy_snapshot(file, partial, progress), check)
     if target is None:
-        prune_backups(database.path, keep or BackupRetention(), clock())
+        prune_backups(file.path, keep or BackupRetention(), clock())
     return final
 
 
@@ -189,14 +193,16 @@ def _sweep_partials(final: Path) -> None:
             _remove(path)
 
 
-def _copy_snapshot(database: Database, partial: Path, progress: Progress | None = None) -> None:
+def _copy_snapshot(
+    database: SqliteDatabase, partial: Path, progress: Progress | None = None
+) -> None:
     # The open read transaction pins one snapshot: writers go on, the copy does not restart.
     with database.read() as tx:
         tx.one(Sql("SELECT 1 FROM sqlite_master LIMIT 1"))
         _copy(tx, partial, progress)
 
 
-def _copy(tx: Tx, partial: Path, progress: Progress | None = None) -> None:
+def _copy(tx: SqliteTx, partial: Path, progress: Progress | None = None) -> None:
     target = sqlite3.connect(partial, isolation_level=None)
     try:
         tx.copy_to(target, _PAGES_PER_STEP, progress)
@@ -217,7 +223,7 @@ def _check_copy(copy: Path, check: Check | None) -> None:
 def check_file(path: Path, check: Check | None = None) -> list[str]:
     """Check a database file that nobody writes: SQLite's checks, then the contract's own."""
     try:
-        with Database(path, {}, read_only=True) as copy:
+        with SqliteDatabase(path, {}, read_only=True) as copy:
             with copy.read() as tx:
                 # Rows without a parent are what another program left in the database: a true copy
                 # has them too, and a store that has them needs its backups no less.
@@ -314,19 +320,19 @@ def _refuse_bad_source(source: Path, target: Path, check: Check | None) -> None:
 def _restore_into(source: Path, target: Path, budget: float, clock: Clock) -> Path:
     saved: list[Path] = []
 
-    def save(tx: Tx) -> None:
+    def save(tx: SqliteTx) -> None:
         saved.append(_next_name(current.path, _BEFORE_RESTORE, clock()))
         _save(saved[0], lambda partial: _copy(tx, partial))
 
-    with Database(target, {}, budget=budget) as current, _fitting(source, current) as fitting:
+    with SqliteDatabase(target, {}, budget=budget) as current, _fitting(source, current) as fitting:
         current.replace_with(fitting, save)
     return saved[0]
 
 
 @contextmanager
-def _fitting(source: Path, current: Database) -> Iterator[Path]:
+def _fitting(source: Path, current: SqliteDatabase) -> Iterator[Path]:
     """Give a backup in pages of a database's size: with a write-ahead log it cannot change it."""
-    with Database(source, {}, read_only=True) as backup:
+    with SqliteDatabase(source, {}, read_only=True) as backup:
         theirs, ours = _page_size(backup), _page_size(current)
     if theirs == ours or current.journal_mode != "wal":
         yield source
@@ -381,7 +387,7 @@ def _refuse_outside_users(target: Path) -> None:
 
 
 def _copy_file(source: Path, partial: Path, *, wal: bool) -> None:
-    with Database(source, {}, read_only=True) as backup:
+    with SqliteDatabase(source, {}, read_only=True) as backup:
         _copy_snapshot(backup, partial)
     if wal:
         connection = sqlite3.connect(partial, isolation_level=None)

@@ -73,7 +73,7 @@ def schema_cookie(tx: Tx) -> int:
     return int(tx.value(Sql("PRAGMA schema_version")))
 
 
-class Pages(NamedTuple):
+class FilePages(NamedTuple):
     """How large a file is: its pages, how large one is, how many are free, if they are cut off."""
 
     total: int
@@ -92,7 +92,7 @@ class Pages(NamedTuple):
         return self.free * self.size
 
 
-def pages(tx: Tx) -> Pages:
+def pages(tx: Tx) -> FilePages:
     """Measure a file."""
     names = ("page_count", "page_size", "freelist_count", "auto_vacuum")
-    return Pages(*(int(tx.value(Sql(f"PRAGMA {name}"))) for name in names))
+    return FilePages(*(int(tx.value(Sql(f"PRAGMA {name}"))) for name in names))

@@ -17,7 +17,7 @@ from threadkeep.base.processes import describe_process, lock_holders, may_write
 from threadkeep.base.sqlite import pragmas
 from threadkeep.base.sqlite.errors import is_busy
 from threadkeep.base.sqlite.lock import all_locks, forget_locks
-from threadkeep.base.tx import KeepingConnection
+from threadkeep.base.sqlite.tx import KeepingConnection
 from threadkeep.errors import Conflict
 
 # ------------------------------------------------------------------------------

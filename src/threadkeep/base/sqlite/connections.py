@@ -21,8 +21,9 @@ from threadkeep.base.sqlite.connect import (
 )
 from threadkeep.base.sqlite.errors import FileClosed
 from threadkeep.base.sqlite.guard import refuse_views
+from threadkeep.base.sqlite.tx import SqliteTx, roll_back
 from threadkeep.base.sqlite.wal import WalKeeper, truncate
-from threadkeep.base.tx import Tx, roll_back
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Conflict, ThreadkeepError
 
 # Each costs three file descriptors; opening one takes 0.2 ms.
@@ -157,7 +158,7 @@ class Writer:
     ) -> None:
         self.connection: sqlite3.Connection | None = None
         self.journal_mode = ""
-        self.tx: Tx | None = None
+        self.tx: SqliteTx | None = None
         self._file = file
         self._queries = queries
         self._wal = wal
@@ -180,7 +181,7 @@ class Writer:
             self._wal.begin()
         return self.connection
 
-    def begin(self, budget: float, durable: bool, foreign_keys: bool) -> Tx:  # noqa: FBT001
+    def begin(self, budget: float, durable: bool, foreign_keys: bool) -> SqliteTx:  # noqa: FBT001
         """Begin a transaction; the caller ends it with `settle`."""
         connection = self.connection or self.connect()
         self._wal.refuse_lost()
@@ -190,13 +191,13 @@ class Writer:
         run_patiently(connection, "BEGIN IMMEDIATE", budget)
         if self.journal_mode != "wal":  # readers may be in the way of any statement
             connection.execute(f"PRAGMA busy_timeout = {pragmas.BUSY_MS}")
-        self.tx = tx = Tx(connection, self._queries)
+        self.tx = tx = SqliteTx(connection, self._queries)
         if self._tuning.guard is not None:
             self._look_at_schema(connection, tx, self._tuning.guard)
         return tx
 
     def _look_at_schema(
-        self, connection: sqlite3.Connection, tx: Tx, guard: Callable[[Tx], None]
+        self, connection: sqlite3.Connection, tx: SqliteTx, guard: Callable[[Tx], None]
     ) -> None:
         """Another program may have brought the file up while we had it open (2 µs to ask)."""
         cookie = connection.execute("PRAGMA schema_version").fetchone()[0]

@@ -16,6 +16,9 @@ from threadkeep.errors import (
     TooLarge,
 )
 
+# What a statement raises inside a transaction; at its end it becomes one of ours.
+StatementError = sqlite3.Error
+
 
 class BrokenRule(Conflict, sqlite3.IntegrityError):
     """A row breaks a rule of the schema; also SQLite's own error, for callers who expect that."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from threadkeep.base.database import Database
 from threadkeep.base.sql import split_statements
 from threadkeep.base.sqlite.catalogue import broken_references, foreign_keys
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch
 
@@ -66,7 +67,7 @@ def _known_version(database: Database, schema: Schema, tx: Tx) -> int | None:
     if version is not None:
         refuse_newer(database, schema, version)
     elif not is_empty(tx):
-        msg = f"{database.path} is a SQLite database, but not a {schema.name} store"
+        msg = f"{database.name} is a SQLite database, but not a {schema.name} store"
         raise Invalid(msg, hint="give another path; this file was not touched")
     return version
 
@@ -80,7 +81,7 @@ def refuse_newer(database: Database, schema: Schema, version: int) -> None:
     """Raise if the file was written by a newer program."""
     if version > schema.version:
         msg = (
-            f"{database.path} has {schema.name} schema version {version};"
+            f"{database.name} has {schema.name} schema version {version};"
             f" this program knows versions up to {schema.version}"
         )
         raise SchemaMismatch(msg, hint="upgrade threadkeep; the file was not touched")
@@ -97,7 +98,7 @@ def _create(database: Database, schema: Schema, backup: Callable[[str], object])
 
 
 def _run(database: Database, schema: Schema, step: SchemaStep) -> bool:
-    with database.write(foreign_keys=not step.rebuilds) as tx:
+    with sqlite_file(database).write(foreign_keys=not step.rebuilds) as tx:
         version = _known_version(database, schema, tx)
         if version is None or version >= step.number:
             return False  # another process did it while we waited for the lock

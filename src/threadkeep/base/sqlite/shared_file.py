@@ -24,7 +24,8 @@ from threadkeep.base.sqlite.connect import connect_uri, journal_mode, run_patien
 from threadkeep.base.sqlite.errors import is_busy, translate
 from threadkeep.base.sqlite.guard import Budget, Guard
 from threadkeep.base.sqlite.lock import LockHeld, let_go, lock_for
-from threadkeep.base.tx import Tx, refuse_inherited, roll_back
+from threadkeep.base.sqlite.tx import SqliteTx, refuse_inherited, roll_back
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, Conflict, Damaged, NotFound, ThreadkeepError
 
 DEFAULT_BUDGET = 30.0
@@ -64,7 +65,7 @@ class SharedFile:
     """One file of a shared folder; each transaction is a connection of its own."""
 
     _connection: sqlite3.Connection | None
-    _tx: Tx | None
+    _tx: SqliteTx | None
     _watch: Guard
     _thread: int
 
@@ -149,7 +150,7 @@ class SharedFile:
     @contextmanager
     def _serving(self, connection: sqlite3.Connection) -> Iterator[Tx]:
         self._connection = connection
-        self._tx = tx = Tx(connection, self.queries)
+        self._tx = tx = SqliteTx(connection, self.queries)
         try:
             with self._told():
                 yield tx

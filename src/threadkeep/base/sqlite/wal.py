@@ -12,7 +12,7 @@ from threadkeep.base.sqlite.errors import FileDamaged
 from threadkeep.errors import Closed, Damaged, ThreadkeepError
 
 if TYPE_CHECKING:
-    from threadkeep.base.database import Database
+    from threadkeep.base.sqlite.database import SqliteDatabase
     from threadkeep.base.sqlite.lock import WriterLock
 
 
@@ -32,7 +32,7 @@ _READ_LOCKS = (123, 127)
 class WalKeeper:
     """Watches the log of one database, and that nobody replaces it, from inside the writer lock."""
 
-    def __init__(self, database: "Database") -> None:
+    def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
         self._file = str(database.file)
         self._path = f"{self._file}-wal"

@@ -11,13 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from threadkeep.base.config import Config, read_settings
-from threadkeep.base.database import Database
 from threadkeep.base.files import PRIVATE_DIR, PRIVATE_FILE, SIDECARS
 from threadkeep.base.json import decode
 from threadkeep.base.processes import describe_process, lock_holders
 from threadkeep.base.spool import Spool
 from threadkeep.base.sqlite.backup import list_backups
 from threadkeep.base.sqlite.checks import is_blank, journal_mode, sqlite_problems, table_problems
+from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.lock import let_go, lock_for
 from threadkeep.base.tx import Tx
 from threadkeep.errors import (
@@ -115,7 +115,7 @@ def look_at_store(
 def _look_inside(known: StoreKind, file: Path, facts: StoreFacts, *, ours: bool) -> StoreFacts:
     try:
         with (
-            Database(file, known.queries, read_only=True, budget=1.0) as database,
+            SqliteDatabase(file, known.queries, read_only=True, budget=1.0) as database,
             database.read() as tx,
         ):
             version = known.read_version(tx)

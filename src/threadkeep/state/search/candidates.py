@@ -14,7 +14,7 @@ from itertools import chain, combinations
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.match import Match, Phrase, all_of, without
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.base.word_index import FullTextError, WordIndex
 from threadkeep.base.words import contains_unspaced
 from threadkeep.state.context import StateContext, reading
@@ -243,7 +243,7 @@ class Finder:
                 self._ctx.notices.warn(
                     "scan",
                     "a search in %s read %d messages and left it at that: run reindex()",
-                    self._ctx.db.path,
+                    self._ctx.db.name,
                     number,
                 )
                 behind = {"last": row[0] - 1} if self._place.newest else {"first": row[0] + 1}
@@ -322,7 +322,7 @@ class ContractFinder:
                 self._ctx.notices.warn(
                     "contract index",
                     "the full-text index of %s does not answer (%s); messages are read instead",
-                    self._ctx.db.path,
+                    self._ctx.db.name,
                     error,
                 )
                 yield CandidateIds(read | self._read(asked, self._place, reach), cut=False)
@@ -405,7 +405,7 @@ class ContractFinder:
             found.update(reading(self._ctx, look))
         if len(steps) > _MOST_ROWS // _CHUNK:
             self._ctx.notices.warn(
-                "scan", "a search in %s read %d messages at most", self._ctx.db.path, _MOST_ROWS
+                "scan", "a search in %s read %d messages at most", self._ctx.db.name, _MOST_ROWS
             )
         return found
 

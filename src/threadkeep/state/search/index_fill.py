@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.match import Phrase
-from threadkeep.base.tx import Row, Tx
+from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.base.word_index import FullTextError, WordIndex
 from threadkeep.base.words import (
     INDEX_LIMIT,
@@ -368,7 +368,7 @@ def after_append(ctx: StateContext, ids: Sequence[int]) -> None:
         with ctx.db.write(durable=False, budget=_PATIENCE) as tx:
             drain_batch(ctx, tx)
     except ThreadkeepError as error:  # a search, or the next batch, will do it
-        log.debug("the index of %s waits: %s", ctx.db.path, error)
+        log.debug("the index of %s waits: %s", ctx.db.name, error)
 
 
 # ------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def warn_of_damage(ctx: StateContext, why: object) -> None:
         "index",
         "the full-text index of %s is damaged (%s); messages are stored without it and a search"
         " reads them instead, which is slower: run reindex()",
-        ctx.db.path,
+        ctx.db.name,
         why,
     )
 

@@ -228,7 +228,7 @@ def _catch_up(ctx: StateContext) -> None:
                 return
         drain(ctx, seconds=_DRAINING, patience=_PATIENCE)
     except ThreadkeepError as error:  # what is not indexed is read instead
-        log.debug("the index of %s waits: %s", ctx.db.path, error)
+        log.debug("the index of %s waits: %s", ctx.db.name, error)
 
 
 def _place(tx: Tx, session_id: str | None, *, newest: bool) -> IdRange | None:
@@ -263,12 +263,11 @@ def _tiers(
 def _filtered(asked: SessionSearch, tx: Tx, ids: Collection[int]) -> list[StateHit]:
     if not ids:
         return []
-    sql = asked.ctx.db.queries["filter_candidates"]
     params = {**asked.filters, "ids": json.dumps(sorted(ids, reverse=True))}
     hits: list[StateHit] = []
     characters = 0
     # One by one: they may hold more pictures than fit into memory; those behind get no score.
-    for message_id, timestamp, source, text in tx.each(Sql(sql), params):
+    for message_id, timestamp, source, text in tx.each("filter_candidates", params):
         characters += len(text or b"")
         kept = text if text and characters <= _SCORED_CHARACTERS else b""
         hits.append(StateHit(message_id, _seconds(timestamp), text_of(source) or "", kept))

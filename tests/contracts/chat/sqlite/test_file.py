@@ -11,6 +11,7 @@ from tests.support.chats import (
     record,
     text_chunks,
 )
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Damaged
@@ -62,7 +63,7 @@ def test_secret_cut_over_deltas_never_reaches_the_disk(factory: Factory) -> None
         assert parts[0]["text"] == "the key [redacted] is used"
         assert parts[1]["output"] == ["[redacted]"]
         store.search("anything")
-        store.context.db.truncate_log()
+        sqlite_file(store.context.db).truncate_log()
     for file in store.path.parent.iterdir():
         assert b"sk-secret" not in file.read_bytes()
 

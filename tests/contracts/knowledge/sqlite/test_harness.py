@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from tests.faults.old_knowledge_files import THEN, make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, objects, rows
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.repair import (
@@ -38,7 +39,10 @@ def hippos(tmp_path: Path) -> Path:
 
 def widen(path: Path) -> bool:
     opened = open_knowledge(path, {}, clock=clock)
-    with closing(opened.database) as database, database.write(foreign_keys=False) as tx:
+    with (
+        closing(opened.database) as database,
+        sqlite_file(database).write(foreign_keys=False) as tx,
+    ):
         return widen_harness(tx)
 
 

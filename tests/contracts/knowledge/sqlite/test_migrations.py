@@ -31,7 +31,7 @@ from tests.support.knowledge import (
     shape,
 )
 from threadkeep.base.sqlite.backup import list_backups
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.repair import merge_health
 from threadkeep.knowledge.schema import TABLES
@@ -246,15 +246,15 @@ class Fuse:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: float = float("inf")
-        execute = Tx._execute
+        execute = SqliteTx._execute
 
-        def burn(tx: Tx, sql: str, params: Any = ()) -> sqlite3.Cursor:
+        def burn(tx: SqliteTx, sql: str, params: Any = ()) -> sqlite3.Cursor:
             if self.left <= 0:
                 raise Crash
             self.left -= 1
             return execute(tx, sql, params)
 
-        monkeypatch.setattr(Tx, "_execute", burn)
+        monkeypatch.setattr(SqliteTx, "_execute", burn)
 
 
 def open_and_close(path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, strategies as st
 
 from tests.faults.old_knowledge_files import NOW, THEN, make_old_knowledge
 from tests.support.knowledge import ask, assert_sound, bring_up, clock, do, rows
-from threadkeep.base.database import Database
+from threadkeep.base.sqlite.database import SqliteDatabase
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.records import OrphanRow
 from threadkeep.knowledge.repair import (
@@ -61,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def set_aside(path: Path) -> list[OrphanRow]:
-    with Database(path, {}, read_only=True) as database, database.read() as tx:
+    with SqliteDatabase(path, {}, read_only=True) as database, database.read() as tx:
         return list_set_aside(tx)
 
 
@@ -137,9 +138,9 @@ def test_a_file_of_today_can_be_rid_of_them_on_demand(path: Path) -> None:
     bring_up(path)
     do(path, "PRAGMA foreign_keys = OFF", QUEUE)
     with closing(open_knowledge(path, {}, clock=clock).database) as database:
-        with database.write(foreign_keys=False) as tx:
+        with sqlite_file(database).write(foreign_keys=False) as tx:
             assert set_aside_orphans(tx, NOW) == 1
-        with database.write(foreign_keys=False) as tx:
+        with sqlite_file(database).write(foreign_keys=False) as tx:
             assert set_aside_orphans(tx, NOW) == 0
     assert_sound(path)
 
@@ -160,7 +161,7 @@ def test_a_row_is_kept_whole_whatever_is_in_it(tmp_path_factory: Any, value: Any
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, odd)")
         connection.execute("INSERT INTO t VALUES (1, ?)", (value,))
-    with Database(path, {}) as database, database.read() as tx:
+    with SqliteDatabase(path, {}) as database, database.read() as tx:
         found = read_whole(tx, "t", 1)
     assert found is not None
     match found["odd"]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.knowledge import NOW, ask, assert_sound, clock, do, objects, rows
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.errors import Conflict, Invalid, SchemaMismatch, ThreadkeepError
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.queues import claim, depths, release
@@ -169,7 +170,7 @@ def test_no_ticket_waits_for_the_brain_that_it_never_takes(path: Path) -> None:
 @pytest.mark.parametrize("schema", WRITTEN)
 def test_every_query_can_be_prepared_in_every_version(path: Path, schema: int) -> None:
     with KnowledgeStore.open(path, schema=schema, clock=clock) as store:
-        queries = store.context.db.queries
+        queries = sqlite_file(store.context.db).queries
     with closing(sqlite3.connect(path)) as file:
         for name, sql in QUERIES.items():
             fitted = queries[name]

@@ -17,7 +17,7 @@ from tests.support.nanoclaw import NanoContainer, make_folder
 from tests.support.nanoclaw_host import NanoHost
 from threadkeep.base.clock import iso
 from threadkeep.base.presence import ExclusiveLock
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.mailbox.container.container import Container
 from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.rows import sqlite_form
@@ -116,15 +116,15 @@ def test_a_remake_that_is_cut_off_leaves_the_file_as_it_was(
     pair.agent.send("one")
     make_older(pair)
     before = shape(pair)
-    real, numbers = Tx._execute, itertools.count(1)
+    real, numbers = SqliteTx._execute, itertools.count(1)
 
-    def execute(tx: Tx, sql: str, *rest: Any) -> Any:
+    def execute(tx: SqliteTx, sql: str, *rest: Any) -> Any:
         changes = "tk_remade" in sql or sql.startswith(("DROP", "CREATE INDEX"))
         if changes and next(numbers) == last:
             raise KeyboardInterrupt
         return real(tx, sql, *rest)
 
-    monkeypatch.setattr(Tx, "_execute", execute)
+    monkeypatch.setattr(SqliteTx, "_execute", execute)
     with pytest.raises(KeyboardInterrupt):
         pair.box.new_container(clock=lambda: pair.time[0])
     monkeypatch.undo()
@@ -137,17 +137,17 @@ def test_a_remake_that_is_cut_off_leaves_the_file_as_it_was(
 
 KILLED = """
 import os, signal, sys
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.mailbox import Container
 
-real = Tx._execute
+real = SqliteTx._execute
 
 def execute(tx, sql, *rest):
     if sql.startswith(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(tx, sql, *rest)
 
-Tx._execute = execute
+SqliteTx._execute = execute
 Container(sys.argv[1])
 """
 

@@ -14,6 +14,7 @@ import pytest
 from tests.support.children import Child, wait_until
 from threadkeep.aio import AsyncSessionDB
 from threadkeep.base.sqlite import connect
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.errors import Busy, Closed, Damaged
 from threadkeep.state.hermes_state import SessionDB
 
@@ -319,7 +320,7 @@ def test_journal_mode_of_a_shared_file_is_never_changed(path: Path) -> None:
     with SessionDB(path) as db:
         db.append_message("s", "user", "x")
         look = db.get_messages("s")
-        assert (len(look), db.context.db.journal_mode) == (3, "delete")
+        assert (len(look), sqlite_file(db.context.db).journal_mode) == (3, "delete")
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 

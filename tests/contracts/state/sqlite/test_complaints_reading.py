@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.state.hermes_state import SessionDB
 from threadkeep.testing import raw
 
@@ -22,7 +23,7 @@ def counted_steps(monkeypatch: pytest.MonkeyPatch, db: SessionDB) -> Iterator[li
         steps[0] += 1
         return 0
 
-    lend = db.context.db.take_reader
+    lend = sqlite_file(db.context.db).take_reader
 
     def lend_counting() -> sqlite3.Connection:
         connection = lend()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.hermes_today import index_problems, make_hermes_state, run
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.errors import Invalid
 from threadkeep.state.hermes_state import SessionDB
 from threadkeep.state.search import candidates
@@ -128,7 +129,7 @@ def test_fields_pick_keys_of_a_hit(path: Path) -> None:
 def test_the_file_keeps_its_journal_mode(path: Path) -> None:
     with SessionDB(path) as db:
         db.search_messages("walrus")
-        assert db.context.db.journal_mode == "delete"
+        assert sqlite_file(db.context.db).journal_mode == "delete"
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.states import open_state
+from threadkeep.base.tx import Sql
 from threadkeep.base.words import INDEX_LIMIT
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError
 from threadkeep.state import verbs

@@ -13,6 +13,7 @@ from tests.support.children import exit_code, fork
 from tests.support.disks import read_only
 from tests.support.states import open_state, talk
 from threadkeep.base.sqlite.raw_connection import LiveConnection, only_reads
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.errors import Closed, Conflict
 from threadkeep.state.hermes_state import SessionDB
 
@@ -110,10 +111,10 @@ def test_nothing_to_commit_does_not_wait_for_a_writer(db: SessionDB) -> None:
 def test_a_cursor_writes_under_the_writer_lock(db: SessionDB) -> None:
     cursor = live(db).cursor()
     cursor.execute("BEGIN IMMEDIATE")
-    assert db.context.db.writer_lock().held_here()
+    assert sqlite_file(db.context.db).writer_lock().held_here()
     cursor.execute(INSERT, ("two",))
     live(db).commit()
-    assert not db.context.db.writer_lock().held_here()
+    assert not sqlite_file(db.context.db).writer_lock().held_here()
     assert db.append_message("s", "user", "three") == cursor.lastrowid + 1
     assert [row[0] for row in cursor.execute("SELECT content FROM messages")] == [
         *("one", "two", "three")

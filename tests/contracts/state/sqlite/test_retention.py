@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.states import Clock, open_state, talk
 from threadkeep.base.sqlite.catalogue import pages
+from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.state import check as sizes, retention
 from threadkeep.state.check import check
 from threadkeep.state.session_db import SessionDB
@@ -92,7 +93,7 @@ def test_vacuum_gives_back_what_is_free(tmp_path: Path, clock: Clock) -> None:
         fill(db)
         for number in range(30):
             db.delete_session(f"old{number}")
-        db.context.db.truncate_log()
+        sqlite_file(db.context.db).truncate_log()
         before = db.logical_size_bytes()
         assert db.vacuum() == 1
         assert db.logical_size_bytes() < before / 2
@@ -123,7 +124,7 @@ def test_size_report_adds_up(db: SessionDB) -> None:
     fill(db, 12, 5)
     db.create_session("prompted", "cron", None, {"t": 1}, "p" * 500)
     db.append_message("prompted", "assistant", "é", tool_calls=[{"id": "c"}], reasoning="r" * 90)
-    db.context.db.truncate_log()
+    sqlite_file(db.context.db).truncate_log()
     report = report_of(db)
     assert report["file_bytes"] == os.stat(db.db_path).st_size
     assert report["measured"]
@@ -150,7 +151,7 @@ def test_size_report_is_estimated_where_sqlite_cannot_measure(
 ) -> None:
     fill(db, 5, 5)
     exact = report_of(db)["by_group"]
-    queries = {**db.context.db.queries, "has_dbstat": "SELECT 0"}
+    queries = {**sqlite_file(db.context.db).queries, "has_dbstat": "SELECT 0"}
     monkeypatch.setattr(db.context.db, "queries", queries)
     report = report_of(db)
     assert not report["measured"]
