@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # Package -> the one place that may import it; msgspec and the stdlib (but for sqlite3) are free.
 FENCES: dict[str, str | tuple[str, ...]] = {
-    "sqlite3": "base/",
+    "sqlite3": "base/sqlite/",
     "pytest": "testing/",
     "ahocorasick_rs": "capture/redact/search.py",
     "psycopg": "base/postgres/",
@@ -297,6 +297,7 @@ def test_no_file_names_a_machine_a_registry_or_a_folder_outside() -> None:
         (broken_layers, "home.py", "from threadkeep import cli"),
         (broken_layers, "attic/old.py", ""),
         (broken_fences, "chat/store.py", "import sqlite3"),
+        (broken_fences, "base/tx.py", "from sqlite3 import Error"),
         (broken_fences, "base/database.py", "import psycopg.rows"),
         (broken_fences, "home.py", "from rich.table import Table"),
         (broken_fences, "web/app.py", "import requests"),

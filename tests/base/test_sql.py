@@ -15,9 +15,9 @@ from threadkeep.base.sql import (
     load_queries,
     load_text,
     parse_queries,
-    split_statements,
     to_postgres,
 )
+from threadkeep.base.sqlite.statements import split_statements
 
 TRIGGER = """CREATE TRIGGER r AFTER INSERT ON t BEGIN
   UPDATE t SET a = 1; -- one; two

@@ -11,9 +11,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from threadkeep.base.sql import split_statements
 from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import prepare
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.knowledge.migrations import knowledge_schema
 from threadkeep.knowledge.schema import HEAD, TUNING, created
 

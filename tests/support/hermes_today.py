@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sql import load_text
+from threadkeep.base.sqlite.statements import split_statements
 
 _INDEXED = "content, tool_name, tool_calls"
 _NEW = "new.content, new.tool_name, new.tool_calls"

@@ -23,7 +23,8 @@ import psycopg
 from psycopg.pq import DiagnosticField, Format
 
 from threadkeep.base import postgres
-from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sql import load_text
+from threadkeep.base.sqlite.statements import split_statements
 
 _SETTINGS: Final = {
     "listen_addresses": "",

@@ -8,11 +8,12 @@ from threadkeep.base.database import Database
 from threadkeep.base.hashes import content_hash
 from threadkeep.base.match import Phrase
 from threadkeep.base.processes import is_alive
-from threadkeep.base.sql import load_queries, load_text, split_statements
+from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite.catalogue import object_names, set_user_version, user_version
 from threadkeep.base.sqlite.checks import journal_mode, sqlite_problems
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.chat.context import ChatContext

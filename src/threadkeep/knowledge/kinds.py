@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
-from threadkeep.base.sql import load_text, parse_queries, split_statements
+from threadkeep.base.sql import load_text, parse_queries
+from threadkeep.base.sqlite.statements import split_statements
 
 Queue = Literal["shell", "agentic", "browser", "workflow", "memory"]
 Evidence = Literal[

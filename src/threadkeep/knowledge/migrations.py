@@ -9,8 +9,9 @@ from functools import partial
 from typing import Final
 
 from threadkeep.base.clock import Clock
-from threadkeep.base.sql import load_text, parse_queries, split_statements
+from threadkeep.base.sql import load_text, parse_queries
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict
 from threadkeep.knowledge.repair import HIPPOS, rebuild, set_aside_orphans

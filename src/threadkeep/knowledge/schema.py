@@ -9,10 +9,11 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from threadkeep.base.database import Database
-from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sql import load_text
 from threadkeep.base.sqlite import catalogue
 from threadkeep.base.sqlite.catalogue import object_names
 from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.base.word_index import WordIndex

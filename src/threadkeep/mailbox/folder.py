@@ -24,8 +24,9 @@ from threadkeep.base.files import (
     translate_os,
 )
 from threadkeep.base.presence import forget, is_held, touch, touched_ms
-from threadkeep.base.sql import load_queries, load_text, split_statements
+from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite.shared_file import DEFAULT_BUDGET, SharedFile
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.mailbox.attachments import is_safe_name

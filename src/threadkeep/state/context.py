@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from threadkeep.base.database import Database
-from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sql import load_text
 from threadkeep.base.sqlite.catalogue import (
     ColumnFacts,
     column_facts,
@@ -23,6 +23,7 @@ from threadkeep.base.sqlite.catalogue import (
 )
 from threadkeep.base.sqlite.errors import NoText
 from threadkeep.base.sqlite.schema import DeclaredColumn, add_missing_columns, declared_columns
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.text import Redact, redact_texts
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import SchemaMismatch

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from threadkeep.base.sql import load_text, split_statements
+from threadkeep.base.sql import load_text
 from threadkeep.base.sqlite.catalogue import foreign_keys, object_names
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.state.context import PACKAGE, Json, StateContext, known_columns
 from threadkeep.state.rows import (

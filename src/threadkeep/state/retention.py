@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.sqlite.catalogue import pages
+from threadkeep.base.sqlite.errors import blames_index
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
@@ -15,7 +16,7 @@ from threadkeep.state.context import Json, StateContext, reading
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.rows import refresh_session_hash
 from threadkeep.state.schema import MESSAGE_WORDS
-from threadkeep.state.search.index_fill import blames_index, reindex_ours
+from threadkeep.state.search.index_fill import reindex_ours
 from threadkeep.state.session_config import drop_unused_prompts
 from threadkeep.state.sessions import Folder, remove_files, remove_session, with_delegates
 from threadkeep.state.titles import set_session_archived

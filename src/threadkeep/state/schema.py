@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from threadkeep.base.database import Database
-from threadkeep.base.sql import load_queries, load_text, split_statements
+from threadkeep.base.sql import load_queries, load_text
 from threadkeep.base.sqlite.catalogue import definitions
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged

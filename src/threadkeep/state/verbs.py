@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from threadkeep.base.sqlite.errors import blames_index
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import show_as_method
 from threadkeep.errors import ReadOnly, ThreadkeepError
@@ -18,7 +19,6 @@ from threadkeep.state.context import StateContext, reading
 from threadkeep.state.schema import QUERIES
 from threadkeep.state.search.index_fill import (
     after_append,
-    blames_index,
     detach_index,
     warn_of_damage,
 )

@@ -2,7 +2,7 @@
 
 import sqlite3
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from threadkeep.errors import (
     Busy,
@@ -158,3 +158,17 @@ def _translate_misuse(error: sqlite3.Error, path: Path) -> ThreadkeepError:
     if "binding" in str(error):
         return Invalid(f"{path}: {error}", hint="pass text, bytes, numbers or None")
     return ThreadkeepError(f"{path}: {error}", hint="please report this with what you did")
+
+
+# Errors that have nothing to do with an index, by SQLite's plain code: no memory, interrupted, a
+# lock, a file that cannot be written or read, a full disk, a value too large or of a wrong type.
+_NOT_INDEX: Final = frozenset({4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 18, 20, 21, 22, 23, 26})
+# And broken rules of a table: CHECK, FOREIGN KEY, NOT NULL, PRIMARY KEY, UNIQUE, ROWID, and the
+# type of a column.
+_RULES: Final = frozenset({275, 787, 1299, 1555, 2067, 2579, 3091})
+
+
+def blames_index(error: ThreadkeepError) -> bool:
+    """Tell whether an error of a write may come from an index: it came from SQLite, unexplained."""
+    code = getattr(error.__cause__, "sqlite_errorcode", None)
+    return isinstance(code, int) and code not in _RULES and code & 0xFF not in _NOT_INDEX

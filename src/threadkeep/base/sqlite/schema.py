@@ -12,8 +12,8 @@ from contextlib import closing
 from typing import NamedTuple
 
 from threadkeep.base.database import Database
-from threadkeep.base.sql import split_statements
 from threadkeep.base.sqlite.catalogue import broken_references, foreign_keys
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid, SchemaMismatch

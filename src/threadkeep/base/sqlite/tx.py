@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from threadkeep.base.sql import split_statements
 from threadkeep.base.sqlite.errors import FileClosed, is_of_file
 from threadkeep.base.sqlite.lock import LockClaim, WriterLock
+from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.text import to_sql
 from threadkeep.base.tx import Params, Row, Sql
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError, TooLarge

@@ -380,21 +380,8 @@ def after_append(ctx: StateContext, ids: Sequence[int]) -> None:
 TRIGGERS: Final = frozenset({"messages_fts_insert", "messages_fts_delete", "messages_fts_update"})
 _REPAIR: Final = "run reindex()"
 
-# Errors that have nothing to do with an index, by SQLite's plain code: no memory, interrupted, a
-# lock, a file that cannot be written or read, a full disk, a value too large or of a wrong type.
-_NOT_INDEX: Final = frozenset({4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 18, 20, 21, 22, 23, 26})
-# And broken rules of the contract's tables: CHECK, FOREIGN KEY, NOT NULL, PRIMARY KEY, UNIQUE,
-# ROWID, and the type of a column.
-_RULES: Final = frozenset({275, 787, 1299, 1555, 2067, 2579, 3091})
-
 
 # ---------------------------------------------------------------------- damage
-
-
-def blames_index(error: ThreadkeepError) -> bool:
-    """Tell whether an error of a write may come from an index: it came from SQLite, unexplained."""
-    code = getattr(error.__cause__, "sqlite_errorcode", None)
-    return isinstance(code, int) and code not in _RULES and code & 0xFF not in _NOT_INDEX
 
 
 def detach_index(ctx: StateContext, tx: Tx) -> bool:
