@@ -22,7 +22,7 @@ from tests.support.postgres import (
     virtual_tables,
 )
 from threadkeep.base.sql import load_overrides, load_queries, load_text
-from threadkeep.base.tx import Tx
+from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.state.context import Queries, survey
 from threadkeep.testing import ChatFactory, StateFactory
 
@@ -68,7 +68,7 @@ def state() -> Iterator[Store]:
             file.execute("CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(content)")
             queries = tuple(map(Queries, queries_of("state"), ("main", SCHEMA)))
             for one in queries:
-                one.fit(survey(Tx(file, one)))
+                one.fit(survey(SqliteTx(file, one)))
             yield Store(file, *queries)
 
 
