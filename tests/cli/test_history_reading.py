@@ -192,6 +192,8 @@ def test_a_session_as_json_is_whole(demo: Run) -> None:
     assert found["session"]["title"] == "Fix the flaky test of the departures board"
     assert len(found["messages"]) == found["session"]["entries"] == 14
     assert [one["part"] for one in found["messages"][:3]] == ["prompt", "reasoning", "text"]
+    lines = demo("show", f"claude-code:{CLAUDE}", "--jsonl").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == found["messages"]
     assert found["tokens"]["output"] == 701
     assert [one["session_id"] for one in found["children"]] == ["agent-a7c41e90b2d3"]
 

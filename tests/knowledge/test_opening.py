@@ -49,7 +49,7 @@ def test_a_transcript_is_the_same_in_windows_and_whole(tmp_path: Path) -> None:
                 whole = [shown.entry.text for shown in history.transcript(session)]
                 ref = f"{session.agent}:{session.session_id}"
                 parts = [browse.window(ref, after=n - 1, limit=7) for n in range(0, len(whole), 7)]
-                assert [block.text for part in parts for block in part.blocks] == whole
+                assert [block.text for part in parts for block in part.messages] == whole
 
 
 def test_a_file_of_hippo_is_browsed_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -49,29 +49,29 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse]:
 
 def test_a_window_has_every_block_whole_and_in_order(browse: Browse) -> None:
     window = browse.window("pi:talk-1")
-    kinds = [block.kind for block in window.blocks]
+    kinds = [block.part for block in window.messages]
     assert kinds == [
         *("prompt", "tool_call", "tool_result", "text", "tool_call", "tool_result"),
         *("prompt", "tool_call", "tool_result", "text"),
     ]
-    assert window.total == len(window.blocks) == 10
-    assert [block.position for block in window.blocks] == list(range(10))
-    assert [block.turn for block in window.blocks] == [0] * 6 + [1] * 4
-    failed = window.blocks[2]
+    assert window.total == len(window.messages) == 10
+    assert [block.position for block in window.messages] == list(range(10))
+    assert [block.turn for block in window.messages] == [0] * 6 + [1] * 4
+    failed = window.messages[2]
     assert (failed.error, failed.text, failed.role) == (True, "ld: cannot find -lssl", "tool")
-    assert window.blocks[1].call_id == failed.call_id != ""
-    assert window.blocks[1].tool == "bash"
+    assert window.messages[1].call_id == failed.call_id != ""
+    assert window.messages[1].tool == "bash"
 
 
 def test_windows_are_found_by_key_name_and_position(browse: Browse) -> None:
-    whole = browse.window("pi:talk-1").blocks
+    whole = browse.window("pi:talk-1").messages
     middle = whole[5]
-    assert browse.window("pi:talk-1", at=middle.key, limit=1).blocks == (middle,)
-    assert browse.window("pi:talk-1", at=middle.ref, limit=1).blocks == (middle,)
-    assert browse.window("pi:talk-1", at=5, limit=3).blocks == whole[4:7]
-    assert browse.window("pi:talk-1", after=7).blocks == whole[8:]
-    assert browse.window("pi:talk-1", before=3, limit=2).blocks == whole[1:3]
-    assert browse.window("pi:talk-1", at=99, limit=2).blocks == whole[8:]
+    assert browse.window("pi:talk-1", at=middle.key, limit=1).messages == (middle,)
+    assert browse.window("pi:talk-1", at=middle.ref, limit=1).messages == (middle,)
+    assert browse.window("pi:talk-1", at=5, limit=3).messages == whole[4:7]
+    assert browse.window("pi:talk-1", after=7).messages == whole[8:]
+    assert browse.window("pi:talk-1", before=3, limit=2).messages == whole[1:3]
+    assert browse.window("pi:talk-1", at=99, limit=2).messages == whole[8:]
     with pytest.raises(NotFound, match="no message 'nothing'"):
         browse.window("pi:talk-1", at="nothing")
 
@@ -183,7 +183,7 @@ def test_turns_have_their_tokens_and_branches_are_counted(tmp_path: Path) -> Non
         detail = browse.session("claude-code:tree")
         assert [turn.input for turn in detail.turns] == [100, 200, 400]
         assert sum(turn.cost or 0 for turn in detail.turns) == detail.listed.cost
-        blocks = browse.window("claude-code:tree").blocks
+        blocks = browse.window("claude-code:tree").messages
         assert [(block.position, block.branches) for block in blocks if block.branches] == [
             *((2, 2), (4, 2)),
         ]
@@ -208,7 +208,7 @@ def test_what_came_out_of_a_database_is_shown_in_the_order_of_time(tmp_path: Pat
     world.write(document("first, changed", "second", "third"), to=place)
     world.capture()
     with browsing(world) as browse:
-        texts = [block.text for block in browse.window("aider:talk").blocks]
+        texts = [block.text for block in browse.window("aider:talk").messages]
     assert texts == ["first, changed", "second", "third"]
 
 
@@ -219,7 +219,7 @@ def test_a_session_whose_source_is_gone_still_has_its_blocks(tmp_path: Path) -> 
     world.sources = {}
     with browsing(world) as browse:
         window = browse.window("pi:one")
-        assert [(block.kind, block.text) for block in window.blocks] == [
+        assert [(block.part, block.text) for block in window.messages] == [
             *(("prompt", ""), ("text", ""), ("tool_call", "")),
         ]
         assert browse.session("pi:one").turns[0].prompt == ""
@@ -235,7 +235,7 @@ def test_a_window_follows_what_is_written(tmp_path: Path) -> None:
         world.capture()
         window = browse.window("pi:one", after=2)
         assert window.total == 5
-        assert [block.text for block in window.blocks] == ["word3", "word4"]
+        assert [block.text for block in window.messages] == ["word3", "word4"]
 
 
 @pytest.mark.parametrize(

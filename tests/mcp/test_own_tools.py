@@ -42,22 +42,24 @@ def test_pages_of_hits_are_disjoint_and_the_same_as_one_page(room: ToolContext) 
 
 def test_every_session_and_every_entry_is_reached_once(room: ToolContext) -> None:
     sessions = paged(room, "list_sessions", "sessions", limit=3)
-    refs = [row["ref"] for row in sessions]
+    refs = [row["session"] for row in sessions]
     assert len(refs) == len(set(refs)) == 8
     for row in sessions[:3]:
-        entries = paged(room, "get_messages", "messages", session=row["ref"], limit=2)
+        entries = paged(room, "get_messages", "messages", session=row["session"], limit=2)
         assert [one["position"] for one in entries] == list(range(row["messages"]))
 
 
 def test_a_session_is_told_with_its_prompts(room: ToolContext) -> None:
     (found,) = data(room, "list_sessions", agent="codex")["sessions"]
-    view = data(room, "get_session", session=found["ref"])
+    view = data(room, "get_session", session=found["session"])
     assert view["session"] == found
     assert len(view["turns"]) == found["prompts"]
     assert "codex resume" in view["resume"]
-    assert view["resume"] in ask(room, "get_session", session=found["ref"]).text
+    assert view["resume"] in ask(room, "get_session", session=found["session"]).text
     first = view["turns"][0]
-    page = data(room, "get_messages", session=found["ref"], cursor=str(first["position"]), limit=1)
+    page = data(
+        room, "get_messages", session=found["session"], cursor=str(first["position"]), limit=1
+    )
     assert page["messages"][0]["text"].startswith(first["prompt"][:20])
 
 

@@ -83,5 +83,7 @@ def test_a_text_is_cut_to_its_length(text: str, length: int) -> None:
 def test_a_long_answer_says_what_it_left_out(room: ToolContext) -> None:
     page = data(room, "list_sessions", limit=100)
     assert page["left_out"] == ""
-    everything = data(room, "get_messages", session=page["sessions"][-1]["ref"], limit=100, chars=5)
+    everything = data(
+        room, "get_messages", session=page["sessions"][-1]["session"], limit=100, chars=5
+    )
     assert "larger chars" in everything["left_out"]

@@ -9,7 +9,8 @@ from click.testing import CliRunner, Result
 
 from tests.cli.conftest import HOSTILE, document
 from tests.cli.histories import CLAUDE, CODEX
-from threadkeep.cli.hand_off import FORMATS, PROGRAMS, export, resume
+from threadkeep.cli import hand_off as command
+from threadkeep.cli.hand_off import FORMATS, export, resume
 from threadkeep.home import hand_off
 from threadkeep.transfer.hand_off import TARGETS
 
@@ -42,7 +43,7 @@ def hands(demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> H
 
 def test_the_command_line_knows_what_there_is() -> None:
     assert FORMATS == hand_off.FORMATS
-    assert PROGRAMS == TARGETS
+    assert command.TARGETS == TARGETS
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form != "html"])
@@ -93,7 +94,7 @@ def test_a_session_that_is_not_there_is_not_exported(hands: Hands) -> None:
     assert "Invalid value" in hands("export", "last", "--format", "docx", code=2).stderr
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", TARGETS)
 def test_a_session_goes_on_in_another_program(hands: Hands, program: str) -> None:
     (hands.folder / "harbor").mkdir()
     options = ("--in", program, "--cwd", "harbor", "--json")

@@ -371,9 +371,9 @@ def test_surfaces_show_both_ends(world: World, monkeypatch: pytest.MonkeyPatch) 
     with open_browse(world.home) as browse:
         assert browse.session(copy).listed.continues == CLAUDE
         assert browse.session(CLAUDE).listed.continued_in == (copy,)
-        blocks = browse.window(copy).blocks
+        blocks = browse.window(copy).messages
         assert all(block.copied for block in blocks)
-        assert {"prompt", "text", "tool_call"} <= {block.kind for block in blocks}
+        assert {"prompt", "text", "tool_call"} <= {block.part for block in blocks}
         assert browse.find(copy, "Kiritimati")
     monkeypatch.setenv("THREADKEEP_HOME", str(world.home.paths().data))
     listed = json.loads(_said("sessions", "--json"))["sessions"]

@@ -253,7 +253,7 @@ def test_the_captured_history_is_listed_opened_and_found_in(site: Site) -> None:
     detail = done(site.get(f"/api/sessions/{ref}"))
     assert detail["listed"]["ref"] == ref
     window = done(site.get(f"/api/sessions/{ref}/window?at=2&limit=3"))
-    assert (len(window["blocks"]), window["total"]) == (3, detail["listed"]["session"]["entries"])
+    assert (len(window["messages"]), window["total"]) == (3, detail["listed"]["session"]["entries"])
     assert done(site.get(f"/api/sessions/{ref}/find?q=test"))["items"]
     raw = site.get(f"/api/sessions/{ref}/raw")
     assert all(json.loads(line) for line in raw.text.splitlines())

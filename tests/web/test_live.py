@@ -47,7 +47,7 @@ def test_every_follower_is_told_of_what_another_program_captured(
         told = b""
         while b"claude-code:told-1" not in told:
             told = one.readline()
-        assert told.startswith(b'data: {"refs":[')
+        assert told.startswith(b'data: {"sessions":[')
     first.close()
     second.close()
 

@@ -57,7 +57,7 @@ def test_nothing_in_it_leads_to_the_server_or_runs(text: str) -> None:
 
 
 def test_every_entry_is_in_it(site: Site, text: str) -> None:
-    blocks = site.get(f"/sessions/{REF}/blocks.json").json["window"]["blocks"]
+    blocks = site.get(f"/sessions/{REF}/messages.json").json["window"]["messages"]
     assert blocks
     for block in blocks:
         assert f'data-key="{block["key"]}"' in text

@@ -133,9 +133,9 @@ def test_a_page_that_is_open_is_told_of_another_file(
     connection, heard = stream(site)
     assert following.wait(60)
     remove(knowledge)
-    assert next_event(heard) == b'data: {"refs":[]}\n'
+    assert next_event(heard) == b'data: {"sessions":[]}\n'
     other.rename(knowledge)
-    assert next_event(heard) == b'data: {"refs":[]}\n'
+    assert next_event(heard) == b'data: {"sessions":[]}\n'
     connection.close()
 
 

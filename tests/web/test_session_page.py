@@ -246,19 +246,19 @@ def test_a_session_that_is_not_there_is_said_so(site: Site) -> None:
     assert answer.status == 404
     assert 'class="problem"' in answer.text
     assert site.get(f"{address('rich-1')}?at=nothing").status == 404
-    assert site.get(f"{address('rich-1')}/block?at=nothing").status == 404
+    assert site.get(f"{address('rich-1')}/message?at=nothing").status == 404
 
 
 def test_every_piece_has_a_twin(site: Site, rich: Rich) -> None:
     whole = site.get(f"{address(rich.name)}.json").json
     assert whole["detail"]["listed"]["session"]["session_id"] == rich.name
-    assert [one["position"] for one in whole["window"]["blocks"]] == list(
+    assert [one["position"] for one in whole["window"]["messages"]] == list(
         range(whole["window"]["total"])
     )
     found = site.get(f"{address(rich.name)}/find.json?words=Aurora").json
-    assert [one["kind"] for one in found["spots"]] == ["text"]
-    block = site.get(f"{address(rich.name)}/block.json?at={rich.huge}").json["block"]
+    assert [one["part"] for one in found["spots"]] == ["text"]
+    block = site.get(f"{address(rich.name)}/message.json?at={rich.huge}").json["message"]
     assert block["text"].endswith("zebra at its end")
     assert len(site.get(f"{address(rich.name)}/turns.json").json["turns"]) == 4
-    blocks = site.get(f"{address('long-1')}/blocks.json?after=1190").json["window"]["blocks"]
+    blocks = site.get(f"{address('long-1')}/messages.json?after=1190").json["window"]["messages"]
     assert [one["position"] for one in blocks] == list(range(1191, 1200))

@@ -1,4 +1,4 @@
-"""`threadkeep completion`: teach a shell our commands, sessions, projects and programs."""
+"""`threadkeep completion`: teach a shell our commands, sessions, projects and agents."""
 
 import os
 from importlib import resources
@@ -31,7 +31,7 @@ _THEN = {
 def completion(call: Call, *, shell: str, install: bool) -> None:
     """Print the completion script of a shell, or install it.
 
-    Sessions complete by id and by title, with a description in zsh and fish; projects, programs
+    Sessions complete by id and by title, with a description in zsh and fish; projects, agents
     and stores complete as well.
     """
     script = script_of(shell)

@@ -1,4 +1,4 @@
-"""`threadkeep export`: a captured session in the format of another program, or to be read."""
+"""`threadkeep export`: a captured session in the format of another agent, or to be read."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ _PRIVATE: Final = 0o600
     type=click.Choice(FORMATS),
     default="markdown",
     show_default=True,
-    help="A program's own format, a provider's, or one to read.",
+    help="An agent's own format, a provider's, or one to read.",
 )
 @click.option(
     "-o",
@@ -48,9 +48,9 @@ _PRIVATE: Final = 0o600
     help="Write into this new file, not to stdout.",
 )
 def export(call: Call, *, session: str, agent: str | None, form: str, out: str | None) -> None:
-    """Write a captured session in another program's format: who said what, calls and results.
+    """Write a captured session in another agent's format: who said what, calls and results.
 
-    SESSION is an id or the beginning of one, `program:id`, or `last`. Secrets were masked when it
+    SESSION is an id or the beginning of one, `agent:id`, or `last`. Secrets were masked when it
     was captured. What a format has no place for stands in it as text.
     """
     name, written = _written(call, session, agent, form)
@@ -95,9 +95,9 @@ def _put(path: Path, data: bytes) -> None:
 
 
 # ------------------------------------------------------------------------------
-# `threadkeep resume`: go on with a captured session in another program.
+# `threadkeep resume`: go on with a captured session in another agent.
 
-PROGRAMS: Final = ("claude-code", "codex", "opencode")
+TARGETS: Final = ("claude-code", "codex", "opencode")
 
 
 @store_command(
@@ -107,16 +107,16 @@ PROGRAMS: Final = ("claude-code", "codex", "opencode")
 )
 @session_argument
 @click.option(
-    "--in", "program", type=click.Choice(PROGRAMS), required=True, help="Who goes on with it."
+    "--in", "target", type=click.Choice(TARGETS), required=True, help="Who goes on with it."
 )
 @click.option("--cwd", metavar="DIR", help="The folder to go on in, if not the session's own.")
 @click.option("--dry-run", is_flag=True, help="Say what would be written, write nothing.")
 def resume(
-    call: Call, *, session: str, agent: str | None, program: str, cwd: str | None, dry_run: bool
+    call: Call, *, session: str, agent: str | None, target: str, cwd: str | None, dry_run: bool
 ) -> None:
-    """Write a captured session for another program, and print the command that goes on with it.
+    """Write a captured session for another agent, and print the command that goes on with it.
 
-    SESSION is an id or the beginning of one, `program:id`, or `last`. It becomes a new session
+    SESSION is an id or the beginning of one, `agent:id`, or `last`. It becomes a new session
     there, whose title says where it comes from; nothing that is there is changed.
     """
     from threadkeep.home.hand_off import handed_off
@@ -128,13 +128,13 @@ def resume(
         if cwd is None and not Path(found.cwd or "/nowhere").is_dir():
             note(f"{one_line(found.cwd) or 'its folder'} is not here: going on in this folder")
             cwd = str(Path.cwd())
-        made = handed_off(call.home, history, found, program, cwd, dry_run=dry_run)
+        made = handed_off(call.home, history, found, target, cwd, dry_run=dry_run)
     _tell(call, made, dry_run=dry_run)
 
 
 def _tell(call: Call, made: "HandOff", *, dry_run: bool) -> None:
     if call.as_json:
-        names = ("program", "session_id", "path", "command", "title", "messages")
+        names = ("agent", "session_id", "path", "command", "title", "messages")
         document(resume={name: getattr(made, name) for name in names}, dry_run=dry_run)
         return
     did = "would write" if dry_run else "wrote"

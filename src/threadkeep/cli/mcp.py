@@ -21,8 +21,8 @@ _PORT = 7718
 
 _SECTIONS: Sections = {
     "Commands": {
-        "install": CommandEntry("mcp_install:install", "Tell a program of this server"),
-        "uninstall": CommandEntry("mcp_install:uninstall", "Take it out of a program again"),
+        "install": CommandEntry("mcp_install:install", "Tell an agent of this server"),
+        "uninstall": CommandEntry("mcp_install:uninstall", "Take it out of an agent again"),
     }
 }
 

@@ -1,4 +1,4 @@
-"""`threadkeep mcp install` and `uninstall`: tell a program of this server, or take it out."""
+"""`threadkeep mcp install` and `uninstall`: tell an agent of this server, or take it out."""
 
 import difflib
 import os
@@ -21,7 +21,7 @@ from threadkeep.cli.output import document, note, write
 from threadkeep.errors import Invalid, ThreadkeepError
 
 # ------------------------------------------------------------------------------
-# The programs that agents run in, and how each of them is told of an MCP server.
+# The agents, and how each of them is told of an MCP server.
 
 Scope = Literal["user", "project"]
 Words = Sequence[str]
@@ -29,8 +29,8 @@ Words = Sequence[str]
 NAME: Final = "threadkeep"
 
 
-class Program(NamedTuple):
-    """A program, its settings, and its own command for servers where it has one."""
+class AgentSettings(NamedTuple):
+    """An agent, its settings, and its own command for servers where it has one."""
 
     name: str
     files: Callable[[Mapping[str, str], Path], Mapping[Scope, Path]]
@@ -43,7 +43,7 @@ class Program(NamedTuple):
     own_scopes: tuple[Scope, ...] = ()  # those that its own command knows
 
     def has_own(self, scope: Scope) -> bool:
-        """Tell whether the program can do it itself."""
+        """Tell whether the agent can do it itself."""
         return scope in self.own_scopes
 
 
@@ -101,8 +101,8 @@ def _opencode_files(environ: Mapping[str, str], folder: Path) -> Mapping[Scope, 
     return {"user": settings / "opencode.json", "project": folder / "opencode.json"}
 
 
-PROGRAMS: Final = {
-    "claude": Program(
+AGENTS: Final = {
+    "claude": AgentSettings(
         "Claude Code",
         _claude_files,
         ("mcpServers", NAME),
@@ -112,7 +112,7 @@ PROGRAMS: Final = {
         remove=lambda scope: ["mcp", "remove", "--scope", scope, NAME],
         own_scopes=("user", "project"),
     ),
-    "codex": Program(
+    "codex": AgentSettings(
         "Codex",
         _codex_files,
         ("mcp_servers", NAME),
@@ -123,8 +123,8 @@ PROGRAMS: Final = {
         remove=lambda _: ["mcp", "remove", NAME],
         own_scopes=("user",),
     ),
-    "cursor": Program("Cursor", _cursor_files, ("mcpServers", NAME), _command),
-    "gemini": Program(
+    "cursor": AgentSettings("Cursor", _cursor_files, ("mcpServers", NAME), _command),
+    "gemini": AgentSettings(
         "Gemini CLI",
         _gemini_files,
         ("mcpServers", NAME),
@@ -135,14 +135,14 @@ PROGRAMS: Final = {
         remove=lambda scope: ["mcp", "remove", "--scope", scope, NAME],
         own_scopes=("user", "project"),
     ),
-    "opencode": Program("opencode", _opencode_files, ("mcp", NAME), _local),
+    "opencode": AgentSettings("opencode", _opencode_files, ("mcp", NAME), _local),
 }
 
 
 _OWN_SECONDS: Final = 60
 _PRIVATE: Final = 0o600
 
-_WHERE = click.argument("program", type=click.Choice(sorted(PROGRAMS)))
+_WHERE = click.argument("agent", type=click.Choice(sorted(AGENTS)))
 _SCOPE = click.option(
     "--scope",
     type=click.Choice(["user", "project"]),
@@ -154,12 +154,12 @@ _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do
 
 
 class AgentInstallPlan(NamedTuple):
-    """What is to be done: commands of the program itself, or a file written anew."""
+    """What is to be done: commands of the agent itself, or a file written anew."""
 
     file: Path
     commands: tuple[tuple[str, ...], ...] = ()
     before: str = ""
-    after: str | None = None  # None: the file is left to the program
+    after: str | None = None  # None: the file is left to the agent
 
     @property
     def is_done(self) -> bool:
@@ -185,13 +185,13 @@ class AgentInstallPlan(NamedTuple):
 @_SCOPE
 @click.option("--write", is_flag=True, help="Also offer tools that write: remember.")
 @_DRY
-def install(call: Call, *, program: str, scope: Scope, write: bool, dry_run: bool) -> None:
-    """Tell a program of this MCP server, so that its agents can ask their own history.
+def install(call: Call, *, agent: str, scope: Scope, write: bool, dry_run: bool) -> None:
+    """Tell an agent of this MCP server, so that it can ask its own history.
 
-    The program's own command does it where there is one; otherwise its settings are edited, with
+    The agent's own command does it where there is one; otherwise its settings are edited, with
     everything else kept and a copy of the file beside it.
     """
-    one = PROGRAMS[program]
+    one = AGENTS[agent]
     words = server_words(scope, write=write)
     plan = plan_install(one, scope, words, call.home.environ, Path.cwd())
     _carry_out(call, one, plan, dry_run=dry_run, done=f"{one.name} knows threadkeep already")
@@ -201,9 +201,9 @@ def install(call: Call, *, program: str, scope: Scope, write: bool, dry_run: boo
 @_WHERE
 @_SCOPE
 @_DRY
-def uninstall(call: Call, *, program: str, scope: Scope, dry_run: bool) -> None:
-    """Take this MCP server out of a program's settings again."""
-    one = PROGRAMS[program]
+def uninstall(call: Call, *, agent: str, scope: Scope, dry_run: bool) -> None:
+    """Take this MCP server out of an agent's settings again."""
+    one = AGENTS[agent]
     plan = plan_uninstall(one, scope, call.home.environ, Path.cwd())
     _carry_out(call, one, plan, dry_run=dry_run, done=f"{one.name} does not know threadkeep")
 
@@ -229,9 +229,13 @@ def _executable(scope: Scope) -> tuple[str, ...]:
 
 
 def plan_install(
-    one: Program, scope: Scope, words: tuple[str, ...], environ: Mapping[str, str], folder: Path
+    one: AgentSettings,
+    scope: Scope,
+    words: tuple[str, ...],
+    environ: Mapping[str, str],
+    folder: Path,
 ) -> AgentInstallPlan:
-    """Plan how a program is told of the server."""
+    """Plan how an agent is told of the server."""
     file = one.files(environ, folder)[scope]
     before = _read(file)
     there = _entry(one, before, file)
@@ -247,7 +251,7 @@ def plan_install(
 
 
 def plan_uninstall(
-    one: Program, scope: Scope, environ: Mapping[str, str], folder: Path
+    one: AgentSettings, scope: Scope, environ: Mapping[str, str], folder: Path
 ) -> AgentInstallPlan:
     """Plan how the server is taken out."""
     file = one.files(environ, folder)[scope]
@@ -261,13 +265,13 @@ def plan_uninstall(
     return AgentInstallPlan(file, before=before, after=edit(before, one.keys, str(file)))
 
 
-def _own(one: Program, scope: Scope, environ: Mapping[str, str]) -> str | None:
+def _own(one: AgentSettings, scope: Scope, environ: Mapping[str, str]) -> str | None:
     if not one.has_own(scope):
         return None
     return shutil.which(one.executable, path=environ.get("PATH"))
 
 
-def _entry(one: Program, text: str, file: Path) -> Any:
+def _entry(one: AgentSettings, text: str, file: Path) -> Any:
     look = mcp_settings.toml_entry if one.is_toml else mcp_settings.json_entry
     return look(text, one.keys, str(file))
 
@@ -294,7 +298,7 @@ def _refuse_comments(file: Path) -> None:
 
 
 def _carry_out(
-    call: Call, one: Program, plan: AgentInstallPlan, *, dry_run: bool, done: str
+    call: Call, one: AgentSettings, plan: AgentInstallPlan, *, dry_run: bool, done: str
 ) -> None:
     backup: Path | None = None
     if not dry_run:
@@ -305,7 +309,7 @@ def _carry_out(
     if call.as_json:
         changed = not plan.is_done
         shown = {"commands": plan.commands, "diff": plan.diff, "backup": backup}
-        document(program=one.name, file=plan.file, dry_run=dry_run, changed=changed, **shown)
+        document(agent=one.name, file=plan.file, dry_run=dry_run, changed=changed, **shown)
         return
     if plan.is_done:
         note(f"{done}: {plan.file}")

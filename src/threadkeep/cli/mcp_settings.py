@@ -1,4 +1,4 @@
-"""A server put into a program's own settings: everything else in the file stays as it is.
+"""A server put into an agent's own settings: everything else in the file stays as it is.
 
 Text goes in and comes out; what does not parse, or would come out as something else than meant, is
 refused.

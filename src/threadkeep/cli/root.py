@@ -20,7 +20,7 @@ SECTIONS: Final[Sections] = {
     },
     "Find": {
         "recall": CommandEntry(
-            "memory.recall:recall", "Find words in everything: messages, commands, CI"
+            "memory.recall:recall", "Find words in everything: messages, commands, runs"
         ),
         "ask": CommandEntry("memory.answers:ask", "Answer a question with passages that were said"),
         "search": CommandEntry(
@@ -34,7 +34,7 @@ SECTIONS: Final[Sections] = {
             "memory.answers:context", "Give what is remembered, as a prompt's block"
         ),
         "timeline": CommandEntry(
-            "memory.answers:timeline", "Tell what happened on a day, all sources"
+            "memory.answers:timeline", "Tell what happened on a day, whoever did it"
         ),
         "open": CommandEntry(
             "memory.recall:open_", "Show what is behind a reference such as message:12"
@@ -54,13 +54,11 @@ SECTIONS: Final[Sections] = {
         ),
         "lessons": CommandEntry("observed.ci:lessons", "List failures that came back"),
         "memories": CommandEntry("memory.answers:memories", "List the notes that Claude keeps"),
-        "raw": CommandEntry(
-            "history.show:raw", "Write a session's lines as its program wrote them"
-        ),
+        "raw": CommandEntry("history.show:raw", "Write a session's lines as its agent wrote them"),
     },
     "Hand on": {
-        "export": CommandEntry("hand_off:export", "Write a session in another program's format"),
-        "resume": CommandEntry("hand_off:resume", "Go on with a session in another program"),
+        "export": CommandEntry("hand_off:export", "Write a session in another agent's format"),
+        "resume": CommandEntry("hand_off:resume", "Go on with a session in another agent"),
         "mcp": CommandEntry("mcp:mcp", "Let agents ask, over the Model Context Protocol"),
     },
     "Keep current": {
@@ -142,7 +140,7 @@ def cli(ctx: click.Context, home: str | None, *, quiet: bool, verbose: int) -> N
     """Record what agents say and do, capture what others did, lose nothing, find it again.
 
     `threadkeep COMMAND --help` tells more, with examples. --json answers in one JSON document,
-    --jsonl in one object for each thing that is listed.
+    --jsonl in one object for each item of a list.
     """
     del home, quiet  # every command asks the context for it
     if ctx.invoked_subcommand is None:

@@ -50,7 +50,7 @@ def observed_words(found: "ObservedStatus") -> dict[str, str]:
 
 def _health(one: "Health") -> Iterator[str]:
     if one.last_event_ts is not None:
-        yield f"last event {when(one.last_event_ts)}"
+        yield f"last heard {when(one.last_event_ts)}"
         yield f"{one.events_last_24h:,} in 24 h"
     if one.consecutive_failures:
         failed = counted(one.consecutive_failures, "failure")

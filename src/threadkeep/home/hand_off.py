@@ -40,19 +40,19 @@ def handed_off(
     home: "Home",
     history: SessionArchive,
     session: CapturedSession,
-    program: str,
+    agent: str,
     cwd: str | None = None,
     *,
     dry_run: bool = False,
 ) -> HandOff:
-    """Write a session for another program to go on with; with `dry_run` only say what would be.
+    """Write a session for another agent to go on with; with `dry_run` only say what would be.
 
     It is a new session there. What was said in branches that were given up is left out.
     """
     told = conversation(history, session, active=True)
     place = os.path.realpath(cwd or session.cwd or Path.cwd())
     user = UserHome(Path(home.environ.get("HOME") or Path.home()), home.environ)
-    made = hand_off(told, program, place, _new(program), user)
+    made = hand_off(told, agent, place, _new(agent), user)
     if not dry_run:
         _note_retold(home, made)
         put(made)
@@ -60,7 +60,7 @@ def handed_off(
 
 
 def _note_retold(home: "Home", made: HandOff) -> None:
-    """Let the home know its own words when capture meets them in the other program's log.
+    """Let the home know its own words when capture meets them in the other agent's log.
 
     The session itself may be read from elsewhere, such as a backup, which is not written to. A
     home that cannot be written captures nothing either.
@@ -72,10 +72,10 @@ def _note_retold(home: "Home", made: HandOff) -> None:
         store.archive.note_retold(retold)
 
 
-def _new(program: str, fallback: str = "") -> NewSession:
+def _new(agent: str, fallback: str = "") -> NewSession:
     now = now_ms()
-    is_session = program in (*TARGETS, "hermes")
-    own = new_session_id(program, now, _digits()) if is_session else fallback
+    is_session = agent in (*TARGETS, "hermes")
+    own = new_session_id(agent, now, _digits()) if is_session else fallback
     return NewSession(own, now, _digits)
 
 

@@ -261,7 +261,7 @@ class Browse:
         after: int | None = None,
         limit: int = 100,
     ) -> Window:
-        """Give consecutive blocks of a session: around a key or position, before or after one.
+        """Give consecutive messages of a session: around a key or position, before or after one.
 
         Without any of them the session's beginning is given.
         """

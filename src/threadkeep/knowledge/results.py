@@ -11,7 +11,7 @@ class SessionSummary(msgspec.Struct, frozen=True):
     """A session in a list."""
 
     session: CapturedSession
-    ref: str  # harness:session_id, what `find` and addresses take
+    ref: str  # agent:session_id, what `find` and addresses take
     tokens: int
     cost: int | None  # microdollars; None: no price is known for one of its models
     live: bool  # something was written in the last minutes
@@ -29,21 +29,21 @@ class SessionPage(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()  # words of the query that none of these has: no session has all
 
 
-class Block(msgspec.Struct, frozen=True):
-    """One entry of a transcript, whole."""
+class TranscriptMessage(msgspec.Struct, frozen=True):
+    """One message of a transcript, whole."""
 
     position: int  # from 0, in the order that is shown
     ref: str  # message:12, as recall names it
     key: str
     role: str
-    kind: str
+    part: str  # prompt, text, tool_call, …
     at: int | None
     text: str
     tool: str = ""
     call_id: str = ""
     error: bool = False
     model: str = ""
-    input: Any = None  # the arguments of a tool call, as the program gave them
+    input: Any = None  # the arguments of a tool call, as the agent gave them
     images: tuple[Image, ...] = ()
     copied: bool = False  # the session that this one continues has it, and it counts there
     branches: int = 0  # more than one: the conversation was continued here so many times
@@ -51,10 +51,10 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Some consecutive blocks of a transcript."""
+    """Some consecutive messages of a transcript."""
 
-    blocks: tuple[Block, ...]
-    total: int  # blocks in the whole session
+    messages: tuple[TranscriptMessage, ...]
+    total: int  # messages in the whole session
 
 
 class TurnSum(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Spot(msgspec.Struct, frozen=True):
 
     position: int
     key: str
-    kind: str
+    part: str
     snippet: str
 
 

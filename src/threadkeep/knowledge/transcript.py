@@ -1,4 +1,4 @@
-"""Windows of a transcript: some consecutive blocks, read from the archive where they stand."""
+"""Windows of a transcript: some consecutive messages, read from the archive where they stand."""
 
 import re
 from bisect import bisect_right
@@ -28,7 +28,7 @@ from threadkeep.knowledge.archive import (
 from threadkeep.knowledge.copies import COPY, Links
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
-from threadkeep.knowledge.results import Block, Spot, UsageReport, Window
+from threadkeep.knowledge.results import Spot, TranscriptMessage, UsageReport, Window
 from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.sessions import EVERYTHING, entries_of, search_rows
 
@@ -229,7 +229,7 @@ class ArchivedEntries:
 
 
 # ------------------------------------------------------------------------------
-# The order of a session's entries: which block stands at which position, and in which turn.
+# The order of a session's entries: which message stands at which position, and in which turn.
 
 # Columns of an entry's row. Of 10,000 rows few are ever made into records: that takes 15 ms.
 _ID, _KEY, _LOG, _KIND, _AT = 0, 2, 3, 7, 8
@@ -247,7 +247,7 @@ class Outline(msgspec.Struct, frozen=True):
     """Where everything in a session stands; texts are not part of it."""
 
     rows: list[Row]  # in the order that is shown
-    starts: tuple[int, ...]  # positions of the prompts: the first block of each turn
+    starts: tuple[int, ...]  # positions of the prompts: the first message of each turn
 
     @property
     def total(self) -> int:
@@ -355,9 +355,9 @@ def span(
 def read_window(
     archive: ArchivedEntries, outline: Outline, part: tuple[int, int], prompts: Sequence[Prompt]
 ) -> Window:
-    """Read the blocks from one position up to another.
+    """Read the messages from one position up to another.
 
-    Branches are those among `prompts`; where none are given, those among the blocks themselves.
+    Branches are those among `prompts`; where none are given, those among the messages themselves.
     """
     entries = {position: archive.entry(outline.entry(position)) for position in range(*part)}
     known = dict(zip(outline.starts, (one.parent for one in prompts), strict=False))
@@ -365,22 +365,22 @@ def read_window(
         inside = (position for position in outline.starts if position in entries)
         known = {one: entry.parent for one in inside if (entry := entries[one]) is not None}
     branches = branches_at(outline, known)
-    blocks = (make_block(outline, at, entry, branches) for at, entry in entries.items())
-    return Window(tuple(blocks), outline.total)
+    messages = (_message(outline, at, entry, branches) for at, entry in entries.items())
+    return Window(tuple(messages), outline.total)
 
 
-def make_block(
+def _message(
     outline: Outline, position: int, entry: Entry | None, branches: Mapping[int, int]
-) -> Block:
-    """Put together a block; of an entry whose text is gone its row alone is told."""
+) -> TranscriptMessage:
+    """Put together a message; of an entry whose text is gone its row alone is told."""
     row = outline.entry(position)
     known = entry or Entry(row.key, "system", "note", row.at, "")
-    return Block(
+    return TranscriptMessage(
         position=position,
         ref=f"message:{row.id}",
         key=row.key,
         role=row.role,
-        kind=known.kind if row.kind == COPY else row.kind,
+        part=known.kind if row.kind == COPY else row.kind,
         at=row.at,
         text=known.text,
         tool=row.tool or known.tool,

@@ -47,9 +47,9 @@ from threadkeep.memory.timeline import Moment
 
 Session = Annotated[
     str,
-    text("Session", "Its ref as list_sessions and recall give it (program:id), or a beginning."),
+    text("Session", "Its name as list_sessions gives it (agent:id), or a beginning of its id."),
 ]
-Agent = Annotated[str, text("Agent", "Only of this program: claude-code, codex, opencode, …")]
+Agent = Annotated[str, text("Agent", "Only of this agent: claude-code, codex, opencode, …")]
 
 
 # ---------------------------------------------------------------------- arguments
@@ -65,7 +65,7 @@ class RecallArguments(msgspec.Struct, frozen=True):
     agent: Agent = ""
     kind: Annotated[
         Literal["", "message", "command", "visit", "run", "lesson", "node"],
-        other("Kind", "Only this kind of thing. Empty: all."),
+        other("Kind", "Only this kind. Empty: all."),
     ] = ""
     since: Since = ""
     until: Until = ""
@@ -184,7 +184,7 @@ class HitList(msgspec.Struct, frozen=True):
 class SessionRow(msgspec.Struct, frozen=True):
     """A session in a list."""
 
-    ref: str
+    session: str  # its name, agent:id, as the other tools take it
     title: str
     agent: str
     model: str
@@ -523,9 +523,9 @@ READING: Final = (
     Tool(
         "recall",
         "Recall",
-        "Find anything that was said, done, run or read on this machine, in every agent's sessions,"
-        " shells, pages and CI, by words or meaning. Gives snippets with refs; get_messages opens"
-        " them. The first tool to use for 'have we seen this before'.",
+        "Find anything that was said, done, run or read on this machine: messages of every agent,"
+        " commands, visits, runs of CI and what was learned, by words or meaning. Gives snippets"
+        " with refs; get_messages opens them. Use it first for 'have we seen this before'.",
         RecallArguments,
         recall,
         HitList,
@@ -534,7 +534,7 @@ READING: Final = (
         "timeline",
         "Timeline",
         "Tell what happened in a day or a span of time, in order: prompts and answers of agents,"
-        " shell commands, commits, pages, CI. Use it for 'what did I do yesterday'.",
+        " commands, commits, visits, runs of CI. Use it for 'what did I do yesterday'.",
         TimelineArguments,
         timeline,
         MomentList,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.results import Block, SessionSummary, TurnSum
+from threadkeep.knowledge.results import SessionSummary, TranscriptMessage, TurnSum
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.own_tools import (
     MessageList,
@@ -75,7 +75,7 @@ def get_messages(room: ToolContext, given: MessagesArguments) -> ToolReply:
     limit, chars = max(1, clamped(given.limit)), max(1, min(given.chars, _MOST_CHARS))
     with _named():
         window = room.stores.browse().window(ref, after=first - 1, limit=limit)
-    rows = [_message_row(block, chars) for block in window.blocks]
+    rows = [_message_row(message, chars) for message in window.messages]
     found = kept(rows, _of_message)
     behind = found.rows[-1].position + 1 if found.rows else window.total
     more = str(behind) if behind < window.total else None
@@ -110,14 +110,14 @@ def _place(room: ToolContext, given: MessagesArguments) -> tuple[str, int]:
     ref = f"{hit.agent}:{hit.session_id}"
     if given.cursor:
         return ref, read_place(given.cursor)
-    (block,) = room.stores.browse().window(ref, at=hit.ref, limit=1).blocks
-    return ref, max(0, block.position - _BEFORE)
+    (message,) = room.stores.browse().window(ref, at=hit.ref, limit=1).messages
+    return ref, max(0, message.position - _BEFORE)
 
 
 def _session_row(one: SessionSummary) -> SessionRow:
     session = one.session
     return SessionRow(
-        ref=one.ref,
+        session=one.ref,
         title=cut(session.name, _TITLE),
         agent=session.agent,
         model=session.model,
@@ -156,7 +156,7 @@ def _of_session(row: SessionRow) -> FenceItem:
     counts = f"{row.prompts} prompts, {row.tool_calls} tool calls, {row.errors} errors"
     cost = f"${row.cost_microdollars / 1e6:.2f}" if row.tokens and row.cost_microdollars else ""
     tokens = f"{row.tokens} tokens" if row.tokens else ""
-    facts = (row.ref, row.model, row.project, row.ended_at, counts, tokens, cost)
+    facts = (row.session, row.model, row.project, row.ended_at, counts, tokens, cost)
     return FenceItem(
         told(*facts), "\n".join(filter(None, (row.title, row.snippet))) or "(no title)"
     )
@@ -173,19 +173,19 @@ def _of_turn(row: TurnRow) -> FenceItem:
     return FenceItem(told(*facts), row.prompt or "(nothing)")
 
 
-def _message_row(block: Block, chars: int) -> MessageRow:
-    called = "" if block.text or block.input is None else _json(block.input)
-    text = block.text or called
+def _message_row(message: TranscriptMessage, chars: int) -> MessageRow:
+    called = "" if message.text or message.input is None else _json(message.input)
+    text = message.text or called
     return MessageRow(
-        position=block.position,
-        ref=block.ref,
-        role=block.role,
-        part=block.kind,
-        at=when(block.at),
+        position=message.position,
+        ref=message.ref,
+        role=message.role,
+        part=message.part,
+        at=when(message.at),
         text=cut(text, chars),
-        tool=block.tool,
-        error=block.error,
-        model=block.model,
+        tool=message.tool,
+        error=message.error,
+        model=message.model,
         cut=max(0, len(text) - chars),
     )
 
@@ -208,7 +208,7 @@ TOOLS: Final = (
     Tool(
         "get_session",
         "Get a session",
-        "Tell what one session was about: program, model, project, cost, its prompts in order,"
+        "Tell what one session was about: agent, model, project, cost, its prompts in order,"
         " subagents, and the command that resumes it.",
         SessionArguments,
         get_session,

@@ -1,4 +1,4 @@
-"""A session for another program: where it goes, and the command that goes on with it."""
+"""A session for another agent: where it goes, and the command that goes on with it."""
 
 import re
 import shlex
@@ -47,14 +47,14 @@ from threadkeep.transfer.formats.opencode import opencode, opencode_id
 from threadkeep.transfer.formats.plain import jsonl, markdown
 
 # ------------------------------------------------------------------------------
-# A conversation that another program goes on with: what it must be like.
+# A conversation that another agent goes on with: what it must be like.
 #
 # A model is given what is written here. So every call has a result and every result a call, names
 # and ids are such as every provider takes, and thoughts, which only their own provider can check,
 # are kept as notices that no model is shown.
 
 _CONTINUED: Final = "continued from"
-# How a text begins that tells a model of the program that it runs in: the next one tells its own.
+# How a text begins that tells a model of the agent that it runs in: the next one tells its own.
 _SURROUNDINGS: Final = (
     *("<environment_context", "<user_instructions", "# AGENTS.md instructions", "<INSTRUCTIONS>"),
     *("<permissions", "<skills", "<apps_instructions", "<plugins_instructions"),
@@ -68,7 +68,7 @@ _TITLE: Final = 80
 
 
 def resumable(told: Conversation, cwd: str) -> Conversation:
-    """Give a conversation as a program can go on with it, with a word on where it comes from."""
+    """Give a conversation as an agent can go on with it, with a word on where it comes from."""
     about = told.about
     begun = f"{_CONTINUED} {about.harness} {about.session_id}"
     own = about.title.partition(f" ({_CONTINUED} ")[0][:_TITLE]
@@ -91,7 +91,7 @@ def _sums_up(message: ExportMessage) -> bool:
 def _greeting(about: ConversationInfo) -> str:
     return (
         f"This conversation was begun in {about.harness} (session {about.session_id}) and goes on"
-        " here. What its tool calls name are that program's tools; use your own."
+        " here. What its tool calls name are that agent's tools; use your own."
     )
 
 
@@ -191,9 +191,9 @@ _LONGEST_SLUG: Final = 200
 
 
 class HandOff(msgspec.Struct, frozen=True):
-    """A session that was written for another program, or would be."""
+    """A session that was written for another agent, or would be."""
 
-    program: str
+    agent: str
     session_id: str
     path: Path
     command: str  # what goes on with it
@@ -202,41 +202,39 @@ class HandOff(msgspec.Struct, frozen=True):
     data: bytes
 
 
-def hand_off(
-    told: Conversation, program: str, cwd: str, new: NewSession, user: UserHome
-) -> HandOff:
-    """Make a session for another program; nothing is written yet."""
-    if program not in TARGETS:
-        msg = f"no session can be resumed in {program!r}"
+def hand_off(told: Conversation, agent: str, cwd: str, new: NewSession, user: UserHome) -> HandOff:
+    """Make a session for another agent; nothing is written yet."""
+    if agent not in TARGETS:
+        msg = f"no session can be resumed in {agent!r}"
         raise Invalid(msg, hint=f"use one of {', '.join(TARGETS)}")
     if not told.messages:
         msg = f"nothing was said in session {told.about.session_id}"
         raise Invalid(msg, hint="`threadkeep sessions` lists sessions that one can go on with")
     ready = resumable(told, cwd)
-    path = _path(program, cwd, new, user)
+    path = _path(agent, cwd, new, user)
     return HandOff(
-        program=program,
+        agent=agent,
         session_id=new.session_id,
         path=path,
-        command=_command(program, cwd, new.session_id, path),
+        command=_command(agent, cwd, new.session_id, path),
         title=ready.about.title,
         messages=len(ready.messages),
-        data=WRITERS[program](ready, new).encode(),
+        data=WRITERS[agent](ready, new).encode(),
     )
 
 
 def put(made: HandOff) -> None:
-    """Write a session where its program looks for it: for the owner alone, never over another."""
+    """Write a session where its agent looks for it: for the owner alone, never over another."""
     make_private_dir(made.path.parent)
     write_files(made.path.parent, (), {made.path.name: made.data})
 
 
-def new_session_id(program: str, now: int, digits: str) -> str:
-    """Make an id such as a program makes for its own sessions."""
-    if program == "opencode":
+def new_session_id(agent: str, now: int, digits: str) -> str:
+    """Make an id such as an agent makes for its own sessions."""
+    if agent == "opencode":
         # Newer sessions sort first there: the bits of the time are turned over.
         return opencode_id("ses", -now, 0, digits)
-    if program == "codex":
+    if agent == "codex":
         return _uuid7(now, digits)
     return session_uuid(digits)
 
@@ -249,13 +247,13 @@ def _uuid7(now: int, digits: str) -> str:
 # ---------------------------------------------------------------------- where it goes
 
 
-def _path(program: str, cwd: str, new: NewSession, user: UserHome) -> Path:
-    if program == "claude-code":
+def _path(agent: str, cwd: str, new: NewSession, user: UserHome) -> Path:
+    if agent == "claude-code":
         return project_folders(user)[0] / project_slug(cwd) / f"{new.session_id}.jsonl"
-    if program == "opencode":
+    if agent == "opencode":
         # It keeps sessions in a database: its own command takes them in from here.
         return data_root(user) / "import" / f"{new.session_id}.json"
-    # The program's own names have the local time; any will do, as long as the parts agree.
+    # The agent's own names have the local time; any will do, as long as the parts agree.
     day, _, clock = stamp(new.now)[:19].partition("T")
     folder = codex_homes(user)[0].joinpath("sessions", *day.split("-"))
     return folder / f"rollout-{day}T{clock.replace(':', '-')}-{new.session_id}.jsonl"
@@ -269,11 +267,11 @@ def project_slug(cwd: str) -> str:
     return slug
 
 
-def _command(program: str, cwd: str, session_id: str, path: Path) -> str:
+def _command(agent: str, cwd: str, session_id: str, path: Path) -> str:
     there = f"cd {shlex.quote(cwd)} && "
-    if program == "claude-code":
+    if agent == "claude-code":
         return f"{there}claude --resume {session_id}"
-    if program == "codex":
+    if agent == "codex":
         return f"{there}codex resume {session_id}"
     taken = shlex.quote(str(path))
     return f"{there}opencode import {taken} && opencode --session {session_id}"
@@ -286,7 +284,7 @@ def _command(program: str, cwd: str, session_id: str, path: Path) -> str:
 def retold_in(made: HandOff, sources: Mapping[str, Source]) -> dict[str, set[int]]:
     """Give the hashes of the texts in a session that was handed over, by where they were said."""
     log = Log(str(made.path), Stamp(0, 0, 0, 0), made.session_id)
-    fresh = partial(sources[made.program].parser, log, None)
+    fresh = partial(sources[made.agent].parser, log, None)
     found: dict[str, set[int]] = defaultdict(set)
     for number, line in enumerate(_lines(made)):
         for record in decode_line(line):
@@ -297,7 +295,7 @@ def retold_in(made: HandOff, sources: Mapping[str, Source]) -> dict[str, set[int
 
 
 def _lines(made: HandOff) -> Iterable[bytes]:
-    if made.program != "opencode":
+    if made.agent != "opencode":
         return made.data.splitlines()
     return _parts(json.decode(made.data.decode()))
 

@@ -73,11 +73,11 @@ class Follower:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._news = asyncio.Event()
-        self._refs: dict[str, None] = {}
+        self._sessions: dict[str, None] = {}
 
-    def tell(self, refs: Iterable[str]) -> None:
+    def tell(self, sessions: Iterable[str]) -> None:
         """Add what changed."""
-        self._refs |= dict.fromkeys(refs)
+        self._sessions |= dict.fromkeys(sessions)
         self._news.set()
 
     async def wait(self, seconds: float) -> list[str] | None:
@@ -88,8 +88,8 @@ class Follower:
         except TimeoutError:
             return None
         self._news.clear()
-        refs, self._refs = list(self._refs), {}
-        return refs
+        sessions, self._sessions = list(self._sessions), {}
+        return sessions
 
 
 class StoreWatcher:
@@ -166,15 +166,15 @@ class StoreWatcher:
             now = database.changed(seen, _LOOK_SECONDS)
             if now != seen:
                 seen = now
-                mark, refs = browse.changed_since(mark)
-                self._tell(refs)
+                mark, sessions = browse.changed_since(mark)
+                self._tell(sessions)
 
-    def _tell(self, refs: Iterable[str]) -> None:
+    def _tell(self, sessions: Iterable[str]) -> None:
         with self._guard:
             followers = tuple(self._followers)
         for one in followers:
             try:
-                one.loop.call_soon_threadsafe(one.tell, refs)
+                one.loop.call_soon_threadsafe(one.tell, sessions)
             except RuntimeError:  # its loop has ended
                 self.leave(one)
 
@@ -196,11 +196,13 @@ async def _told(live: StoreWatcher, follower: Follower) -> AsyncIterator[bytes]:
     try:
         yield b"retry: 2000\n\n"
         while True:
-            refs = await follower.wait(KEEP_ALIVE_SECONDS)
-            if refs is None:
+            sessions = await follower.wait(KEEP_ALIVE_SECONDS)
+            if sessions is None:
                 yield b": still here\n\n"
             else:
-                yield b"event: change\ndata: " + msgspec.json.encode({"refs": refs}) + b"\n\n"
+                yield (
+                    b"event: change\ndata: " + msgspec.json.encode({"sessions": sessions}) + b"\n\n"
+                )
     finally:
         live.leave(follower)
 

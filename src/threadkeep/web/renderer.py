@@ -23,8 +23,8 @@ from markupsafe import Markup
 from threadkeep.home.home import Home
 from threadkeep.home.opening import open_browse
 from threadkeep.knowledge.library import Browse
-from threadkeep.knowledge.results import Block, SessionDetail, SessionSummary
-from threadkeep.web import blocks, charts, markup, words
+from threadkeep.knowledge.results import SessionDetail, SessionSummary, TranscriptMessage
+from threadkeep.web import charts, markup, messages, words
 
 
 class Renderer:
@@ -45,7 +45,7 @@ class Renderer:
         self._cache = cache
         self._environment.globals["asset"] = asset
         self._environment.globals |= charts.helpers(zone)
-        self._environment.filters |= words.filters(zone) | markup.filters() | blocks.filters()
+        self._environment.filters |= words.filters(zone) | markup.filters() | messages.filters()
 
     def render(self, template: str, values: Mapping[str, Any], *, piece: bool = False) -> str:
         """Fill a template; of a piece only its block `content`."""
@@ -89,10 +89,10 @@ _DEPTH: Final = 4  # subagents of subagents that are put in; no program nests de
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """A session with all its blocks, and the sessions that it started."""
+    """A session with all its messages, and the sessions that it started."""
 
     detail: SessionDetail
-    blocks: tuple[Block, ...]
+    messages: tuple[TranscriptMessage, ...]
     inside: dict[str, "Whole"]  # by ref
 
 
@@ -129,15 +129,15 @@ def _whole(browse: Browse, ref: str, depth: int) -> Whole:
     detail = browse.session(ref)
     children: tuple[SessionSummary, ...] = detail.children if depth else ()
     inside = {one.ref: _whole(browse, one.ref, depth - 1) for one in children}
-    return Whole(detail, tuple(all_blocks(browse, detail.listed.ref)), inside)
+    return Whole(detail, tuple(all_messages(browse, detail.listed.ref)), inside)
 
 
-def all_blocks(browse: Browse, ref: str) -> Iterator[Block]:
-    """Yield every block of a session."""
+def all_messages(browse: Browse, ref: str) -> Iterator[TranscriptMessage]:
+    """Yield every message of a session."""
     last = -1
     while True:
         window = browse.window(ref, after=last, limit=_WINDOW)
-        yield from window.blocks
-        last += len(window.blocks)
-        if not window.blocks or last + 1 >= window.total:
+        yield from window.messages
+        last += len(window.messages)
+        if not window.messages or last + 1 >= window.total:
             return

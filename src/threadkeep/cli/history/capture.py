@@ -200,7 +200,7 @@ def collected_words(stored: "BatchReport") -> str:
 
 
 _COLUMNS = (
-    *("program", "found", "new", "lines", "messages", "size"),
+    *("agent", "found", "new", "lines", "messages", "size"),
     *("bad lines", "masked lines", "unknown types", "errors"),
 )
 _SPARE = ("bad lines", "lines", "unknown types", "found")
@@ -250,9 +250,9 @@ def capture(
 ) -> int:
     """Bring in what coding agents wrote on this machine: every line, once, secrets masked.
 
-    Logs are only read, never changed. What was captured stays when its program deletes it. A
+    Logs are only read, never changed. What was captured stays when its agent deletes it. A
     second run reads what is new; one that was interrupted goes on where it stopped. What shells
-    and browsers left in the spool is collected as well, unless --agent names a program. Then
+    and browsers left in the spool is collected as well, unless --agent names one. Then
     knowledge is made of what is new, by rules; `threadkeep enrich` lets a model do it.
     """
     first, _ = read_times(since, None)
@@ -280,7 +280,7 @@ def _run(history: "History", wanted: "CaptureFilter", *, quiet: bool) -> "Captur
 
 
 def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "CaptureFilter":
-    """Read names of programs and of their sources."""
+    """Read names of agents and of their sources."""
     from threadkeep.capture.engine import CaptureFilter
 
     agents = {name: source.agent for name, source in history.sources.items()}
@@ -375,7 +375,7 @@ def report_json(
 
 
 def tell_report(report: "CaptureReport") -> None:
-    """Show what a run found and took, by program, and what it came to."""
+    """Show what a run found and took, by agent, and what it came to."""
     parts = {name: part for name, part in report.agents.items() if _is_worth_a_row(part)}
     table(_COLUMNS, [_row(name, part) for name, part in parts.items()], spare=_SPARE)
     if not parts:

@@ -72,7 +72,7 @@ def forget(
 ) -> None:
     """Delete captured sessions, projects, a span of time, or lines, with all that came of them.
 
-    It says what would go and asks first. A forgotten session is not captured again. The programs'
+    It says what would go and asks first. A forgotten session is not captured again. The agents'
     own logs are not touched, and backups made before still hold it: it names them. FILTER is what
     `threadkeep sessions` understands, but for words; each piece narrows it. Names of projects and
     agents must be whole.

@@ -69,13 +69,13 @@ def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
 
 
 def session_argument(function: Function) -> Function:
-    """Add the argument that names a session, and the option that tells programs apart."""
+    """Add the argument that names a session, and the option that tells agents apart."""
     agent = agent_option("The agent that the session is of.")
     return click.argument("session", shell_complete=complete_captured)(agent(function))
 
 
 def find(history: "SessionArchive", name: str, agent: str | None) -> "CapturedSession":
-    """Give the session that is meant: an id or its beginning, `program:id`, a title, or `last`."""
+    """Give the session that is meant: an id or its beginning, `agent:id`, a title, or `last`."""
     if name != _LAST:
         return _named(history, name, agent)
     newest = history.sessions(_of(agent), limit=1)
@@ -137,8 +137,8 @@ def _is_found(history: "SessionArchive", name: str, session: "CapturedSession") 
 
 Row = tuple[str, ...]
 
-_COLUMNS = ("id", "when", "program", "project", "messages", "title")
-_SPARE = ("messages", "project", "program", "when")
+_COLUMNS = ("id", "when", "agent", "project", "messages", "title")
+_SPARE = ("messages", "project", "agent", "when")
 _NAME = 20  # a terminal shows so much of the name of a project
 _ALL = 2**31
 

@@ -1,4 +1,4 @@
-"""`threadkeep show` and `raw`: one captured session, to read or as its program wrote it."""
+"""`threadkeep show` and `raw`: one captured session, to read or as its agent wrote it."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -71,7 +71,7 @@ def show(
 ) -> None:
     """Show a captured session: facts and tokens, then all that was asked, answered and done.
 
-    SESSION is an id or the beginning of one, `program:id`, a title, or `last`. With --json every
+    SESSION is an id or the beginning of one, `agent:id`, a title, or `last`. With --json every
     entry is there, whole.
     """
     view = TranscriptView(tools=not no_tools, reasoning=reasoning, full=full, at=at)
@@ -81,7 +81,7 @@ def show(
         if at is not None:
             entries = _around(found, list(entries), at)
         if call.as_json:
-            call.answer("entries", **_as_json(history, found, entries))
+            call.answer("messages", **_as_json(history, found, entries))
             return
         paged(_pieces(history, found, entries, view), wanted=call.pager)
 
@@ -89,7 +89,7 @@ def show(
 @store_command("raw", "threadkeep raw last > session.jsonl", "threadkeep raw codex:019caf10")
 @session_argument
 def raw(call: Call, *, session: str, agent: str | None) -> None:
-    """Write the lines of a session as its program wrote them, but for masked secrets.
+    """Write the lines of a session as its agent wrote them, but for masked secrets.
 
     Nothing else is written to stdout.
     """

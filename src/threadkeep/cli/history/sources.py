@@ -13,11 +13,9 @@ from threadkeep.cli.words import when
 if TYPE_CHECKING:
     from threadkeep.capture.coverage import Coverage, SourceCoverage
 
-_DISK = (
-    *("source", "program", "logs", "captured", "checked", "size", "gone", "kept out", "places"),
-)
+_DISK = (*("source", "agent", "logs", "captured", "checked", "size", "gone", "kept out", "places"),)
 _PLACES = 6  # of one source; there may be hundreds of projects
-_STORE = ("program", "sessions", "messages", "lines", "size", "bad lines", "failed", "last")
+_STORE = ("agent", "sessions", "messages", "lines", "size", "bad lines", "failed", "last")
 
 
 @store_command("sources", "threadkeep sources", "threadkeep sources --json", lists=True)
@@ -26,7 +24,7 @@ _STORE = ("program", "sessions", "messages", "lines", "size", "bad lines", "fail
 def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> None:
     """Show which agents were found, how much of each is captured, and what was not understood.
 
-    Three tables: what is on the disk by source, what is in the store by program, and record types
+    Three tables: what is on the disk by source, what is in the store by agent, and record types
     that this version does not know. The disk decides, not what the store says about itself. A log
     counts as captured while it looks as it did when it was read; "checked" says since when all that
     was read of a source's logs is known to be what is still there. What cannot be looked into is
@@ -38,14 +36,14 @@ def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> Non
         call.answer("sources", **_as_json(found))
         return
     below = user_home or os.environ.get("HOME", "")
-    table(_DISK, list(_disk(found, below)), wide="places", spare=("program", "size", "checked"))
+    table(_DISK, list(_disk(found, below)), wide="places", spare=("agent", "size", "checked"))
     if found.stored:
         write()
         table(_STORE, list(_store(found)), spare=("bad lines", "lines"))
     if found.unknown:
         write()
         rows = [(one.agent, one.kind, f"{one.count:,}", one.path or "") for one in found.unknown]
-        table(("program", "unknown record", "count", "last seen in"), rows, wide="last seen in")
+        table(("agent", "unknown record", "count", "last seen in"), rows, wide="last seen in")
     _remarks(found)
 
 

@@ -1,4 +1,4 @@
-"""`threadkeep tail`: what all agents write, a line for each thing, as it is captured."""
+"""`threadkeep tail`: what all agents write, a line for each message, as it is captured."""
 
 import time
 from collections.abc import Iterator

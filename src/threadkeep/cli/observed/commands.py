@@ -29,7 +29,7 @@ _NONE_YET = (
 
 
 class _Detail(NamedTuple):
-    """How much is shown of each thing."""
+    """How much is shown of each command."""
 
     output: bool
     full: bool

@@ -1,4 +1,4 @@
-"""The rows of a usage table: sums by day, week, month, model, project or program."""
+"""The rows of a usage table: sums by day, week, month, model, project or agent."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -112,7 +112,7 @@ def sum_json(one: "Sum") -> Json:
 
 
 def own_words(agent: str, spent: "Sum") -> Json:
-    """Name the tokens of a program as it names them itself; Codex's input has the cached part."""
+    """Name the tokens of an agent as it names them itself; Codex's input has the cached part."""
     if agent == "codex":
         return {
             "input_tokens": spent.input + spent.cache_read + spent.cache_write,

@@ -145,7 +145,7 @@ def session(stores: Stores, asked: OneSession) -> SessionDetail:
 
 
 def window(stores: Stores, asked: TranscriptRequest) -> Window:
-    """Give some consecutive blocks of a transcript; without a place its beginning."""
+    """Give some consecutive messages of a session; without a position its beginning."""
     at: str | int | None = asked.at
     if asked.at is not None and asked.at.isascii() and asked.at.isdigit():
         at = min(int(asked.at), 2**53)
@@ -161,7 +161,7 @@ def find(stores: Stores, asked: FindIn) -> Page[Spot]:
 
 
 def raw(stores: Stores, asked: OneSession) -> Lines:
-    """Give the lines of a session as its program wrote them, secrets masked."""
+    """Give the lines of a session as its agent wrote them, secrets masked."""
 
     def lines() -> Iterator[str]:
         history = stores.history("look")

@@ -13,18 +13,18 @@ from threadkeep.home.hand_off import FORMATS, exported
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.query import Query, format_query, parse_query
 from threadkeep.knowledge.results import (
-    Block,
     SessionDetail,
     SessionPage,
     SessionSummary,
     Spot,
+    TranscriptMessage,
     TurnSum,
     Window,
 )
 from threadkeep.web.answers import as_json
 from threadkeep.web.markup import anchor
 from threadkeep.web.page import SitePage, SiteRequest
-from threadkeep.web.renderer import all_blocks, offline_page
+from threadkeep.web.renderer import all_messages, offline_page
 
 _ROWS: Final = 50
 _MOST_ROWS: Final = 200
@@ -157,14 +157,14 @@ class SessionShown(msgspec.Struct, frozen=True):
     ref: str
     detail: SessionDetail
     window: Window
-    target: str  # the anchor of the block that was asked for
+    target: str  # the anchor of the message that was asked for
     raw: bool
     words: str = ""
     spots: tuple[Spot, ...] = ()
 
 
-class Blocks(msgspec.Struct, frozen=True):
-    """Some more blocks of a session."""
+class Messages(msgspec.Struct, frozen=True):
+    """Some more messages of a session."""
 
     ref: str
     window: Window
@@ -179,11 +179,11 @@ class SessionTurns(msgspec.Struct, frozen=True):
     turns: tuple[TurnSum, ...]
 
 
-class OneBlock(msgspec.Struct, frozen=True):
-    """One block, whole."""
+class OneMessage(msgspec.Struct, frozen=True):
+    """One message, whole."""
 
     ref: str
-    block: Block
+    message: TranscriptMessage
     raw: bool
 
 
@@ -212,11 +212,11 @@ def session_load(visit: SiteRequest) -> SessionShown:
     )
 
 
-def load_blocks(visit: SiteRequest) -> Blocks:
+def load_messages(visit: SiteRequest) -> Messages:
     """Read a further window of a session; who knows that it started others says so."""
     ref = visit.path["ref"]
     children = visit.stores.browse().session(ref).children if "kids" in visit.query else ()
-    return Blocks(ref, _window(visit, ref), children, _raw(visit))
+    return Messages(ref, _window(visit, ref), children, _raw(visit))
 
 
 def load_turns(visit: SiteRequest) -> SessionTurns:
@@ -225,13 +225,13 @@ def load_turns(visit: SiteRequest) -> SessionTurns:
     return SessionTurns(detail.listed.ref, detail.turns)
 
 
-def load_block(visit: SiteRequest) -> OneBlock:
-    """Read one block."""
+def load_message(visit: SiteRequest) -> OneMessage:
+    """Read one message."""
     ref, at = visit.path["ref"], visit.query.get("at", "")
     window = visit.stores.browse().window(ref, at=at, limit=1)
-    if not window.blocks:
+    if not window.messages:
         raise NotFound(f"there is no message {at!r} in {ref}", hint="open the session without it")
-    return OneBlock(ref, window.blocks[0], _raw(visit))
+    return OneMessage(ref, window.messages[0], _raw(visit))
 
 
 def load_found(visit: SiteRequest) -> SessionSpots:
@@ -263,14 +263,13 @@ def _raw(visit: SiteRequest) -> bool:
     return visit.query.get("raw") == "1"
 
 
+_SESSION: Final = "/sessions/{ref:path}"
 SESSION_PAGES: Final = (
-    SitePage(
-        "/sessions/{ref:path}/blocks", "session_blocks.html", load_blocks, "Messages", kept=True
-    ),
-    SitePage("/sessions/{ref:path}/block", "session_block.html", load_block, "Message", kept=True),
-    SitePage("/sessions/{ref:path}/turns", "session_turns.html", load_turns, "Turns", kept=True),
-    SitePage("/sessions/{ref:path}/find", "session_find.html", load_found, "Find", kept=True),
-    SitePage("/sessions/{ref:path}", "session.html", session_load, "Session", kept=True),
+    SitePage(f"{_SESSION}/messages", "session_messages.html", load_messages, "Messages", kept=True),
+    SitePage(f"{_SESSION}/message", "session_message.html", load_message, "Message", kept=True),
+    SitePage(f"{_SESSION}/turns", "session_turns.html", load_turns, "Turns", kept=True),
+    SitePage(f"{_SESSION}/find", "session_find.html", load_found, "Find", kept=True),
+    SitePage(_SESSION, "session.html", session_load, "Session", kept=True),
 )
 
 
@@ -316,8 +315,8 @@ def _content(request: Request, stores: Stores, detail: SessionDetail, form: str)
         renderer = request.app.state.renderer
         return offline_page(stores.browse(), listed.ref, renderer).encode("utf-8", "replace")
     if form == "json":
-        blocks = list(all_blocks(stores.browse(), listed.ref))
-        return as_json({"session": detail, "blocks": blocks})
+        messages = list(all_messages(stores.browse(), listed.ref))
+        return as_json({"session": detail, "messages": messages})
     return exported(stores.archive(), listed.session, form).encode("utf-8", "replace")
 
 

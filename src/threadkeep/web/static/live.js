@@ -13,7 +13,7 @@ function connect() {
   if (stream || document.hidden || !document.querySelector("[data-live]")) return;
   stream = new EventSource("/events");
   stream.addEventListener("change", (event) => {
-    for (const ref of JSON.parse(event.data).refs) refs.add(ref);
+    for (const ref of JSON.parse(event.data).sessions) refs.add(ref);
     waiting ||= setTimeout(tell, MOST_OFTEN);
   });
   stream.addEventListener("open", () => document.documentElement.classList.add("connected"));

@@ -247,7 +247,7 @@ async function fetchNew() {
 async function appendNew() {
   if (place.querySelector(":scope > .more.later")) return; // the end is not on this page
   const last = lastPosition();
-  const address = `${here}/blocks?side=later${last < 0 ? "" : `&after=${last}`}${"kids" in session.dataset ? "&kids=1" : ""}${raw ? "&raw=1" : ""}`;
+  const address = `${here}/messages?side=later${last < 0 ? "" : `&after=${last}`}${"kids" in session.dataset ? "&kids=1" : ""}${raw ? "&raw=1" : ""}`;
   const answer = await fetch(address, { headers: { "HX-Request": "true", Accept: "text/html" } });
   if (!answer.ok) return;
   const holder = document.createElement("template");

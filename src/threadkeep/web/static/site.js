@@ -32,7 +32,7 @@ async function textToCopy(button) {
   const whole = button.dataset.source ?? holder.querySelector("[data-whole]")?.dataset.whole;
   if (whole) {
     const answer = await fetch(whole);
-    if (answer.ok) return (await answer.json()).block.text;
+    if (answer.ok) return (await answer.json()).message.text;
   }
   const block = holder.closest(".block"); // a subagent's blocks stand within one, and are not meant
   const texts = all("[data-text]", holder).filter((one) => one.closest(".block") === block);

@@ -1,6 +1,6 @@
-"""Blocks of a transcript as they are shown: results beneath their calls, long texts folded or cut.
+"""Messages of a session as they are shown: results beneath their calls, long texts folded.
 
-All of it is pure: a window of blocks in, what the templates write out. The page, the pieces that
+All of it is pure: a window of messages in, what the templates write out. The page, the pieces that
 are loaded later and the offline file are made from the same.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from threadkeep.knowledge.records import Image
-from threadkeep.knowledge.results import Block, SessionSummary, TurnSum
+from threadkeep.knowledge.results import SessionSummary, TranscriptMessage, TurnSum
 from threadkeep.web.markup import anchor
 
 # ------------------------------------------------------------------------------
@@ -223,10 +223,10 @@ class Argument(msgspec.Struct, frozen=True):
     inline: bool  # short enough to stand beside its name
 
 
-class BlockView(msgspec.Struct, frozen=True):
-    """One block as it is shown."""
+class MessageView(msgspec.Struct, frozen=True):
+    """One message as it is shown."""
 
-    block: Block
+    message: TranscriptMessage
     anchor: str
     group: str  # what the filters of the page call it
     label: str
@@ -238,7 +238,7 @@ class BlockView(msgspec.Struct, frozen=True):
     hidden_pictures: int = 0  # too large for a window, or of a type that is not shown
     is_open: bool = False
     final: bool = False  # the last answer of its turn
-    result: "BlockView | None" = None
+    result: "MessageView | None" = None
     subagent: SessionSummary | None = None
 
     @property
@@ -258,69 +258,74 @@ def filters() -> dict[str, Callable[..., Any]]:
 
 
 def views(
-    blocks: Sequence[Block], children: Sequence[SessionSummary] = (), *, whole: bool = False
-) -> list[BlockView]:
-    """Give blocks as they are shown; with `whole` nothing is cut."""
-    calls = {one.call_id: one.position for one in blocks if one.kind == "tool_call" and one.call_id}
+    messages: Sequence[TranscriptMessage],
+    children: Sequence[SessionSummary] = (),
+    *,
+    whole: bool = False,
+) -> list[MessageView]:
+    """Give messages as they are shown; with `whole` nothing is cut."""
+    calls = {
+        one.call_id: one.position for one in messages if one.part == "tool_call" and one.call_id
+    }
     results = {
         one.call_id: one
-        for one in blocks
-        if one.kind == "tool_result" and calls.get(one.call_id, one.position) < one.position
+        for one in messages
+        if one.part == "tool_result" and calls.get(one.call_id, one.position) < one.position
     }
     beneath = {one.position for one in results.values()}
-    finals = _finals(blocks)
+    finals = _finals(messages)
     shown = []
-    for block in blocks:
-        if block.position in beneath:
+    for message in messages:
+        if message.position in beneath:
             continue
         # Some programs give an id again: a result belongs to the last call that has it.
-        is_last = block.kind == "tool_call" and calls.get(block.call_id) == block.position
-        result = results.get(block.call_id) if is_last else None
+        is_last = message.part == "tool_call" and calls.get(message.call_id) == message.position
+        result = results.get(message.call_id) if is_last else None
         shown.append(
             msgspec.structs.replace(
-                view(block, whole=whole),
-                final=block.position in finals,
+                view(message, whole=whole),
+                final=message.position in finals,
                 result=None if result is None else view(result, whole=whole),
-                subagent=subagent_of(block, children) if children else None,
+                subagent=subagent_of(message, children) if children else None,
             )
         )
     return shown
 
 
-def view(block: Block, *, whole: bool = False) -> BlockView:
-    """Give one block as it is shown."""
-    group, label = _GROUPS.get(block.kind, ("notes", block.kind))
-    pictures, hidden = _pictures(block.images, whole=whole)
-    piece = piece_of(block.text, whole=whole)
-    found = BlockView(
-        block, anchor(block.key), group, label, piece, pictures=pictures, hidden_pictures=hidden
+def view(message: TranscriptMessage, *, whole: bool = False) -> MessageView:
+    """Give one message as it is shown."""
+    group, label = _GROUPS.get(message.part, ("notes", message.part))
+    pictures, hidden = _pictures(message.images, whole=whole)
+    piece = piece_of(message.text, whole=whole)
+    found = MessageView(
+        message, anchor(message.key), group, label, piece, pictures=pictures, hidden_pictures=hidden
     )
-    if block.kind == "tool_call":
+    if message.part == "tool_call":
         return _call(found, whole=whole)
-    if block.kind == "note":
-        return msgspec.structs.replace(found, headline=_one_line(block.text))
+    if message.part == "note":
+        return msgspec.structs.replace(found, headline=_one_line(message.text))
     return found
 
 
-def _finals(blocks: Iterable[Block]) -> set[int]:
+def _finals(messages: Iterable[TranscriptMessage]) -> set[int]:
     """Find the last answer of each turn."""
-    last = {one.turn: one.position for one in blocks if one.kind == "text"}
+    last = {one.turn: one.position for one in messages if one.part == "text"}
     return set(last.values())
 
 
 # ------------------------------------------------------------------------------------ tool calls
 
 
-def _call(found: BlockView, *, whole: bool) -> BlockView:
-    block = found.block
-    told = headline(block.input, block.text)
-    changes = tuple(changes_of(block.tool, block.input))
+def _call(found: MessageView, *, whole: bool) -> MessageView:
+    message = found.message
+    told = headline(message.input, message.text)
+    changes = tuple(changes_of(message.tool, message.input))
     if changes:
         lines = sum(len(one.lines) for one in changes)
         return msgspec.structs.replace(
             found, headline=told, changes=changes, is_open=lines <= _OPEN_DIFF
         )
-    arguments = tuple(_arguments(block, told, whole=whole))
+    arguments = tuple(_arguments(message, told, whole=whole))
     lines = sum(1 if one.inline else one.piece.lines + 1 for one in arguments)
     return msgspec.structs.replace(
         found, headline=told, arguments=arguments, is_open=lines <= _OPEN_LINES
@@ -348,14 +353,14 @@ def _one_line(text: str) -> str:
     return flat if len(flat) <= _HEADLINE else f"{flat[: _HEADLINE - 1]}…"
 
 
-def _arguments(block: Block, told: str, *, whole: bool) -> Iterable[Argument]:
+def _arguments(message: TranscriptMessage, told: str, *, whole: bool) -> Iterable[Argument]:
     """Give the arguments of a call, but for what its headline says completely."""
-    if not isinstance(block.input, Mapping):
-        text = written(block.input) if block.input is not None else block.text
+    if not isinstance(message.input, Mapping):
+        text = written(message.input) if message.input is not None else message.text
         if text.strip() and text.strip() != told:
             yield Argument("", piece_of(text, whole=whole), inline=False)
         return
-    for name, value in block.input.items():
+    for name, value in message.input.items():
         text = command_of(value) if _is_command(name, value) else written(value)
         if text.strip() == told or value is None:
             continue
@@ -417,11 +422,13 @@ def _pictures(images: Iterable[Image], *, whole: bool) -> tuple[tuple[str, ...],
 # ------------------------------------------------------------------------------------ subagents
 
 
-def subagent_of(block: Block, children: Iterable[SessionSummary]) -> SessionSummary | None:
+def subagent_of(
+    message: TranscriptMessage, children: Iterable[SessionSummary]
+) -> SessionSummary | None:
     """Find the session that a call started: it begins with the task, or is named as the call."""
-    if block.kind != "tool_call" or not isinstance(block.input, Mapping):
+    if message.part != "tool_call" or not isinstance(message.input, Mapping):
         return None
-    asked = {_start(block.input.get(name)) for name in _ASKED} - {""}
+    asked = {_start(message.input.get(name)) for name in _ASKED} - {""}
     return next((one for one in children if asked & _beginnings(one)), None)
 
 

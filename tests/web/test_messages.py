@@ -1,4 +1,4 @@
-"""How blocks are shown, as pure functions: nothing is lost, results stand beneath their calls."""
+"""How messages are shown, as pure functions: nothing is lost, results stand beneath their calls."""
 
 from typing import Any, get_type_hints
 
@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given, strategies as st
 
 from threadkeep.knowledge.records import CapturedSession, Image
-from threadkeep.knowledge.results import Block, SessionSummary, TurnSum
-from threadkeep.web.blocks import (
+from threadkeep.knowledge.results import SessionSummary, TranscriptMessage, TurnSum
+from threadkeep.web.messages import (
     CUT,
     bars,
     changes_of,
@@ -27,9 +27,9 @@ JSON = st.recursive(
 )
 
 
-def block(position: int, kind: str, **more: Any) -> Block:
+def message(position: int, kind: str, **more: Any) -> TranscriptMessage:
     given = {"role": "user", "at": None, "text": f"text {position}", **more}
-    return Block(position=position, ref="", key=f"k{position}", kind=kind, **given)
+    return TranscriptMessage(position=position, ref="", key=f"k{position}", part=kind, **given)
 
 
 def listed(**more: str) -> SessionSummary:
@@ -41,36 +41,36 @@ def listed(**more: str) -> SessionSummary:
 
 
 @st.composite
-def transcripts(draw: st.DrawFn) -> list[Block]:
+def transcripts(draw: st.DrawFn) -> list[TranscriptMessage]:
     kinds = draw(st.lists(st.sampled_from(KINDS), max_size=20))
     ids = st.sampled_from(["", "a", "b", "c"])
     return [
-        block(at, kind, call_id=draw(ids), input=draw(JSON), turn=at // 4)
+        message(at, kind, call_id=draw(ids), input=draw(JSON), turn=at // 4)
         for at, kind in enumerate(kinds)
     ]
 
 
 @given(transcripts())
-def test_every_block_is_shown_once(blocks: list[Block]) -> None:
-    shown = views(blocks)
-    positions = [one.block.position for one in shown]
-    beneath = [one.result.block.position for one in shown if one.result]
-    assert sorted(positions + beneath) == list(range(len(blocks)))
+def test_every_block_is_shown_once(messages: list[TranscriptMessage]) -> None:
+    shown = views(messages)
+    positions = [one.message.position for one in shown]
+    beneath = [one.result.message.position for one in shown if one.result]
+    assert sorted(positions + beneath) == list(range(len(messages)))
     for one in shown:
         if one.result:
-            assert one.result.block.call_id == one.block.call_id
-            assert one.result.block.position > one.block.position
+            assert one.result.message.call_id == one.message.call_id
+            assert one.result.message.position > one.message.position
 
 
 def test_a_result_stands_beneath_the_last_call_of_its_id_alone() -> None:
     kinds = ("tool_call", "tool_call", "tool_result")
-    first, second = views([block(at, kind, call_id="a") for at, kind in enumerate(kinds)])
+    first, second = views([message(at, kind, call_id="a") for at, kind in enumerate(kinds)])
     assert first.result is None
     assert second.result is not None
 
 
 def test_a_call_shows_the_subagent_that_begins_with_its_task_or_is_named_as_it() -> None:
-    call = block(0, "tool_call", input={"prompt": "Look at the tide", "description": "Tide"})
+    call = message(0, "tool_call", input={"prompt": "Look at the tide", "description": "Tide"})
     by_prompt, by_title = listed(first_prompt="Look at the tide"), listed(title="Tide")
     other = listed(title="Quay")
     assert subagent_of(call, [other, by_prompt]) == by_prompt
@@ -91,8 +91,8 @@ def test_a_text_is_parted_and_not_changed(text: str) -> None:
 def test_only_the_last_answer_of_a_turn_is_final() -> None:
     kinds = ["prompt", "text", "tool_call", "text", "prompt", "text"]
     turns = [0, 0, 0, 0, 1, 1]
-    shown = views([block(at, kind, turn=turns[at]) for at, kind in enumerate(kinds)])
-    assert [one.block.position for one in shown if one.final] == [3, 5]
+    shown = views([message(at, kind, turn=turns[at]) for at, kind in enumerate(kinds)])
+    assert [one.message.position for one in shown if one.final] == [3, 5]
 
 
 def test_a_call_is_named_by_what_it_does() -> None:
@@ -110,7 +110,7 @@ def test_pictures_are_shown_from_their_own_bytes_and_of_known_types_only() -> No
         Image("image/png", 'QUJD" onerror="x'),
         Image("image/png", url="https://example.org/a.png"),
     )
-    shown = view(block(0, "prompt", images=images))
+    shown = view(message(0, "prompt", images=images))
     assert shown.pictures == ("data:image/png;base64,QUJD",)
     assert shown.hidden_pictures == 3
 
