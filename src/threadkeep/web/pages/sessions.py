@@ -163,7 +163,7 @@ class SessionShown(msgspec.Struct, frozen=True):
     spots: tuple[Spot, ...] = ()
 
 
-class Messages(msgspec.Struct, frozen=True):
+class MoreMessages(msgspec.Struct, frozen=True):
     """Some more messages of a session."""
 
     ref: str
@@ -212,11 +212,11 @@ def session_load(visit: SiteRequest) -> SessionShown:
     )
 
 
-def load_messages(visit: SiteRequest) -> Messages:
+def load_messages(visit: SiteRequest) -> MoreMessages:
     """Read a further window of a session; who knows that it started others says so."""
     ref = visit.path["ref"]
     children = visit.stores.browse().session(ref).children if "kids" in visit.query else ()
-    return Messages(ref, _window(visit, ref), children, _raw(visit))
+    return MoreMessages(ref, _window(visit, ref), children, _raw(visit))
 
 
 def load_turns(visit: SiteRequest) -> SessionTurns:
