@@ -179,7 +179,7 @@ class SessionTurns(msgspec.Struct, frozen=True):
     turns: tuple[TurnSum, ...]
 
 
-class OneMessage(msgspec.Struct, frozen=True):
+class WholeMessage(msgspec.Struct, frozen=True):
     """One message, whole."""
 
     ref: str
@@ -225,13 +225,13 @@ def load_turns(visit: SiteRequest) -> SessionTurns:
     return SessionTurns(detail.listed.ref, detail.turns)
 
 
-def load_message(visit: SiteRequest) -> OneMessage:
+def load_message(visit: SiteRequest) -> WholeMessage:
     """Read one message."""
     ref, at = visit.path["ref"], visit.query.get("at", "")
     window = visit.stores.browse().window(ref, at=at, limit=1)
     if not window.messages:
         raise NotFound(f"there is no message {at!r} in {ref}", hint="open the session without it")
-    return OneMessage(ref, window.messages[0], _raw(visit))
+    return WholeMessage(ref, window.messages[0], _raw(visit))
 
 
 def load_found(visit: SiteRequest) -> SessionSpots:
