@@ -15,8 +15,12 @@ from threadkeep.base.sqlite.outside import (
     OutsideConnection,
     RowDict,
     all_rows,
+    delete_row,
+    insert_row,
+    matching_rows,
     open_raw,
     raw_rows,
+    update_row,
 )
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import ThreadkeepError
@@ -140,6 +144,22 @@ class KnowledgeFactory(StoreFactory[KnowledgeStore]):
     def connect(self, place: str, **options: Any) -> KnowledgeStore:
         """Open a knowledge file."""
         return KnowledgeStore.open(place, **{"clock": self.clock, **options})
+
+    def insert(self, store: KnowledgeStore, table: str, **values: Any) -> int:
+        """Add a row to a table as another program would, and give its number."""
+        return insert_row(Path(self.place(store)), table, values)
+
+    def update(self, store: KnowledgeStore, table: str, number: int, **values: Any) -> None:
+        """Change a row of a table as another program would."""
+        update_row(Path(self.place(store)), table, number, values)
+
+    def delete(self, store: KnowledgeStore, table: str, number: int) -> None:
+        """Take a row out of a table as another program would."""
+        delete_row(Path(self.place(store)), table, number)
+
+    def find(self, store: KnowledgeStore, words: str) -> list[int]:
+        """Give the nodes in which the contract's full-text index finds words."""
+        return matching_rows(Path(self.place(store)), "knowledge_fts", words)
 
 
 class MailPair:

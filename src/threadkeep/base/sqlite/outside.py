@@ -51,3 +51,32 @@ def all_rows(place: Path) -> dict[str, list[RowDict]]:
             )
             for schema, name in sorted(names)
         }
+
+
+def insert_row(place: Path, table: str, values: RowDict) -> int:
+    """Add a row to a table, and give its number."""
+    columns, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
+    sql = f'INSERT INTO "{table}" ({columns}) VALUES ({marks})'  # noqa: S608
+    with open_raw(place) as connection:
+        return int(connection.execute(sql, tuple(values.values())).lastrowid or 0)
+
+
+def update_row(place: Path, table: str, number: int, values: RowDict) -> None:
+    """Change columns of a row, by its number."""
+    changes = ", ".join(f'"{name}" = ?' for name in values)
+    sql = f'UPDATE "{table}" SET {changes} WHERE rowid = ?'  # noqa: S608
+    with open_raw(place) as connection:
+        connection.execute(sql, (*values.values(), number))
+
+
+def delete_row(place: Path, table: str, number: int) -> None:
+    """Take a row out of a table, by its number."""
+    with open_raw(place) as connection:
+        connection.execute(f'DELETE FROM "{table}" WHERE rowid = ?', (number,))  # noqa: S608
+
+
+def matching_rows(place: Path, index: str, words: str) -> list[int]:
+    """Give the numbers of the rows in which a full-text index finds words."""
+    sql = f'SELECT rowid FROM "{index}" WHERE "{index}" MATCH ? ORDER BY rowid'  # noqa: S608
+    with open_raw(place) as connection:
+        return [row[0] for row in connection.execute(sql, (words,))]

@@ -1,7 +1,6 @@
 """The schema of a fresh knowledge file: the contract's, name by name; one CHECK has more agents."""
 
 import json
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from tests.support.knowledge import (
     rows,
     shape,
 )
-from threadkeep.base.tx import Sql
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.repair import HARNESSES, allowed_harnesses
 from threadkeep.knowledge.schema import SEEDED, TABLES, is_begun, write_version
@@ -82,16 +80,6 @@ def test_the_sql_is_the_contracts_but_for_the_agents(fresh: Path, recorded: dict
         )
 
 
-def test_checks_are_enforced(fresh: Path) -> None:
-    for table, sql in (
-        ("entities", "INSERT INTO entities VALUES (1, 'colour', 'n', NULL, NULL, 1, 1, 1)"),
-        ("capture_alarms", "INSERT INTO capture_alarms VALUES (1, 'I', 1, '', 1, '', 1, -1)"),
-    ):
-        with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
-            do(fresh, sql)
-        assert rows(fresh, table) == []
-
-
 def test_every_harness_of_the_list_may_be_stored_and_no_other(fresh: Path) -> None:
     (sql,) = ask(fresh, "SELECT sql FROM sqlite_master WHERE name = 'agentic_sessions'")[0]
     assert allowed_harnesses(sql) == HARNESSES
@@ -101,25 +89,6 @@ def test_the_health_rows_bear_the_time_of_the_clock(fresh: Path) -> None:
     found = {row["source"]: row["updated_at"] for row in rows(fresh, "source_health")}
     assert found == dict.fromkeys(SEEDED, NOW)
     assert len(SEEDED) == 8
-
-
-def test_triggers_keep_the_index_in_step(fresh: Path) -> None:
-    columns = "uuid, content, embed_text, created_at, updated_at"
-    with closing(open_knowledge(fresh, {}, clock=clock).database) as database:
-        for number, content in ((1, '{"summary": "a quokka"}'), (2, "no json")):
-            with database.write() as tx:
-                tx.run(
-                    Sql(f"INSERT INTO knowledge_nodes (id, {columns}) VALUES (?, ?, ?, 'e', 1, 1)"),
-                    (number, f"n{number}", content),
-                )
-        with database.write() as tx:
-            tx.run(
-                Sql('UPDATE knowledge_nodes SET content = \'{"summary": "a wombat"}\' WHERE id = 2')
-            )
-            tx.run(Sql("DELETE FROM knowledge_nodes WHERE id = 1"))
-    found = ask(fresh, "SELECT rowid, summary FROM knowledge_fts")
-    assert found == [(2, "a wombat")]
-    assert ask(fresh, "SELECT rowid FROM knowledge_fts WHERE knowledge_fts MATCH 'quokka'") == []
 
 
 def test_the_list_of_columns_is_what_sqlite_makes_of_the_head(fresh: Path) -> None:
