@@ -3,7 +3,7 @@
 import pytest
 
 from threadkeep.testing.clock import NOON
-from threadkeep.testing.knowledge_suite.rows import Factory, Writer
+from threadkeep.testing.knowledge_suite.rows import Factory, RowWriter
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_fresh_store_has_every_table(knowledge_factory: Factory, table: str) -
 
 def test_a_command_begins_as_typed_and_not_enriched(knowledge_factory: Factory) -> None:
     """Changelog v7, v8: `source_kind` is shell unless said, no tool, no probe, not enriched."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     writer.event()
     (row,) = writer.table("events")
     assert (row["source_kind"], row["tool_name"], row["probe_tag"]) == ("shell", None, None)
@@ -39,7 +39,7 @@ def test_a_command_begins_as_typed_and_not_enriched(knowledge_factory: Factory) 
 
 def test_a_call_of_a_tool_is_an_event_too(knowledge_factory: Factory) -> None:
     """Changelog v7: calls of an agent's tools stand in events with their kind and tool."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     writer.event(source_kind="claude-tool", tool_name="Bash")
     (row,) = writer.table("events")
     assert (row["source_kind"], row["tool_name"]) == ("claude-tool", "Bash")
@@ -47,7 +47,7 @@ def test_a_call_of_a_tool_is_an_event_too(knowledge_factory: Factory) -> None:
 
 def test_a_command_belongs_to_a_session(knowledge_factory: Factory) -> None:
     """Foreign keys: an event references a session, and one without is refused."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     with pytest.raises(knowledge_factory.refused):
         writer.event(session_id=77)
     assert writer.table("events") == []
@@ -56,7 +56,7 @@ def test_a_command_belongs_to_a_session(knowledge_factory: Factory) -> None:
 @pytest.mark.parametrize("kind", ["event", "visit"])
 def test_an_envelope_comes_once(knowledge_factory: Factory, kind: str) -> None:
     """Changelog v2, v4: `envelope_id` is unique, so that ingest can be repeated."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     add = getattr(writer, kind)
     add(envelope_id="e1")
     with pytest.raises(knowledge_factory.refused):
@@ -67,14 +67,14 @@ def test_an_envelope_comes_once(knowledge_factory: Factory, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["event", "visit"])
 def test_without_an_envelope_anything_may_come_again(knowledge_factory: Factory, kind: str) -> None:
     """Changelog v2, v4: rows without an envelope are not compared."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     assert getattr(writer, kind)() != getattr(writer, kind)()
 
 
 @pytest.mark.parametrize("kind", ["event", "segment", "visit"])
 def test_a_synthetic_row_is_marked(knowledge_factory: Factory, kind: str) -> None:
     """Changelog v8: `probe_tag` marks what the probe made; it is NULL everywhere else."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     getattr(writer, kind)(probe_tag="probe-1")
     table = {"event": "events", "segment": "agentic_sessions", "visit": "browser_events"}[kind]
     assert [row["probe_tag"] for row in writer.table(table)] == ["probe-1"]
@@ -82,7 +82,7 @@ def test_a_synthetic_row_is_marked(knowledge_factory: Factory, kind: str) -> Non
 
 def test_events_share_a_snapshot_of_their_environment(knowledge_factory: Factory) -> None:
     """Table map: `env_snapshots` holds an environment once, by its hash, for many events."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     given = {"content_hash": "h1", "env_json": "{}", "created_at": NOON}
     snapshot = writer.insert("env_snapshots", **given)
     for _ in range(2):
@@ -100,14 +100,14 @@ def test_events_share_a_snapshot_of_their_environment(knowledge_factory: Factory
 @pytest.mark.parametrize("harness", ["claude-code", "codex", "cursor", "opencode"])
 def test_one_table_holds_every_agent(knowledge_factory: Factory, harness: str) -> None:
     """Changelog v17: agentic_sessions holds the sessions of four harnesses."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     writer.segment(harness=harness)
     assert [row["harness"] for row in writer.table("agentic_sessions")] == [harness]
 
 
 def test_an_unknown_agent_is_refused(knowledge_factory: Factory) -> None:
     """Changelog v17: `harness` is checked against the list of agents."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     with pytest.raises(knowledge_factory.refused):
         writer.segment(harness="nobody's agent")
     assert writer.table("agentic_sessions") == []
@@ -115,7 +115,7 @@ def test_an_unknown_agent_is_refused(knowledge_factory: Factory) -> None:
 
 def test_a_segment_begins_as_the_first_and_not_enriched(knowledge_factory: Factory) -> None:
     """Changelog v12, v17: segment 0, no subagent, and no hash until a writer gives one."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     writer.segment()
     (row,) = writer.table("agentic_sessions")
     assert (row["segment_index"], row["is_subagent"], row["enriched"]) == (0, 0, 0)
@@ -125,7 +125,7 @@ def test_a_segment_begins_as_the_first_and_not_enriched(knowledge_factory: Facto
 
 def test_a_session_has_a_row_for_each_segment(knowledge_factory: Factory) -> None:
     """Changelog v17: one row for each session, harness and segment, and never a second."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     for index in range(3):
         writer.segment("s1", segment_index=index)
     writer.segment("s1", segment_index=0, harness="cursor")
@@ -137,7 +137,7 @@ def test_a_session_has_a_row_for_each_segment(knowledge_factory: Factory) -> Non
 
 def test_a_segment_says_what_was_enriched_of_it(knowledge_factory: Factory) -> None:
     """Changelog v12: what is stored and what was last enriched are compared by their hashes."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     number = writer.segment(content_hash="a")
     knowledge_factory.update(
         writer.store, "agentic_sessions", number, last_enriched_content_hash="a", enriched=1
@@ -152,7 +152,7 @@ def test_a_segment_says_what_was_enriched_of_it(knowledge_factory: Factory) -> N
 
 def test_a_run_takes_its_jobs_with_it(knowledge_factory: Factory) -> None:
     """Changelog v5: jobs belong to a run, annotations and excerpts to a job."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     run = writer.run()
     job = writer.insert(
         "workflow_jobs", id=5, run_id=run, name="test", status="completed", raw_json="{}"
@@ -166,7 +166,7 @@ def test_a_run_takes_its_jobs_with_it(knowledge_factory: Factory) -> None:
 
 def test_a_job_without_a_run_is_refused(knowledge_factory: Factory) -> None:
     """Changelog v5: a job references its run."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     with pytest.raises(knowledge_factory.refused):
         writer.insert(
             "workflow_jobs", id=5, run_id=77, name="test", status="completed", raw_json="{}"
@@ -175,7 +175,7 @@ def test_a_job_without_a_run_is_refused(knowledge_factory: Factory) -> None:
 
 def test_a_commit_is_watched_once_in_each_repository(knowledge_factory: Factory) -> None:
     """Table map: `sha_watchlist` has one flag for each repository and commit."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     given = {"sha": "a" * 40, "created_at": NOON, "expires_at": NOON + 1}
     writer.insert("sha_watchlist", repo="me/app", **given)
     writer.insert("sha_watchlist", repo="me/other", **given)
@@ -186,7 +186,7 @@ def test_a_commit_is_watched_once_in_each_repository(knowledge_factory: Factory)
 @pytest.mark.parametrize("table", ["lessons", "lesson_pending"])
 def test_a_recurring_failure_is_one_lesson(knowledge_factory: Factory, table: str) -> None:
     """Changelog v5: a lesson is told apart by repository, tool, rule and path."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     given = {"repo": "me/app", "tool": "ruff", "rule_id": "E501", "first_seen_at": NOON}
     more = {"summary": "lines are short", "last_seen_at": NOON} if table == "lessons" else {}
     writer.insert(table, **given, **more)

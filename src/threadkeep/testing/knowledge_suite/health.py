@@ -3,7 +3,7 @@
 import pytest
 
 from threadkeep.testing.clock import NOON
-from threadkeep.testing.knowledge_suite.rows import Factory, Writer
+from threadkeep.testing.knowledge_suite.rows import Factory, RowWriter
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from threadkeep.testing.knowledge_suite.rows import Factory, Writer
 )
 def test_every_source_has_a_row_from_the_start(knowledge_factory: Factory, source: str) -> None:
     """Changelog v8, v14 to v16: without its row an update of a source's health is lost."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     rows = {row["source"]: row for row in writer.table("source_health")}
     assert (rows[source]["last_event_ts"], rows[source]["consecutive_failures"]) == (None, 0)
     assert rows[source]["probe_ok"] is rows[source]["probe_lag_ms"] is None
@@ -23,19 +23,19 @@ def test_every_source_has_a_row_from_the_start(knowledge_factory: Factory, sourc
 
 def test_a_source_has_one_row(knowledge_factory: Factory) -> None:
     """Foreign keys: source_health has one row for each logical source."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     with pytest.raises(knowledge_factory.refused):
         writer.insert("source_health", source="shell", updated_at=NOON)
 
 
-def _alarm(writer: Writer, **values: int) -> int:
+def _alarm(writer: RowWriter, **values: int) -> int:
     given = {"invariant_id": "I-8", "raised_at": NOON, "details_json": "{}"}
     return writer.insert("capture_alarms", **given, **values)
 
 
 def test_an_alarm_begins_unseen(knowledge_factory: Factory) -> None:
     """Changelog v9, v11: an alarm is not acknowledged, not resolved, and has no clean tick."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     _alarm(writer)
     (row,) = writer.table("capture_alarms")
     assert (row["invariant_id"], row["raised_at"], row["clean_ticks"]) == ("I-8", NOON, 0)
@@ -44,7 +44,7 @@ def test_an_alarm_begins_unseen(knowledge_factory: Factory) -> None:
 
 def test_the_same_alarm_may_be_raised_again(knowledge_factory: Factory) -> None:
     """Table map: capture_alarms is a ledger; a violation that comes back is a new row."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     first = _alarm(writer, resolved_at=NOON + 1, clean_ticks=2)
     assert _alarm(writer) > first
     assert len(writer.table("capture_alarms")) == 2
@@ -52,7 +52,7 @@ def test_the_same_alarm_may_be_raised_again(knowledge_factory: Factory) -> None:
 
 def test_numbers_of_alarms_are_never_used_again(knowledge_factory: Factory) -> None:
     """Table map: the ledger is append-only: a number means one alarm for ever."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     gone = _alarm(writer)
     knowledge_factory.delete(writer.store, "capture_alarms", gone)
     assert _alarm(writer) > gone
@@ -60,7 +60,7 @@ def test_numbers_of_alarms_are_never_used_again(knowledge_factory: Factory) -> N
 
 def test_clean_ticks_are_not_negative(knowledge_factory: Factory) -> None:
     """Changelog v11: `clean_ticks` is checked."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     with pytest.raises(knowledge_factory.refused):
         _alarm(writer, clean_ticks=-1)
     assert writer.table("capture_alarms") == []
@@ -71,7 +71,7 @@ def test_clean_ticks_are_not_negative(knowledge_factory: Factory) -> None:
 
 def test_a_store_that_is_opened_again_is_the_same(knowledge_factory: Factory) -> None:
     """Migration guarantees: a store of its version is opened without a change to its rows."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     for kind in ("shell", "agentic", "browser", "workflow"):
         writer.ticket(kind, writer.of_kind(kind))
     writer.node(embed_text="quokka")
@@ -85,8 +85,8 @@ def test_a_store_that_is_opened_again_is_the_same(knowledge_factory: Factory) ->
 
 def test_every_program_sees_what_others_wrote(knowledge_factory: Factory) -> None:
     """At a glance: daemon and brain have one file open, and write to it by turns."""
-    one = Writer(knowledge_factory)
-    two = Writer(knowledge_factory, knowledge_factory.reopen(one.store))
+    one = RowWriter(knowledge_factory)
+    two = RowWriter(knowledge_factory, knowledge_factory.reopen(one.store))
     one.event(envelope_id="e1")
     two.event(envelope_id="e2")
     assert [row["envelope_id"] for row in one.table("events")] == ["e1", "e2"]

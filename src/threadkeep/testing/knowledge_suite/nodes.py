@@ -5,7 +5,7 @@ import json
 import pytest
 
 from threadkeep.testing.clock import NOON
-from threadkeep.testing.knowledge_suite.rows import KINDS, Factory, Writer
+from threadkeep.testing.knowledge_suite.rows import KINDS, Factory, RowWriter
 
 every_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 TYPES = [
@@ -16,7 +16,7 @@ TYPES = [
 
 def test_a_node_is_content_and_text(knowledge_factory: Factory) -> None:
     """Table map: `content` is a JSON blob; embed_text, node_type, outcome, tags are columns."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     writer.node(content=json.dumps({"summary": "fixed it"}), embed_text="cargo")
     (row,) = writer.table("knowledge_nodes")
     assert json.loads(row["content"]) == {"summary": "fixed it"}
@@ -26,7 +26,7 @@ def test_a_node_is_content_and_text(knowledge_factory: Factory) -> None:
 
 def test_a_node_has_a_name_of_its_own(knowledge_factory: Factory) -> None:
     """Table map: the uuid of a node is unique."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     writer.node("n1")
     with pytest.raises(knowledge_factory.refused):
         writer.node("n1")
@@ -38,7 +38,7 @@ def test_a_node_has_a_name_of_its_own(knowledge_factory: Factory) -> None:
 @pytest.mark.parametrize("word", ["quokka", "wombat", "dingo"])
 def test_a_node_is_found_by_its_words(knowledge_factory: Factory, word: str) -> None:
     """Changelog v6: summary, embed_text and content of a node are indexed when it is written."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     content = json.dumps({"summary": "a quokka", "intent": "dingo"})
     number = writer.node(content=content, embed_text="the wombat")
     writer.node("n2", content="{}", embed_text="nothing")
@@ -47,7 +47,7 @@ def test_a_node_is_found_by_its_words(knowledge_factory: Factory, word: str) -> 
 
 def test_a_node_that_changes_is_found_by_its_new_words(knowledge_factory: Factory) -> None:
     """Changelog v6: a trigger keeps the index in step with updates."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     number = writer.node(content=json.dumps({"summary": "a quokka"}))
     changed = json.dumps({"summary": "a wombat"})
     knowledge_factory.update(writer.store, "knowledge_nodes", number, content=changed)
@@ -57,7 +57,7 @@ def test_a_node_that_changes_is_found_by_its_new_words(knowledge_factory: Factor
 
 def test_a_node_that_is_gone_is_not_found(knowledge_factory: Factory) -> None:
     """Changelog v6: a trigger keeps the index in step with deletions."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     number = writer.node(embed_text="quokka")
     knowledge_factory.delete(writer.store, "knowledge_nodes", number)
     assert knowledge_factory.find(writer.store, "quokka") == []
@@ -65,7 +65,7 @@ def test_a_node_that_is_gone_is_not_found(knowledge_factory: Factory) -> None:
 
 def test_content_that_is_no_json_is_no_error(knowledge_factory: Factory) -> None:
     """Changelog v6: a node is indexed whatever its content is."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     number = writer.node(content="no json", embed_text="quokka")
     assert knowledge_factory.find(writer.store, "quokka") == [number]
 
@@ -76,7 +76,7 @@ def test_content_that_is_no_json_is_no_error(knowledge_factory: Factory) -> None
 @every_kind
 def test_a_node_is_tied_to_its_evidence(knowledge_factory: Factory, kind: str) -> None:
     """Foreign keys: link tables tie nodes to the rows they were made of, each pair once."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     node, target = writer.node(), writer.of_kind(kind)
     links, column = KINDS[kind].links, KINDS[kind].linked
     pair = {"knowledge_node_id": node, column: target}
@@ -90,7 +90,7 @@ def test_a_node_is_tied_to_its_evidence(knowledge_factory: Factory, kind: str) -
 @every_kind
 def test_a_link_without_its_ends_is_refused(knowledge_factory: Factory, kind: str) -> None:
     """Foreign keys: both ends of a link are there."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     node, target = writer.node(), writer.of_kind(kind)
     links, column = KINDS[kind].links, KINDS[kind].linked
     for pair in ({"knowledge_node_id": 77, column: target}, {"knowledge_node_id": node, column: 7}):
@@ -105,21 +105,21 @@ def test_a_link_without_its_ends_is_refused(knowledge_factory: Factory, kind: st
 @pytest.mark.parametrize("kind", TYPES)
 def test_an_entity_has_one_of_ten_types(knowledge_factory: Factory, kind: str) -> None:
     """Changelog v13: the types of entities, env_var among them."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     writer.entity(kind)
     assert [row["type"] for row in writer.table("entities")] == [kind]
 
 
 def test_another_type_is_refused(knowledge_factory: Factory) -> None:
     """Changelog v13: the type of an entity is checked."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     with pytest.raises(knowledge_factory.refused):
         writer.entity("colour")
 
 
 def test_two_spellings_are_one_entity(knowledge_factory: Factory) -> None:
     """Table map: an entity is unique by its type and its canonical name."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     writer.entity("tool", "cargo", name="Cargo")
     writer.entity("service", "cargo")
     with pytest.raises(knowledge_factory.refused):
@@ -129,7 +129,7 @@ def test_two_spellings_are_one_entity(knowledge_factory: Factory) -> None:
 
 def test_entities_are_tied_to_events_and_nodes(knowledge_factory: Factory) -> None:
     """Table map: event_entities and knowledge_node_entities link rows to what they mention."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     entity, event, node = writer.entity(), writer.event(), writer.node()
     said = {"event_id": event, "entity_id": entity, "role": "tool", "created_at": NOON}
     told = {"knowledge_node_id": node, "entity_id": entity}
@@ -142,7 +142,7 @@ def test_entities_are_tied_to_events_and_nodes(knowledge_factory: Factory) -> No
 
 def test_a_relationship_is_an_edge_with_a_direction(knowledge_factory: Factory) -> None:
     """Table map: one edge for each source, predicate and target, which counts its evidence."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     one, two = writer.entity("tool", "cargo"), writer.entity("project", "app")
     edge = {"from_entity_id": one, "to_entity_id": two, "relationship": "used_in"}
     times = {"first_seen": NOON, "last_seen": NOON}

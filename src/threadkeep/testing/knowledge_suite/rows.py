@@ -9,7 +9,7 @@ Factory = KnowledgeFactory
 Row = dict[str, Any]
 
 
-class Kind(NamedTuple):
+class QueuedKind(NamedTuple):
     """What is enriched: its table, its queue, the links of nodes to it, and how both name it."""
 
     table: str
@@ -20,22 +20,24 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "shell": Kind("events", "enrichment_queue", "event_id", "knowledge_node_events", "event_id"),
-    "agentic": Kind(
+    "shell": QueuedKind(
+        "events", "enrichment_queue", "event_id", "knowledge_node_events", "event_id"
+    ),
+    "agentic": QueuedKind(
         "agentic_sessions",
         "agentic_enrichment_queue",
         "session_id",
         "knowledge_node_agentic_sessions",
         "agentic_session_id",
     ),
-    "browser": Kind(
+    "browser": QueuedKind(
         "browser_events",
         "browser_enrichment_queue",
         "browser_event_id",
         "knowledge_node_browser_events",
         "browser_event_id",
     ),
-    "workflow": Kind(
+    "workflow": QueuedKind(
         "workflow_runs",
         "workflow_enrichment_queue",
         "run_id",
@@ -45,7 +47,7 @@ KINDS = {
 }
 
 
-class Writer:
+class RowWriter:
     """A program that writes to one store: each method adds a row and gives its number."""
 
     def __init__(self, factory: Factory, store: Any = None) -> None:

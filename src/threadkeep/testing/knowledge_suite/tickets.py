@@ -3,7 +3,7 @@
 import pytest
 
 from threadkeep.testing.clock import NOON
-from threadkeep.testing.knowledge_suite.rows import KINDS, Factory, Writer
+from threadkeep.testing.knowledge_suite.rows import KINDS, Factory, RowWriter
 
 every_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 
@@ -11,7 +11,7 @@ every_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 @every_kind
 def test_a_ticket_begins_as_nobodys(knowledge_factory: Factory, kind: str) -> None:
     """Table map: a ticket has status, priority, retry_count, locked_at and locked_by."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     target = writer.of_kind(kind)
     writer.ticket(kind, target)
     (row,) = writer.table(KINDS[kind].queue)
@@ -23,7 +23,7 @@ def test_a_ticket_begins_as_nobodys(knowledge_factory: Factory, kind: str) -> No
 @every_kind
 def test_a_row_has_one_ticket(knowledge_factory: Factory, kind: str) -> None:
     """Table map: the queue has one claim ticket for each row."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     target = writer.of_kind(kind)
     writer.ticket(kind, target)
     with pytest.raises(knowledge_factory.refused):
@@ -33,7 +33,7 @@ def test_a_row_has_one_ticket(knowledge_factory: Factory, kind: str) -> None:
 @every_kind
 def test_a_ticket_references_its_row(knowledge_factory: Factory, kind: str) -> None:
     """Foreign keys: each queue references the table of what it is for."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     with pytest.raises(knowledge_factory.refused):
         writer.ticket(kind, 77)
 
@@ -44,7 +44,7 @@ def test_a_ticket_goes_through_its_states(
     knowledge_factory: Factory, kind: str, status: str
 ) -> None:
     """Table map: daemon, brain and reaper set the status; a ticket has one of five."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     number = writer.ticket(kind, writer.of_kind(kind))
     queue = KINDS[kind].queue
     knowledge_factory.update(writer.store, queue, number, status=status)
@@ -54,7 +54,7 @@ def test_a_ticket_goes_through_its_states(
 @every_kind
 def test_another_status_is_refused(knowledge_factory: Factory, kind: str) -> None:
     """Table map: a status that no program knows is refused."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     with pytest.raises(knowledge_factory.refused):
         writer.ticket(kind, writer.of_kind(kind), status="lost")
 
@@ -62,11 +62,11 @@ def test_another_status_is_refused(knowledge_factory: Factory, kind: str) -> Non
 @every_kind
 def test_a_claim_says_who_and_since_when(knowledge_factory: Factory, kind: str) -> None:
     """Table map: a claim is a lock with its owner and its time, for the reaper to judge."""
-    writer = Writer(knowledge_factory)
+    writer = RowWriter(knowledge_factory)
     number = writer.ticket(kind, writer.of_kind(kind))
     queue = KINDS[kind].queue
     claim = {"status": "processing", "locked_at": NOON, "locked_by": "brain-1"}
     knowledge_factory.update(writer.store, queue, number, **claim)
-    again = Writer(knowledge_factory, knowledge_factory.reopen(writer.store))
+    again = RowWriter(knowledge_factory, knowledge_factory.reopen(writer.store))
     (row,) = again.table(queue)
     assert {name: row[name] for name in claim} == claim
