@@ -20,7 +20,6 @@ from threadkeep.service.learn import (
     learn,
     reap_tickets,
     release_claims,
-    tickets_wait,
 )
 from threadkeep.service.parts import ServiceContext, all_parts, when_changed
 from threadkeep.service.supervisor import Bell
@@ -119,11 +118,11 @@ def test_only_what_this_process_held_is_given_back(tmp_path: Path) -> None:
     with world.home.knowledge() as store:
         database = store.context.db
         assert hold(database, worker_name("1")) == hold(database, "hippo-brain-7") == 1
-        assert not tickets_wait(database)
-        assert reap_tickets(database, LATER) == 0
-        assert release_claims(database) == 1
-        assert tickets_wait(database)
-        assert release_claims(database) == 0
+        assert not store.queues.tickets_wait()
+        assert reap_tickets(store, LATER) == 0
+        assert release_claims(store) == 1
+        assert store.queues.tickets_wait()
+        assert release_claims(store) == 0
     held = "SELECT locked_by, retry_count FROM enrichment_queue ORDER BY locked_by"
     assert world.rows(held) == [(None, 0), ("hippo-brain-7", 0)]
 

@@ -155,6 +155,7 @@ class EvidenceVerbs(msgspec.Struct, frozen=True):
     runs = reads(workflow_runs_.list_runs)
     run = reads(workflow_runs_.run_details)
     latest_run = reads(agent_views_.latest_run, lenient=True)
+    settle = writes(workflow_runs_.settle)
     known_run = reads(workflow_runs_.known_run)
     knows_repo = reads(workflow_runs_.knows_repo)
     open_runs = reads(workflow_runs_.open_runs)
@@ -186,6 +187,9 @@ class QueueVerbs(msgspec.Struct, frozen=True):
     context: KnowledgeContext
 
     names = reads(queues_.queues_of)
+    tickets_wait = reads(queues_.tickets_wait)
+    locks = reads(queues_.locks)
+    holders = reads(queues_.holders)
     reap = writes(queues_.reap)
     used = reads(ledger_.total)
     add_use = writes(ledger_.add)

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from threadkeep.base.database import Database
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.knowledge import queues
 from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.queues import holders, locks, reap, release_own
-from threadkeep.knowledge.vector_rows import missing
+from threadkeep.knowledge.queues import release_own
+from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.fixed import archived_runs
 from threadkeep.memory.learn.identifiers import project_roots
 from threadkeep.memory.learn.model import make_author
@@ -78,30 +76,21 @@ def enrich(
     return report
 
 
-def tickets_wait(database: Database) -> bool:
-    """Tell whether anything waits to be made a node of."""
-    with database.read() as tx:
-        return queues.tickets_wait(tx)
-
-
-def reap_tickets(database: Database, now: int) -> int:
+def reap_tickets(store: KnowledgeStore, now: int) -> int:
     """Take back the tickets of workers that died or never came back; give how many."""
-    with database.read() as tx:
-        if not any(queue.lost for queue in locks(tx, now).values()):
-            return 0  # a look at 100,000 tickets takes 10 ms
-    with database.write() as tx:
-        return reap(tx, now)
+    # A look at 100,000 tickets takes 10 ms.
+    lost = any(queue.lost for queue in store.queues.locks(now).values())
+    return store.queues.reap(now) if lost else 0
 
 
-def release_claims(database: Database, budget: float | None = None) -> int:
+def release_claims(store: KnowledgeStore, budget: float | None = None) -> int:
     """Give back the tickets that this process holds, which is ending; it counts as no try.
 
     A worker that is still busy finds that it lost its ticket, and writes nothing.
     """
-    with database.read() as tx:
-        if not holders(tx):
-            return 0
-    with database.write(budget=budget) as tx:
+    if not store.queues.holders():
+        return 0
+    with store.write(budget=budget) as tx:
         return release_own(tx)
 
 
@@ -124,16 +113,13 @@ def learn_all(
 ) -> int:
     """Count all failures that nobody has counted yet, step by step; give how many."""
     counted = 0
-    before, seen = None, _learned_to(history)
+    learned_to = history.store.evidence.learned_to
+    before, seen = None, learned_to()
     while before != seen and not stop():
         counted += learn(home, history)
         show(counted)
-        before, seen = seen, _learned_to(history)
+        before, seen = seen, learned_to()
     return counted
-
-
-def _learned_to(history: History) -> tuple[int, ...]:
-    return history.store.evidence.learned_to()
 
 
 # ---------------------------------------------------------------------- vectors
@@ -142,13 +128,6 @@ def _learned_to(history: History) -> tuple[int, ...]:
 def embedder_in_child(home: "Home") -> EmbedderChoice:
     """Tell which embedder the settings mean, without loading it."""
     return choose_in_child(home.config.embeddings, home.paths().cache, home.environ)
-
-
-def vectors_missing(database: Database) -> bool:
-    """Tell whether there is anything without a vector."""
-    with database.read() as tx:
-        found = missing(tx, 1)
-    return bool(found.nodes or found.messages)
 
 
 def embed(

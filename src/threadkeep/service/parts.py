@@ -384,10 +384,10 @@ def _follow_ci(around: ServiceContext, bell: Bell) -> None:
 
 
 def _enrich(around: ServiceContext, stop: Stop) -> None:
-    database, clock = around.database, around.history.store.clock
+    store = around.history.store
     if not around.caught_up.is_set():
         return
-    if learn.tickets_wait(database) or learn.reap_tickets(database, clock()):
+    if store.queues.tickets_wait() or learn.reap_tickets(store, store.clock()):
         report = learn.enrich(around.home, around.history, stop=stop, tell=around.tell)
         if report.nodes:
             around.tell(f"knowledge: {report.nodes} new")
@@ -402,7 +402,8 @@ def _learn(around: ServiceContext, stop: Stop) -> None:
 def _embed(around: ServiceContext, bell: Bell) -> None:
     """Have another process make vectors while some are missing; it ends with its work."""
     while bell.wait(_EMBED_SECONDS):
-        if learn.vectors_missing(around.database):
+        lacking = around.history.store.indexes.missing_vectors(1)
+        if lacking.nodes or lacking.messages:
             order = order_for(around.home, around.db, around.user_home, embed=True)
             _have_done(around, order, bell)
 

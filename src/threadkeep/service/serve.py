@@ -144,7 +144,7 @@ def serve(
 def _run(around: ServiceContext, stop: threading.Event, clock: Clock) -> None:
     database, bell = around.database, Bell(stop)
     with _announced(database, around.version, clock):
-        reap_tickets(database, clock())  # what a process held that was killed
+        reap_tickets(around.history.store, clock())  # what a process held that was killed
         books = Books(database, clock, around.tell)
         pulse = Pulse(database, bell, books, around.tell, clock)
         threads = start_all(all_parts(around), bell, books)
@@ -161,7 +161,7 @@ def _run(around: ServiceContext, stop: threading.Event, clock: Clock) -> None:
         if pulse.trouble is not None:
             raise pulse.trouble
         with suppress(ThreadkeepError):
-            release_claims(database, budget=_LAST_PATIENCE)
+            release_claims(around.history.store, budget=_LAST_PATIENCE)
         with suppress(ThreadkeepError):
             books.save()
 

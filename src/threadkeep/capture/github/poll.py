@@ -13,7 +13,6 @@ import msgspec
 
 from threadkeep.base.clock import Clock
 from threadkeep.base.config import GithubSettings
-from threadkeep.base.tx import Tx
 from threadkeep.capture.github.client import Api, GithubReply
 from threadkeep.capture.github.http import GithubRefusal
 from threadkeep.capture.github.runs import (
@@ -43,7 +42,6 @@ from threadkeep.knowledge.workflow_runs import (
     is_same,
     keep_run,
     reopen,
-    settle,
     touch_runs,
     wants_details,
 )
@@ -155,8 +153,7 @@ def _look_at(work: _Pass, look: Look) -> None:
     is_new = not work.store.evidence.knows_repo(look.repo)
     reply = _ask(work, look.path)
     if reply is None:
-        with work.store.write() as tx:
-            _settle(tx, look)
+        _settle(work, look)
         return
 
     def is_far_enough(runs: list[WorkflowRun]) -> bool:
@@ -167,8 +164,7 @@ def _look_at(work: _Pass, look: Look) -> None:
     for run in reversed({run.id: run for page in pages for run in page}.values()):
         _keep(work, run)
     _answered(work, look.path, reply, pages[0])  # the tag is that of the first page alone
-    with work.store.write() as tx:
-        _settle(tx, look)
+    _settle(work, look)
 
 
 def _ask(work: _Pass, path: str) -> GithubReply | None:
@@ -190,9 +186,9 @@ def _answered(work: _Pass, path: str, reply: GithubReply, runs: Sequence[Workflo
         work.store.evidence.keep_answer(work.api.url + path, reply.etag, ids, work.clock())
 
 
-def _settle(tx: Tx, look: Look) -> None:
+def _settle(work: _Pass, look: Look) -> None:
     if look.sha is not None:
-        settle(tx, look.sha, look.repo)
+        work.store.evidence.settle(look.sha, look.repo)
 
 
 def _any_known(work: _Pass, runs: Sequence[WorkflowRun]) -> bool:
