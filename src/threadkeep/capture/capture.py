@@ -14,8 +14,9 @@ from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, resca
 from threadkeep.capture.watch import Stop, Tell, watch
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.search_index import NOTES, noted_so_far
+from threadkeep.knowledge.records import NOTES
 from threadkeep.knowledge.segments import last_slice, noted_sessions
+from threadkeep.knowledge.sessions import noted_so_far
 from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.hippo_notes import HippoNotes
 from threadkeep.sources.records import Log, Source, Stamp

@@ -33,8 +33,7 @@ from threadkeep.knowledge.commands import write_tool_runs
 from threadkeep.knowledge.copies import is_here, parts_of, told_in
 from threadkeep.knowledge.forget import Marks, exempt_rules
 from threadkeep.knowledge.health import health_name, note_success
-from threadkeep.knowledge.records import Entry
-from threadkeep.knowledge.search_index import NOTES
+from threadkeep.knowledge.records import NOTES, Entry
 from threadkeep.knowledge.segments import write_segment
 from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
 from threadkeep.knowledge.store import KnowledgeStore

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from threadkeep.errors import ReadOnly, ThreadkeepError
-from threadkeep.knowledge.search_index import NOTES
+from threadkeep.knowledge.records import NOTES
 from threadkeep.knowledge.store import KnowledgeStore
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.prices import (
     AnswerUsage,
     Rates,
+    RecentAnswer,
     SumBuilder,
     TokenCounts,
     make_blocks,
@@ -21,7 +22,6 @@ from threadkeep.knowledge.prices import (
     step_of,
 )
 from threadkeep.knowledge.results import BillingBlock, Sum
-from threadkeep.knowledge.tail import RecentAnswer, answers_of, recent_answers
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home
@@ -63,9 +63,9 @@ def spent_lately(
 ) -> RecentUsage:
     """Sum up what was used lately; the store must exist."""
     book = _open_book(home, now)
-    with home.knowledge(path, read_only=True) as store, store.read() as tx:
-        lately = [_priced(one, book) for one in recent_answers(tx, now - _BACK)]
-        own = None if session_id is None else answers_of(tx, session_id)
+    with home.knowledge(path, read_only=True) as store:
+        lately = [_priced(one, book) for one in store.recent_answers(now - _BACK)]
+        own = None if session_id is None else store.answers_of(session_id)
     midnight = datetime.fromtimestamp(now / 1000, ZoneInfo(home.zone)).replace(
         hour=0, minute=0, second=0, microsecond=0
     )

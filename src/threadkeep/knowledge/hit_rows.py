@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Row, Tx
-from threadkeep.knowledge.lessons import LessonKey, key_digest
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.search_scope import STORED
 
@@ -140,6 +139,8 @@ def session_of(tx: Tx, kind: str, number: int) -> SessionName | None:
     if "tk_sessions" not in tables:
         return None
     if kind == "lesson":
+        from threadkeep.knowledge.lessons import LessonKey, key_digest  # noqa: PLC0415  (few are)
+
         key = tx.one("key_of_lesson", {"id": number}) if "tk_counted" in tables else None
         row = key and tx.one("session_of_lesson", {"lesson": key_digest(LessonKey(*key))})
     else:

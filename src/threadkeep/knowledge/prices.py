@@ -303,3 +303,38 @@ def _projected(block: BillingBlock, now: int) -> BillingBlock:
         projected_cost=round(cost + cost / minutes * left),
         minutes_left=round(left),
     )
+
+
+# ---------------------------------------------------------------------- what was used
+
+
+class RecentAnswer(NamedTuple):
+    """What one answer used, in tokens."""
+
+    at: int | None
+    harness: str
+    model: str
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    cache_write_1h: int
+    reasoning: int
+
+
+def recent_answers(tx: Tx, since: int) -> list[RecentAnswer]:
+    """Give what the answers since then used; none in a file that counts nothing."""
+    rows = tx.all("tail_spent", {"since": since}) if "tk_usage" in tx.tables() else []
+    return [RecentAnswer(*row) for row in rows]
+
+
+def answers_of(tx: Tx, session_id: str) -> list[RecentAnswer]:
+    """Give what the answers of one session used; none in a file that counts nothing."""
+    known = "tk_usage" in tx.tables()
+    rows = tx.all("tail_spent_in", {"session_id": session_id}) if known else []
+    return [RecentAnswer(*row) for row in rows]
+
+
+def unfinished_answers(tx: Tx, since: int | None, until: int | None) -> int:
+    """Count the answers of a time whose last count is missing from their log."""
+    return int(tx.value("tail_unfinished", {"since": since, "until": until}) or 0)

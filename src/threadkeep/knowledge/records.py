@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 Role = Literal["user", "assistant", "tool", "system"]
+NOTES: Final = "hippo-notes"  # the reader of another program's slices
 Kind = Literal[
     "prompt",  # what a person (or, for a subagent, its parent) asked
     "text",  # what the agent answered

@@ -25,8 +25,6 @@ from threadkeep.knowledge.search_scope import (
 from threadkeep.knowledge.session_sql import Where
 
 BATCH: Final = 2_000
-NOTES: Final = "hippo-notes"  # the reader of another program's slices
-NOTED: Final = "noted"  # how far another program's slices were made into sessions
 _TABLES: Final = {"tk_turns", "tk_things", "tk_thing_words", "tk_indexed", "tk_stale"}
 _MOST_TEXT: Final = 128 * 1024
 _LAST_ROW: Final = (1 << 63) - 1
@@ -75,24 +73,6 @@ def clear_things(tx: Tx) -> None:
     THING_WORDS.clear(tx)
     for step in ("clear_things", "clear_stale", "clear_indexed"):
         tx.run(step)
-
-
-def noted_so_far(tx: Tx) -> int:
-    """Give the number of the last slice that was looked at to make sessions of it."""
-    return int(tx.value("indexed_upto", {"kind": NOTED}) or 0)
-
-
-def has_unlisted(tx: Tx) -> bool:
-    """Tell whether slices wait to become sessions in a file that nobody captures into."""
-    last = int(tx.value("last_slice") or 0)
-    if "tk_indexed" not in tx.tables():
-        return last > 0
-    return tx.value("captured_by_another", {"reader": NOTES}) is None and last > noted_so_far(tx)
-
-
-def note_up_to(tx: Tx, last: int) -> None:
-    """Note up to which slice sessions were made."""
-    tx.run("indexed_on", {"kind": NOTED, "upto": last, "rows": 0, "words": 0})
 
 
 # ---------------------------------------------------------------------- entries

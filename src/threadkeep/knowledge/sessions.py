@@ -1,6 +1,7 @@
 """What the store says about captured sessions: lists, one by its id, its entries."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,7 @@ from threadkeep.knowledge.copies import Links, note_origin
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import (
     _ENTRY_WIDTH,
+    NOTES,
     CapturedSession,
     Entry,
     EntryRow,
@@ -244,3 +246,27 @@ def recount(tx: Tx, session: int) -> None:
 def recount_of_log(tx: Tx, log_id: int) -> None:
     """Count the entries of all sessions of a log anew."""
     tx.run("recount_sessions_of_log", {"log": log_id})
+
+
+# ------------------------------------------------------------------------------
+# How far another program's slices were made into sessions.
+
+_NOTED: Final = "noted"
+
+
+def noted_so_far(tx: Tx) -> int:
+    """Give the number of the last slice that was looked at to make sessions of it."""
+    return int(tx.value("indexed_upto", {"kind": _NOTED}) or 0)
+
+
+def has_unlisted(tx: Tx) -> bool:
+    """Tell whether slices wait to become sessions in a file that nobody captures into."""
+    last = int(tx.value("last_slice") or 0)
+    if "tk_indexed" not in tx.tables():
+        return last > 0
+    return tx.value("captured_by_another", {"reader": NOTES}) is None and last > noted_so_far(tx)
+
+
+def note_up_to(tx: Tx, last: int) -> None:
+    """Note up to which slice sessions were made."""
+    tx.run("indexed_on", {"kind": _NOTED, "upto": last, "rows": 0, "words": 0})

@@ -43,13 +43,12 @@ if TYPE_CHECKING:
         memory_intake as memory_intake_,
         merge as merge_,
         nodes as nodes_,
+        prices as prices_,
         queues as queues_,
         reindex as reindex_,
-        search_index as search_index_,
         segments as segments_,
         session_list as session_list_,
         sessions as sessions_,
-        tail as tail_,
         usage as usage_,
         vector_rows as vector_rows_,
         vectors as vectors_,
@@ -59,8 +58,8 @@ else:  # each is loaded by the first who uses a verb of it
     for _module in (
         *("agent_views", "archive", "checks", "command_list", "commands", "copies", "failures"),
         *("forget", "forget_scope", "health", "ledger", "lessons", "memory_documents"),
-        *("memory_intake", "merge", "nodes", "queues", "reindex", "search_index", "segments"),
-        *("session_list", "sessions", "tail", "usage", "vector_rows", "vectors", "workflow_runs"),
+        *("memory_intake", "merge", "nodes", "prices", "queues", "reindex", "segments"),
+        *("session_list", "sessions", "usage", "vector_rows", "vectors", "workflow_runs"),
     ):
         globals()[f"{_module}_"] = Later(f"{__package__}.{_module}")
 
@@ -135,8 +134,8 @@ class ArchiveVerbs(msgspec.Struct, frozen=True):
     fingerprints = reads(archive_.fingerprints)
     projects = reads(archive_.known_projects)
     slices = reads(segments_.slices_of, lenient=True)
-    has_unlisted = reads(search_index_.has_unlisted)
-    note_up_to = writes(search_index_.note_up_to)
+    has_unlisted = reads(sessions_.has_unlisted)
+    note_up_to = writes(sessions_.note_up_to)
     note_retold = writes(copies_.note_retold)
     takes_memories = reads(memory_documents_.takes_memories)
     absent_memories = reads(memory_intake_.absent_memories)
@@ -238,7 +237,6 @@ class UpkeepVerbs(msgspec.Struct, frozen=True):
     service = reads(health_.the_service)
     deep_checks = reads(checks_.last_deep_checks)
     note_deep_checks = writes(checks_.note_deep_checks)
-    unfinished_answers = reads(tail_.unfinished_answers)
 
 
 class KnowledgeStore:
@@ -345,6 +343,9 @@ class KnowledgeStore:
     search_rows = reads(sessions_.search_rows)
     usage = reads(usage_.usage_of)
     spent_in = reads(usage_.spent_in)
+    recent_answers = reads(prices_.recent_answers)
+    answers_of = reads(prices_.answers_of)
+    unfinished_answers = reads(prices_.unfinished_answers)
     list_events = reads(command_list_.list_events)
     list_shell_sessions = reads(command_list_.list_shell_sessions)
     list_visits = reads(command_list_.list_visits)

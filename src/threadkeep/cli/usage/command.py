@@ -294,7 +294,7 @@ def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: Usage
         note("prices come with `pip install 'threadkeep[prices]'`")
     elif view.cost and found.total.unpriced:
         note(f"{counted(found.total.unpriced, 'answer')} of models without a known price")
-    unfinished = browse.store.upkeep.unfinished_answers(query.since, query.until)
+    unfinished = browse.store.unfinished_answers(query.since, query.until)
     if unfinished:
         told = counted(unfinished, "answer")
         note(f"{told} without a last count in the log: output may be higher")
