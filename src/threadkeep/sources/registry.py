@@ -29,6 +29,13 @@ _MODULES: Final = {
     "copilot-cli": "copilot_cli",
     "pi": "pi",
     "openclaw": "openclaw",
+    "qwen-code": "qwen_code",
+    "kimi-code": "kimi_code",
+    "kimi-code-names": "kimi_code:NAMES",
+    "gptme": "gptme",
+    "gptme-names": "gptme:NAMES",
+    "grok-build": "grok_build",
+    "continue": "continue_dev",
     "aider": "aider",
     "hermes": "state_store",
 }

@@ -1,0 +1,181 @@
+"""Entries as most programs have them: what was said, calls and results, and blocks of a message."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from threadkeep.knowledge.records import Entry, Image, Kind, Role, Usage
+from threadkeep.sources.common import (
+    block_text,
+    describe_input,
+    iso_ms,
+    number,
+    pictures,
+    rows,
+    strange_name,
+    table,
+    text,
+)
+
+_MOST_SECONDS: Final = 100_000_000_000  # a larger time counts milliseconds
+
+
+def spoken(
+    role: Role, kind: Kind, shown: str, at: int | None, model: str = "", *, error: bool = False
+) -> list[Entry]:
+    """Make the entry of what somebody said, none if it is blank; its key is given later."""
+    return [Entry("", role, kind, at, shown, model=model, error=error)] if shown.strip() else []
+
+
+def call(tool: str, call_id: str, given: object, at: int | None, model: str = "") -> Entry:
+    """Make the entry of a tool's call."""
+    shown = describe_input(given)
+    return Entry(
+        *("", "assistant", "tool_call", at, shown),
+        tool=tool,
+        call_id=call_id,
+        model=model,
+        input=given,
+    )
+
+
+def result(
+    call_id: str,
+    shown: str,
+    at: int | None,
+    tool: str = "",
+    *,
+    error: bool = False,
+    images: tuple[Image, ...] = (),
+) -> Entry:
+    """Make the entry of what a tool gave back."""
+    return Entry(
+        *("", "tool", "tool_result", at, shown),
+        tool=tool,
+        call_id=call_id,
+        error=error,
+        images=images,
+    )
+
+
+def spent(
+    key: str,
+    at: int | None,
+    model: str,
+    counts: dict[str, Any],
+    names: tuple[str, str, str, str],
+    *,
+    reasoning: str = "",
+    inclusive: bool = False,
+) -> Usage:
+    """Make the usage of an answer from counts of these names: input, output, cache read, written.
+
+    `inclusive`: the program's input contains what came from and went to the cache.
+    """
+    given, output, read, written = (max(0, number(counts.get(name))) for name in names)
+    if inclusive:
+        given = max(0, given - read - written)
+    usage = Usage(key, at, model, input=given, output=output, cache_read=read, cache_write=written)
+    usage.reasoning = max(0, number(counts.get(reasoning)))
+    return usage
+
+
+def moment(value: object) -> int | None:
+    """Read a time as epoch milliseconds: seconds, milliseconds, or a text; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return iso_ms(value)
+    scale = 1000 if abs(value) < _MOST_SECONDS else 1
+    return number(value * scale) or None
+
+
+def local_moment(value: object) -> int | None:
+    """Read a time that is told without a zone as one of this machine's zone."""
+    try:
+        told = datetime.fromisoformat(text(value))
+        return iso_ms(told.astimezone().isoformat())
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+# ---------------------------------------------------------------------- blocks of a message
+
+
+def message_blocks(
+    content: object,
+    at: int | None,
+    model: str,
+    strange: list[str],
+    shown: Callable[[object], str] = block_text,
+) -> list[Entry]:
+    """Read an answer's or a result's blocks as Anthropic names them; `shown` reads a result's text.
+
+    What a person said is not among them: programs wrap it each in their own way.
+    """
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else rows(content)
+    found: list[Entry] = []
+    for block in map(table, blocks):
+        found += _block(block, at, model, strange, shown)
+    return found
+
+
+def _block(
+    block: dict[str, Any],
+    at: int | None,
+    model: str,
+    strange: list[str],
+    shown: Callable[[object], str],
+) -> list[Entry]:
+    found: list[Entry] = []
+    match block.get("type"):
+        case "text":
+            found = spoken("assistant", "text", text(block.get("text")), at, model)
+        case "thinking":
+            found = spoken("assistant", "reasoning", text(block.get("thinking")), at, model)
+        case "tool_use":
+            named = text(block.get("name"))
+            found = [call(named, text(block.get("id")), block.get("input"), at, model)]
+        case "tool_result":
+            found = [_result(block, at, shown)]
+        case "image" | "media":
+            found = [Entry("", "assistant", "text", at, "[image]", images=pictures([block]))]
+        case "redacted_thinking":
+            pass
+        case other:
+            strange.append(strange_name(block, "block", other))
+    return found
+
+
+def _result(block: dict[str, Any], at: int | None, shown: Callable[[object], str]) -> Entry:
+    content = block.get("content")
+    return result(
+        text(block.get("tool_use_id")),
+        shown(content),
+        at,
+        text(block.get("name")),
+        error=block.get("is_error") is True,
+        images=pictures(content),
+    )
+
+
+def without(wrapped: str, *tags: str) -> str:
+    """Take blocks of these tags, with all that is in them, out of what a person said."""
+    for tag in tags:
+        begin, end = f"<{tag}", f"</{tag}>"
+        at = wrapped.find(begin)
+        while at >= 0:
+            close = wrapped.find(end, at)
+            if close < 0:
+                break
+            wrapped = wrapped[:at] + wrapped[close + len(end) :]
+            at = wrapped.find(begin)
+    return wrapped
+
+
+def unwrapped(wrapped: str, *tags: str) -> str:
+    """Give what stands inside the first of these tags, or all of it if there is none."""
+    for tag in tags:
+        head, found, rest = wrapped.partition(f"<{tag}")
+        inside, closed, _ = rest.partition(f"</{tag}>")
+        if found and closed and not head.strip():
+            return inside.partition(">")[2].strip("\n")
+    return wrapped
