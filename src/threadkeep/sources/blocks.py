@@ -1,8 +1,9 @@
 """Entries as most programs have them: what was said, calls and results, and blocks of a message."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from threadkeep.knowledge.records import Entry, Image, Kind, Role, Usage
 from threadkeep.sources.common import (
@@ -157,25 +158,54 @@ def _result(block: dict[str, Any], at: int | None, shown: Callable[[object], str
     )
 
 
-def without(wrapped: str, *tags: str) -> str:
-    """Take blocks of these tags, with all that is in them, out of what a person said."""
-    for tag in tags:
-        begin, end = f"<{tag}", f"</{tag}>"
-        at = wrapped.find(begin)
-        while at >= 0:
-            close = wrapped.find(end, at)
-            if close < 0:
-                break
-            wrapped = wrapped[:at] + wrapped[close + len(end) :]
-            at = wrapped.find(begin)
-    return wrapped
+# ---------------------------------------------------------------------- tags in a text
+
+_ANY_NAME: Final = r"[A-Za-z_][\w-]*"
+_MOST_OPEN: Final = 50  # names of tags that are never closed: behind so many nobody wrote tags
 
 
-def unwrapped(wrapped: str, *tags: str) -> str:
-    """Give what stands inside the first of these tags, or all of it if there is none."""
-    for tag in tags:
-        head, found, rest = wrapped.partition(f"<{tag}")
-        inside, closed, _ = rest.partition(f"</{tag}>")
-        if found and closed and not head.strip():
-            return inside.partition(">")[2].strip("\n")
-    return wrapped
+class Tagged(NamedTuple):
+    """A part of a text between two tags."""
+
+    start: int
+    end: int
+    name: str
+    attributes: str
+    inside: str
+
+
+def tagged(said: str, *names: str) -> list[Tagged]:
+    """Find what stands between tags of these names, or of any; in one pass, whatever is there."""
+    pattern = re.compile(rf"<({'|'.join(names) or _ANY_NAME})\b([^<>]*)>")
+    found: list[Tagged] = []
+    missing: set[str] = set()
+    at = 0
+    while (opened := pattern.search(said, at)) and len(missing) < _MOST_OPEN:
+        name, at = opened[1], opened.end()
+        closed = -1 if name in missing else said.find(f"</{name}>", at)
+        if closed < 0:
+            missing.add(name)
+            continue
+        inside, at = said[at:closed], closed + len(name) + 3
+        found.append(Tagged(opened.start(), at, name, opened[2].strip(), inside))
+    return found
+
+
+def cut_out(said: str, parts: Iterable[tuple[int, int]]) -> str:
+    """Give a text without these parts of it, which do not overlap."""
+    kept, behind = [], 0
+    for start, end in parts:
+        kept.append(said[behind:start])
+        behind = end
+    return "".join([*kept, said[behind:]])
+
+
+def without(said: str, *names: str) -> str:
+    """Take what stands between tags of these names, and the tags, out of a text."""
+    return cut_out(said, [(one.start, one.end) for one in tagged(said, *names)])
+
+
+def unwrapped(said: str, name: str) -> str:
+    """Give what stands between tags if the text begins with them, else all of it."""
+    found = tagged(said, name) if said.lstrip().startswith(f"<{name}") else []
+    return found[0].inside.strip("\n") if found else said

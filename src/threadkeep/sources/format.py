@@ -210,7 +210,8 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
     split: Callable[[DocumentFiles], Iterable[Keyed]]
     read: Read
     identify: Identify = named_by_file
-    beside: tuple[str, ...] = ()  # files and folders, from the document's own, that belong to it
+    # Files and folders, seen from the document's own, that belong to it; {folder} is its name.
+    beside: tuple[str, ...] = ()
 
     kind: ClassVar[Literal["document"]] = "document"
 
@@ -221,7 +222,8 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the documents that are there now, sorted by path."""
         for path, root, stamp in files_of(self.places, user):
-            whole = _with_others(path, stamp, self.beside)
+            beside = [name.replace("{folder}", path.parent.name) for name in self.beside]
+            whole = _with_others(path, stamp, beside)
             yield self.identify(Log(str(path), whole, root=str(root)))
 
     def parser(self, log: Log, state: bytes | None) -> Parser:

@@ -7,10 +7,21 @@ prompt. An edit or an undo rewrites the file; what was said before is kept.
 import json
 import re
 import tomllib
-from typing import Any, Final
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
-from threadkeep.sources.blocks import call, local_moment, result, spent, spoken
+from threadkeep.sources.blocks import (
+    call,
+    cut_out,
+    local_moment,
+    result,
+    spent,
+    spoken,
+    tagged,
+    without,
+)
 from threadkeep.sources.common import numbered, strange_name, table, text
 from threadkeep.sources.format import (
     DocumentFiles,
@@ -24,12 +35,12 @@ from threadkeep.sources.places import place
 
 _AGENT: Final = "gptme"
 _ROOTS: Final = ("$GPTME_LOGS_HOME", "{data}/gptme/logs")
-_THOUGHT: Final = re.compile(r"<think(?:ing)?>(.*?)</think(?:ing)?>", re.DOTALL)
+_THOUGHTS: Final = ("think", "thinking")
 # A call: `@shell(id): {json}`, or `<tool-use><shell …>…</shell></tool-use>`, or a fenced block
 # whose language is the name of a tool.
 _NATIVE: Final = re.compile(r"^@(\w+)\(([^)\n]*)\):[ \t]*(?=\{)", re.MULTILINE)
-_TAGGED: Final = re.compile(r"<tool-use>\s*<(\w+)([^>]*)>(.*?)</\1>\s*</tool-use>", re.DOTALL)
-_FENCED: Final = re.compile(r"^(`{3,})([\w-]+)([^\n`]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_TAG: Final = "tool-use"
+_FENCE: Final = re.compile(r"^(`{3,})([\w-]*)([^\n`]*)$", re.MULTILINE)
 _TOOLS: Final = frozenset(
     (
         *("shell", "bash", "ipython", "save", "append", "patch", "patch_many", "morph", "tmux"),
@@ -78,39 +89,58 @@ def _system(fields: dict[str, Any], said: str, at: int | None) -> list[Entry]:
 
 def _answer(said: str, at: int | None, model: str) -> list[Entry]:
     found: list[Entry] = []
-    rest = said
-    for thought in _THOUGHT.findall(said):
-        found += spoken("assistant", "reasoning", thought.strip(), at, model)
-    rest, calls = _calls(_THOUGHT.sub("", rest), at, model)
-    return [*found, *spoken("assistant", "text", rest.strip(), at, model), *calls]
+    for thought in tagged(said, *_THOUGHTS):
+        found += spoken("assistant", "reasoning", thought.inside.strip(), at, model)
+    rest = without(said, *_THOUGHTS)
+    calls = list(_apart([*_native(rest), *_tags(rest), *_fences(rest)]))
+    left = cut_out(rest, [(one.start, one.end) for one in calls]).strip()
+    found += spoken("assistant", "text", left, at, model)
+    return [*found, *(call(one.tool, one.own, one.given, at, model) for one in calls)]
 
 
-def _calls(said: str, at: int | None, model: str) -> tuple[str, list[Entry]]:
-    """Take the calls out of a text."""
-    found: list[tuple[int, int, Entry]] = []
+class _Call(NamedTuple):
+    start: int
+    end: int
+    tool: str
+    own: str
+    given: Any
+
+
+def _native(said: str) -> Iterator[_Call]:
     for match in _NATIVE.finditer(said):
-        try:
+        with suppress(ValueError, RecursionError):
             given, end = _decoder.raw_decode(said, match.end())
-        except (ValueError, RecursionError):
-            continue
-        found.append((match.start(), end, call(match[1], match[2], given, at, model)))
-    for match in _TAGGED.finditer(said):
-        entry = call(
-            match[1], "", {"args": match[2].strip(), "command": match[3].strip()}, at, model
-        )
-        found.append((match.start(), match.end(), entry))
-    for match in _FENCED.finditer(said):
-        if match[2] in _TOOLS:
-            given = {"args": match[3].strip(), "command": match[4].rstrip("\n")}
-            found.append((match.start(), match.end(), call(match[2], "", given, at, model)))
-    rest, behind = [], 0
-    entries = []
-    for start, end, entry in sorted(found, key=lambda one: one[0]):
-        if start >= behind:
-            rest.append(said[behind:start])
-            entries.append(entry)
-            behind = end
-    return "".join([*rest, said[behind:]]), entries
+            yield _Call(match.start(), end, match[1], match[2], given)
+
+
+def _tags(said: str) -> Iterator[_Call]:
+    for one in tagged(said, _TAG):
+        for inner in tagged(one.inside)[:1]:
+            given = {"args": inner.attributes, "command": inner.inside.strip()}
+            yield _Call(one.start, one.end, inner.name, "", given)
+
+
+def _fences(said: str) -> Iterator[_Call]:
+    """Yield fenced blocks of tools; a longer fence may hold shorter ones."""
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(said):
+        if opened is None:
+            opened = fence
+        elif fence[1] == opened[1] and not fence[2]:
+            if opened[2] in _TOOLS:
+                inside = said[opened.end() : fence.start()].strip("\n")
+                given = {"args": opened[3].strip(), "command": inside}
+                yield _Call(opened.start(), fence.end(), opened[2], "", given)
+            opened = None
+
+
+def _apart(found: list[_Call]) -> Iterator[_Call]:
+    """Give calls in order; one inside of another is none."""
+    behind = 0
+    for one in sorted(found, key=lambda one: one.start):
+        if one.start >= behind:
+            yield one
+            behind = one.end
 
 
 SOURCE: Final = LineLogs(
