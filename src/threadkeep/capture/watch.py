@@ -33,7 +33,7 @@ _STEP_MS: Final = 200  # with the package's own 50 it wakes up twenty times a se
 _TICK_MS: Final = 500
 _TICKS_BETWEEN_PLACES: Final = 20
 # Their logs lie among the user's own files, in trees too large to be watched; twice a minute does.
-_NOT_WATCHED: Final = frozenset({"aider", "crush"})
+_NOT_WATCHED: Final = frozenset({"aider", "crush", "vscode-copilot"})
 
 
 def watch(

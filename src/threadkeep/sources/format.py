@@ -8,7 +8,9 @@ package may bring one of its own through the entry point group `threadkeep.sourc
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -20,7 +22,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import Gatherer, GathererState, plain
 from threadkeep.sources.files import file_bytes
-from threadkeep.sources.folders import database_stamp, stamp_of
+from threadkeep.sources.folders import MOST_ENTRIES, database_stamp, stamp_of
 from threadkeep.sources.places import LogPlace, files_of, place, roots_of
 from threadkeep.sources.records import (
     DocumentItem,
@@ -179,6 +181,16 @@ class DocumentFiles:
             raise Invalid(msg, hint="it is read again when it has changed") from error
         return found[0] if found else None
 
+    def above(self, name: str) -> Any:
+        """Read a file beside the document's folder as JSON; None if there is none."""
+        place_ = self.path.parent.parent / name
+        inside = place_.is_relative_to(self._root) and ".." not in place_.parts
+        try:
+            found = decode_line(file_bytes(place_, self._root)) if inside else []
+        except (NotFound, Invalid):
+            return None
+        return found[0] if found else None
+
     def lines(self, name: str = "") -> list[bytes]:
         """Read the whole lines of a file; the last one only if it ends."""
         return self.content(name).split(b"\n")[:-1]
@@ -210,8 +222,10 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
     split: Callable[[DocumentFiles], Iterable[Keyed]]
     read: Read
     identify: Identify = named_by_file
-    # Files and folders, seen from the document's own, that belong to it; {folder} is its name.
+    # Files and folders, seen from the document's own, that belong to it; {folder} is its name, and
+    # `/*` behind a folder stands for the files in it.
     beside: tuple[str, ...] = ()
+    prefer: Callable[[Iterable[Log]], Iterable[Log]] = tuple  # of several forms of one session
 
     kind: ClassVar[Literal["document"]] = "document"
 
@@ -221,6 +235,9 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the documents that are there now, sorted by path."""
+        yield from self.prefer(self._found(user))
+
+    def _found(self, user: UserHome) -> Iterator[Log]:
         for path, root, stamp in files_of(self.places, user):
             beside = [name.replace("{folder}", path.parent.name) for name in self.beside]
             whole = _with_others(path, stamp, beside)
@@ -248,9 +265,9 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
 
 def _with_others(path: Path, own: Stamp, beside: Iterable[str]) -> Stamp:
     """Add what stands beside a document to its stamp: one changes when any of them does."""
-    for name in beside:
+    for place_ in _places_beside(path.parent, beside):
         try:
-            other = stamp_of((path.parent / name).lstat())
+            other = stamp_of(place_.lstat())
         except OSError:
             continue
         own = own._replace(
@@ -259,6 +276,15 @@ def _with_others(path: Path, own: Stamp, beside: Iterable[str]) -> Stamp:
             ctime_ns=max(own.ctime_ns, other.ctime_ns),
         )
     return own
+
+
+def _places_beside(folder: Path, beside: Iterable[str]) -> Iterator[Path]:
+    for name in beside:
+        if not name.endswith("/*"):
+            yield folder / name
+            continue
+        with suppress(OSError):
+            yield from islice((folder / name[:-2]).iterdir(), MOST_ENTRIES)
 
 
 def encoded(records: Iterable[Keyed]) -> Iterator[tuple[str, bytes]]:

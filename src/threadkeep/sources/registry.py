@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 # several ways has several.
 _MODULES: Final = {
     "claude-code": "claude.transcripts",
+    "cowork-names": "claude.cowork",
+    "openclaude": "claude.transcripts:OPENCLAUDE",
+    "workbuddy": "claude.transcripts:WORKBUDDY",
+    "command-code": "claude.transcripts:COMMAND_CODE",
+    "qoder": "claude.transcripts:QODER",
     "codex": "codex.rollouts",
     "codex-names": "codex.threads",
     "cursor": "cursor.agent_transcripts",
@@ -47,6 +52,12 @@ _MODULES: Final = {
     "amp": "amp",
     "droid": "droid",
     "droid-usage": "droid:USAGE",
+    "vscode-copilot": "vscode_copilot",
+    "zed": "zed",
+    "mistral-vibe": "mistral_vibe",
+    "iflow": "iflow",
+    "windsurf": "encrypted:WINDSURF",
+    "trae": "encrypted:TRAE",
     "aider": "aider",
     "hermes": "state_store",
 }

@@ -1,6 +1,6 @@
 """Where Claude Code keeps its transcripts, and what a transcript's path says about it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +39,13 @@ def desktop_folders(user: UserHome) -> list[Path]:
 def find_logs(user: UserHome) -> Iterator[Log]:
     """Yield every transcript in the order of its path; a folder with two names is read once."""
     hidden = [found for place in desktop_folders(user) for found in _hidden(place, user)]
+    return logs_in({*project_folders(user), *hidden}, user)
+
+
+def logs_in(folders: Iterable[Path], user: UserHome) -> Iterator[Log]:
+    """Yield the transcripts below folders that hold one folder per project."""
     seen: set[tuple[int, int]] = set()
-    for folder in sorted({*project_folders(user), *hidden}):
+    for folder in sorted(folders):
         try:
             status = folder.stat()
         except OSError as error:

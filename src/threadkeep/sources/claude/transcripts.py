@@ -22,6 +22,7 @@ from threadkeep.sources.claude.paths import (
     find_logs,
     is_journal,
     is_loose_agent,
+    logs_in,
     project_folders,
     readable,
 )
@@ -523,16 +524,22 @@ class ClaudeParser:
 class ClaudeCode:
     """The source of all that Claude Code and the programs built on it write down."""
 
-    agent: Final = "claude-code"
     kind: Final = "lines"
+
+    def __init__(self, agent: str = "claude-code", folder: str = "") -> None:
+        """Take the program's name; a relative of Claude Code keeps all in a folder of its own."""
+        self.agent = agent
+        self._folder = folder
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name the folders to look into and to watch, whether they exist or not."""
+        if self._folder:
+            return [user.home / self._folder / "projects"]
         return [*project_folders(user), *desktop_folders(user)]
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the transcripts that are there now."""
-        return find_logs(user)
+        return logs_in(self.roots(user), user) if self._folder else find_logs(user)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
         """Make a parser that starts afresh, or goes on from a state."""
@@ -565,3 +572,8 @@ def _text(record: dict[str, Any], key: str) -> str:
 
 
 SOURCE = ClaudeCode()
+# Programs that write the same lines below a folder of their own.
+OPENCLAUDE = ClaudeCode("openclaude", ".openclaude")
+WORKBUDDY = ClaudeCode("workbuddy", ".workbuddy")
+COMMAND_CODE = ClaudeCode("command-code", ".commandcode")
+QODER = ClaudeCode("qoder", ".qoder")

@@ -1,0 +1,153 @@
+"""Mistral Vibe since 3: a store per session, made anew in generations with a journal behind each.
+
+What is shown are the entries of the newest generation, then the changes that the journal tells.
+Older generations are removed by the program; what was captured of them stays.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from threadkeep.errors import Invalid
+from threadkeep.knowledge.records import Entry, SessionFacts, Usage
+from threadkeep.sources.blocks import call, moment, result, spent, spoken
+from threadkeep.sources.common import (
+    block_text,
+    describe_input,
+    numbered,
+    pictures,
+    rows,
+    strange_name,
+    table,
+    text,
+)
+from threadkeep.sources.files import stored_object
+from threadkeep.sources.format import DocumentFiles, Documents, Keyed, Told, named_by_folder
+from threadkeep.sources.places import place
+
+_COUNTS: Final = ("inputTokens", "outputTokens", "cachedInputTokens", "")
+
+
+def _split(files: DocumentFiles) -> Iterator[Keyed]:
+    own = files.session_id
+    about = files.json("meta.json")
+    yield "meta", {"type": "meta", "id": own, "data": about}
+    newest = text(table(files.json()).get("generation"))
+    if not newest.isalnum():
+        raise Invalid(f"{files.path} names no generation", hint="it is read again when it changes")
+    base = f"generations/{newest}"
+    manifest = table(files.json(f"{base}/manifest.json"))
+    state = table(files.json(f"{base}/projection-state.json"))
+    session = table(table(state.get("snapshot")).get("session"))
+    entries: dict[str, dict[str, Any]] = {}
+    for chunk in rows(table(manifest.get("projection_state")).get("chunks")):
+        if text(chunk).isalnum():
+            _note(entries, rows(files.json(f"chunks/{chunk}.json")))
+    for change in _journal(files):
+        session = table(change.get("state")).get("session") or session
+        _note(entries, [change.get("entry")])
+    yield "session", {"type": "usage", "id": own, "data": session}
+    for name, entry in entries.items():
+        yield name, {"type": "entry", "id": name, "data": entry}
+
+
+def _note(entries: dict[str, dict[str, Any]], found: list[Any]) -> None:
+    for entry in map(table, found):
+        own = text(entry.get("id"))
+        if own:
+            entries[own] = entry
+
+
+def _journal(files: DocumentFiles) -> Iterator[dict[str, Any]]:
+    """Yield the changes of what is shown; a record of the journal may still be half-written."""
+    for name in files.names("journal"):
+        for line in files.lines(f"journal/{name}"):
+            record = stored_object(line)
+            if record.get("type") == "projection_delta":
+                yield from map(table, rows(table(record.get("payload")).get("delta")))
+
+
+def _read(record: Any, number: int) -> Told:
+    fields = table(record)
+    data, key = table(fields.get("data")), text(fields.get("id")) or str(number)
+    match fields.get("type"):
+        case "meta":
+            return Told(facts=_facts(data))
+        case "usage":
+            return Told(
+                usage=[_usage(data, key)], facts=SessionFacts(title=text(data.get("title")))
+            )
+        case "entry":
+            told = _entry(data)
+            numbered(told.entries, key)
+            return told
+        case other:
+            return Told(unknown=[strange_name(record, other)])
+
+
+def _facts(meta: dict[str, Any]) -> SessionFacts:
+    around = table(meta.get("environment"))
+    model = meta.get("model")
+    return SessionFacts(
+        cwd=text(around.get("working_directory")) or text(meta.get("origin_directory")),
+        title=text(meta.get("title")),
+        git_branch=text(meta.get("git_branch")),
+        model=text(model) or text(table(model).get("name")),
+        parent_session_id=text(meta.get("parent_session_id")),
+    )
+
+
+def _usage(session: dict[str, Any], own: str) -> Usage:
+    at, counts = moment(session.get("updatedAt")), table(session.get("tokenUsage"))
+    return spent(own, at, "", counts, _COUNTS, inclusive=True)
+
+
+def _entry(entry: dict[str, Any]) -> Told:
+    told, at = Told(), moment(entry.get("createdAt"))
+    content = entry.get("content")
+    match entry.get("type"):
+        case "message":
+            shown = text(content) or block_text(content)
+            person = entry.get("role") == "user"
+            if person:
+                told.entries = spoken("user", "prompt", shown, at)
+            else:
+                told.entries = spoken("assistant", "text", shown, at)
+            for one in told.entries:
+                one.images = pictures(content)
+        case "reasoning":
+            shown = text(entry.get("text")) or block_text(entry.get("summary"))
+            told.entries = spoken("assistant", "reasoning", shown, at)
+        case "effect" | "tool":
+            told.entries = _effect(entry, at)
+        case other:
+            told.unknown.append(strange_name(entry, "entry", other))
+    return told
+
+
+def _effect(entry: dict[str, Any], at: int | None) -> list[Entry]:
+    detail, state = table(entry.get("detail")), table(entry.get("state"))
+    own = text(entry.get("id"))
+    tool = text(detail.get("toolName")) or text(detail.get("kind")) or text(entry.get("title"))
+    found = [call(tool, own, detail.get("input"), at)]
+    if state.get("status") in {"completed", "failed", "cancelled", "error"}:
+        output = table(state.get("output"))
+        made = output.get("structured_content")
+        shown = text(state.get("outputText")) or block_text(output.get("content"))
+        shown = shown or text(table(made).get("content")) or describe_input(made)
+        failed = state.get("status") != "completed" or output.get("type") == "error"
+        ended = moment(entry.get("updatedAt")) or at
+        found.append(result(own, shown, ended, tool, error=failed))
+    return found
+
+
+SOURCE: Final = Documents(
+    agent="mistral-vibe",
+    label="Mistral Vibe",
+    places=(
+        place(("$VIBE_HOME/logs/session/unified", "~/.vibe/logs/session/unified"), "*/CURRENT"),
+    ),
+    identify=named_by_folder,
+    beside=("meta.json", "generations", "journal/*"),
+    split=_split,
+    read=_read,
+)
