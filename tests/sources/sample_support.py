@@ -14,8 +14,16 @@ from tests.support.user_homes import open_history, settle
 from threadkeep.capture.capture import History
 from threadkeep.knowledge.records import CapturedSession
 
+_USER = ".config/Code/User"
 # Sample -> where below the home its content goes, if it does not lie there as in a home already.
-PLACES: dict[str, str] = {}
+PLACES: dict[str, str] = {
+    "cline-tasks-handmade": _USER,
+    "vscode-copilot-oplog": _USER,
+    "vscode-copilot": f"{_USER}/globalStorage/emptyWindowChatSessions",
+    "cline-repo-fixture": ".cline/data/sessions/session",
+    "iflow": ".iflow/projects/demo",
+    "crush": "projects",
+}
 
 
 def write_lines(path: Path, *records: object) -> None:
@@ -102,6 +110,9 @@ def put_sample(data: Path, sample: str, user: Path) -> Path:
     shutil.copytree(data / sample, target, dirs_exist_ok=True)
     for path in (user, *user.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    if sample == "crush":
+        projects = [{"path": str(path)} for path in sorted(target.iterdir())]
+        write_json(user / ".local/share/crush/projects.json", {"projects": projects})
     settle(user)
     return user
 

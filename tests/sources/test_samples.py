@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,34 @@ SAMPLES = {
     "gemini-0.61.0": "gemini-cli",
     "openclaw": "pi",
     "kilo": "kilo",
+    "qwen-code": "qwen-code",
+    "qwen-code-0.15": "qwen-code",
+    "kimi-code": "kimi-code",
+    "cline": "cline",
+    "cline-tasks-handmade": "roo-code",
+    "continue": "continue",
+    "gptme": "gptme",
+    "grok": "grok-build",
+    "goose": "goose",
+    "llm": "llm",
+    "crush": "crush",
+    "vscode-copilot": "vscode-copilot",
+    "vscode-copilot-oplog": "vscode-copilot",
+    "openhands": "openhands",
+    "mistral-vibe": "mistral-vibe",
+    "amp-handmade": "amp",
+    "droid-handmade": "droid",
+    "zed-handmade": "zed",
 }
+SPENT = ("input", "output", "cache_read", "cache_write")
 COUNTED = (
     *("prompts", "texts", "thinking", "calls", "results"),
-    *("input", "output", "cache_read", "cache_write"),
+    *SPENT,
 )
+
+
+# Programs whose documents consist of line logs as well.
+REWRITTEN = {"grok-build", "vscode-copilot", "mistral-vibe"}
 
 
 @pytest.fixture
@@ -50,7 +74,30 @@ def adapted(sample: str, told: dict[str, Any]) -> dict[str, Any]:
         # Counted as stored: one of the three is a prompt, results stand inside of the calls, and
         # thoughts are no part of the output.
         told.update(prompts=1, results=3, output=180)
+    if sample == "goose":  # a thought that further calls of one answer repeat is shown once
+        told["thinking"] = told["prompts"] * 3
+    if sample == "mistral-vibe":
+        spent = told["tokenUsage"]
+        told["input"] = spent["inputTokens"] - spent["cachedInputTokens"]
+        told.update(output=spent["outputTokens"], cache_read=spent["cachedInputTokens"])
+    if sample == "cline-tasks-handmade":
+        told["calls"] = told["calls_without_attempt_completion"]
     return told
+
+
+def family(sample: str, found: dict[str, CapturedSession]) -> dict[str, CapturedSession]:
+    """Name sessions as the expectations do."""
+    if sample == "goose":  # the day's number is unique in one database alone
+        return {name.partition("@")[0]: session for name, session in found.items()}
+    if sample == "vscode-copilot":
+        return {f"{name}.json": session for name, session in found.items()}
+    return found
+
+
+def with_forks(wanted: dict[str, dict[str, Any]]) -> set[str]:
+    """Name the sessions that are forks, and those that they were forked from."""
+    forks = {name: told["forked_from"] for name, told in wanted.items() if told.get("forked_from")}
+    return {*forks, *forks.values()}
 
 
 def captured(history: History, agent: str) -> dict[str, CapturedSession]:
@@ -62,8 +109,10 @@ def captured(history: History, agent: str) -> dict[str, CapturedSession]:
     return {session.session_id: session for session in sessions}
 
 
-def compare(told: dict[str, Any], session: CapturedSession, counts: Counts) -> None:
-    wanted = {name: told[name] for name in COUNTED if name in told}
+def compare(
+    told: dict[str, Any], session: CapturedSession, counts: Counts, besides: tuple[str, ...]
+) -> None:
+    wanted = {name: told[name] for name in COUNTED if name in told and name not in besides}
     assert {name: counts.told()[name] for name in wanted} == wanted, session.session_id
     if told.get("cwd"):
         assert session.cwd == told["cwd"]
@@ -73,14 +122,26 @@ def compare(told: dict[str, Any], session: CapturedSession, counts: Counts) -> N
 def test_a_sample_gives_what_others_counted(data: Path, tmp_path: Path, sample: str) -> None:
     user = put_sample(data, sample, tmp_path / "user")
     with open_history(tmp_path / "home", user) as history:
-        found = captured(history, SAMPLES[sample])
+        found = family(sample, captured(history, SAMPLES[sample]))
         wanted = expected(data, sample)
         assert sorted(found) == sorted(wanted)
+        copied = with_forks(wanted)
+        spent: Counter[str] = Counter()
         for name, told in wanted.items():
-            compare(told, found[name], counts_of(history, found[name]))
+            counts = counts_of(history, found[name])
+            compare(told, found[name], counts, SPENT if name in copied else ())
+            spent.update(counts.tokens if name in copied else {})
             assert list(history.raw(found[name]))
+        for name in copied:  # what a fork copied was spent once, and counts once
+            assert spent == {one: wanted[name][one] for one in SPENT}
         again = history.capture()
         assert [part.lines for part in again.agents.values() if part.lines] == []
+
+
+def said(told: dict[str, Any]) -> dict[str, Any]:
+    """Give what documents say, without the places at which it is archived."""
+    entries = [(*row[:5], *row[7:]) for row in told["entries"]]
+    return {"entries": entries, "usage": told["usage"], "segments": told["segments"]}
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -104,5 +165,7 @@ def test_a_sample_that_grows_gives_what_it_gives_at_once(
     with open_history(tmp_path / "two", grown) as history:
         history.capture()
     one, two = (content(tmp_path / name / "knowledge.db") for name in ("one", "two"))
+    if SAMPLES[sample] in REWRITTEN:  # each writing of a record is kept; what it says is the same
+        one, two = said(one), said(two)
     assert one == two
     assert archived(tmp_path / "one" / "knowledge.db")

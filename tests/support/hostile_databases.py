@@ -49,6 +49,49 @@ READERS = {
         ("key", "value"),
         "CREATE TABLE blobs (id, data);",
     ),
+    "kilo": Reader(
+        "kilo",
+        ".local/share/kilo/kilo.db",
+        "session",
+        ("id", "title", "directory", "time_updated"),
+        "CREATE TABLE message (id, session_id, data); CREATE TABLE part (id, message_id, "
+        "session_id, data);",
+    ),
+    "openclaw": Reader(
+        "pi",
+        ".openclaw/agents/main/agent/openclaw-agent.sqlite",
+        "transcript_events",
+        ("session_id", "seq", "event_json", "event_zstd"),
+        "",
+    ),
+    "goose": Reader(
+        "goose",
+        ".local/share/goose/sessions/sessions.db",
+        "sessions",
+        ("id", "name", "working_dir", "created_at"),
+        "CREATE TABLE messages (id, message_id, session_id, role, content_json, metadata_json);",
+    ),
+    "goose-messages": Reader(
+        "goose",
+        "AppData/Roaming/Block/goose/data/sessions/sessions.db",
+        "messages",
+        ("id", "message_id", "session_id", "role", "content_json", "metadata_json"),
+        "CREATE TABLE sessions (id, name); INSERT INTO sessions VALUES ('x', 'y');",
+    ),
+    "llm": Reader(
+        "llm",
+        ".config/io.datasette.llm/logs.db",
+        "threads",
+        ("id", "name", "tip_message_hash", "datetime_utc"),
+        "CREATE TABLE messages (hash, parent_hash, role); CREATE TABLE turns (id, thread_id);",
+    ),
+    "zed": Reader(
+        "zed",
+        ".local/share/zed/threads/threads.db",
+        "threads",
+        ("id", "summary", "updated_at", "data_type", "data"),
+        "",
+    ),
     "hermes": Reader(
         "hermes",
         ".hermes/state.db",
@@ -162,10 +205,16 @@ def _long_schema(connection: Connection, reader: Reader) -> None:
     )
 
 
+_LARGE = {
+    *("data", "value", "content", "title", "model", "name"),
+    *("event_json", "content_json"),
+}
+
+
 def _large_value(connection: Connection, reader: Reader) -> None:
     _ordinary(connection, reader)
     for name in reader.columns:
-        if name in {"data", "value", "content", "title", "model"}:
+        if name in _LARGE:
             connection.execute(f"UPDATE {reader.target} SET {name} = zeroblob(26000000)")
     if reader.target == "cursorDiskKV":
         connection.execute("UPDATE cursorDiskKV SET key = 'composerData:x'")

@@ -1,6 +1,7 @@
 """Continue: one document per session, calls and results in the answer's own item, no times.
 
-The session begins when the index beside it says; every entry has that time.
+The session begins when the index beside it says; its items follow a millisecond apart, so that one
+that is written again stays in its place.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,8 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
     for number, item in enumerate(history):
         # What was sent to the model repeats the whole conversation before it.
         kept = {name: value for name, value in table(item).items() if name != "promptLogs"}
-        yield f"item{number}", {"type": "item", "id": f"{own}:{number}", "at": begun, "data": kept}
+        about = {"type": "item", "id": f"{own}:{number}", "at": begun + number}
+        yield f"item{number}", {**about, "data": kept}
 
 
 def _begun(files: DocumentFiles, session: str) -> int:

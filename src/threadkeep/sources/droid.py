@@ -17,6 +17,7 @@ from threadkeep.sources.common import (
     table,
     text,
 )
+from threadkeep.sources.files import stored_object
 from threadkeep.sources.format import DocumentFiles, Documents, Keyed, LineLogs, Told
 from threadkeep.sources.places import place
 from threadkeep.sources.records import Log
@@ -101,17 +102,17 @@ SOURCE: Final = LineLogs(
 
 
 def _split(files: DocumentFiles) -> list[Keyed]:
-    record = {"id": files.session_id, "at": files.modified, "data": files.json()}
-    return [("settings", record)]
+    lines = map(stored_object, files.beginning(f"{files.session_id}.jsonl"))
+    begun = next(filter(None, (text(line.get("timestamp")) for line in lines)), "")
+    return [("settings", {"id": files.session_id, "at": begun, "data": files.json()})]
 
 
 def _read_settings(record: Any, _number: int) -> Told:
     fields = table(record)
     data, own = table(fields.get("data")), text(fields.get("id"))
     model, counts = text(data.get("model")), table(data.get("tokenUsage"))
-    at = fields.get("at")
-    when = at if isinstance(at, int) else None
-    usage = spent(own, when, model, counts, _COUNTS, reasoning="thinkingTokens")
+    at = iso_ms(fields.get("at"))
+    usage = spent(own, at, model, counts, _COUNTS, reasoning="thinkingTokens")
     return Told(usage=[usage], facts=SessionFacts(model=model))
 
 

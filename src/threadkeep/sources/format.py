@@ -21,7 +21,7 @@ from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import Gatherer, GathererState, plain
-from threadkeep.sources.files import file_bytes
+from threadkeep.sources.files import LogFile, file_bytes
 from threadkeep.sources.folders import MOST_ENTRIES, database_stamp, stamp_of
 from threadkeep.sources.places import LogPlace, files_of, place, roots_of
 from threadkeep.sources.records import (
@@ -147,6 +147,8 @@ class LineLogs(msgspec.Struct, frozen=True, kw_only=True):
 
 # ---------------------------------------------------------------------- documents
 
+_BEGINNING: Final = 64 * 1024
+
 
 class DocumentFiles:
     """The files of one document, below its own folder alone; links and large ones are refused."""
@@ -194,6 +196,14 @@ class DocumentFiles:
     def lines(self, name: str = "") -> list[bytes]:
         """Read the whole lines of a file; the last one only if it ends."""
         return self.content(name).split(b"\n")[:-1]
+
+    def beginning(self, name: str) -> list[bytes]:
+        """Read the first whole lines of a file beside the document; none if there is none."""
+        try:
+            with LogFile(str(self._at(name)), self._root) as file:
+                return file.between(0, _BEGINNING).split(b"\n")[:-1]
+        except OSError:
+            return []
 
     def names(self, folder: str) -> list[str]:
         """Name the files in a folder beside the document, sorted."""

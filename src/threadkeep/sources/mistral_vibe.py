@@ -97,7 +97,7 @@ def _facts(meta: dict[str, Any]) -> SessionFacts:
 
 
 def _usage(session: dict[str, Any], own: str) -> Usage:
-    at, counts = moment(session.get("updatedAt")), table(session.get("tokenUsage"))
+    at, counts = moment(session.get("createdAt")), table(session.get("tokenUsage"))
     return spent(own, at, "", counts, _COUNTS, inclusive=True)
 
 

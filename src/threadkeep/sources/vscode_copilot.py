@@ -129,22 +129,32 @@ def _request(own: str, request: dict[str, Any]) -> Iterator[Keyed]:
     results = table(inside.get("toolCallResults"))
     items = [table(item) for item in rows(request.get("response"))]
     asked = _asked(items, inside)
-    about = {"at": request.get("timestamp"), "model": request.get("modelId")}
+    begun = moment(request.get("timestamp"))
+
+    def about(place_: int) -> dict[str, Any]:
+        # Nothing tells when a piece came. They are a millisecond apart, so that one that is written
+        # again, as a call is when its arguments are known, stays in its place.
+        return {"at": begun + place_ if begun else None, "model": request.get("modelId")}
+
     given: set[str] = set()
     for number, item in enumerate(items):
         key = f"{own}.{number}"
         matching = asked.get(number, {})
-        yield key, {"type": "item", "id": key, **about, "call": matching, "data": item}
+        yield (
+            key,
+            {"type": "item", "id": key, **about(2 * number + 1), "call": matching, "data": item},
+        )
         called = text(matching.get("id"))
         if called in results:
             given.add(called)
-            yield f"{own}:{called}", _came(own, called, results[called], about)
+            yield f"{own}:{called}", _came(own, called, results[called], about(2 * number + 2))
+    last = 2 * len(items) + 1
     for called, came in results.items():
         if called not in given:
-            yield f"{own}:{called}", _came(own, called, came, about)
+            yield f"{own}:{called}", _came(own, called, came, about(last))
     ended: dict[str, Any] = {name: told.get(name) for name in ("timings", "errorDetails")}
     ended |= {name: inside[name] for name in _KEPT if name in inside}
-    yield f"{own}.end", {"type": "end", "id": f"{own}.end", **about, "data": ended}
+    yield f"{own}.end", {"type": "end", "id": f"{own}.end", **about(0), "data": ended}
 
 
 _KEPT: Final = ("promptTokens", "outputTokens", "resolvedModel", "modelMessageId", "sessionId")

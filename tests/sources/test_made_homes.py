@@ -1,0 +1,158 @@
+"""Each newer program tells the same short story: it comes out the same from every one of them."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from tests.lengths import examples
+from tests.sources.made_homes import ASKED, CAME, COMMAND, CWD, END, MADE, SAID, THOUGHT
+from tests.sources.sample_support import Seen, look
+from tests.sources.source_support import broken
+from tests.support.user_homes import assert_sound, open_history, settle
+from threadkeep.base.json import decode_line
+from threadkeep.sources.files import LogFile
+from threadkeep.sources.records import Log, Source, UserHome
+from threadkeep.sources.registry import foreign_sources
+
+# What is not kept by a program: tokens (or only some of them), a folder, whether a call failed.
+NO_TOKENS = {"crush"}
+ONLY_OUTPUT = {"vscode-copilot"}
+NO_FOLDER = {"llm", "crush"}  # Crush: the folder that its database lies in
+NO_TITLE = {"openhands", "iflow"}
+NO_ERRORS = {"gptme", "grok-build", "roo-code", "vscode-copilot"}
+STORY = [
+    ("prompt", ASKED),
+    ("reasoning", THOUGHT),
+    ("text", SAID),
+    ("tool_call", COMMAND),
+    ("tool_result", CAME),
+    ("text", END),
+]
+
+
+def made(agent: str, user: Path) -> Path:
+    user.mkdir(parents=True, exist_ok=True)
+    MADE[agent](user)
+    settle(user)
+    return user
+
+
+def only(found: dict[str, Seen]) -> Seen:
+    (seen,) = found.values()
+    return seen
+
+
+@pytest.mark.parametrize("agent", MADE)
+def test_the_story_is_told(tmp_path: Path, agent: str) -> None:
+    seen = only(look(made(agent, tmp_path / "user"), tmp_path / "home"))
+    assert [one for one in seen.said if one[0] != "note"] == STORY
+    assert seen.session.agent == agent
+    assert seen.unknown == {}
+    assert seen.answered == [own for own, _ in seen.calls]
+    assert {tool for _, tool in seen.calls} <= {"shell", "execute_command"}
+    assert seen.failed == ([] if agent in NO_ERRORS else [CAME])
+    if agent not in NO_FOLDER:
+        assert seen.session.cwd == CWD
+    if agent not in NO_TITLE:
+        assert seen.session.title == "A title"
+    assert seen.session.model == "m-1"
+
+
+@pytest.mark.parametrize("agent", sorted(MADE.keys() - NO_TOKENS))
+def test_what_it_took_is_counted_without_the_cache(tmp_path: Path, agent: str) -> None:
+    seen = only(look(made(agent, tmp_path / "user"), tmp_path / "home"))
+    whole = {"input": 60, "output": 20, "cache_read": 40, "cache_write": 0}
+    known = {"output": 20} if agent in ONLY_OUTPUT else whole
+    assert {name: value for name, value in seen.tokens.items() if value} == {
+        name: value for name, value in known.items() if value
+    }
+
+
+def test_all_of_them_on_one_machine(tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    for agent in MADE:
+        made(agent, user)
+    assert {seen.session.agent for seen in look(user, tmp_path / "home").values()} == set(MADE)
+    with open_history(tmp_path / "home", user) as history:
+        again = history.capture()
+        assert [part.changed for part in again.agents.values() if part.changed] == []
+        assert {one.percent for one in history.coverage().sources} == {100.0}
+    assert_sound(tmp_path / "home" / "knowledge.db")
+
+
+@pytest.mark.parametrize("agent", MADE)
+def test_a_file_that_is_cut_off_is_told_or_read_as_far_as_it_goes(
+    tmp_path: Path, agent: str
+) -> None:
+    user = made(agent, tmp_path / "user")
+    for path in [path for path in user.rglob("*") if path.is_file()]:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    with open_history(tmp_path / "home", user) as history:
+        history.capture()  # whatever is wrong is told; nothing is raised
+    shutil.rmtree(user)
+    made(agent, user)
+    seen = only(look(user, tmp_path / "home"))
+    assert [one for one in seen.said if one[0] != "note"] == STORY
+
+
+@pytest.mark.parametrize("agent", MADE)
+def test_links_are_not_followed(tmp_path: Path, agent: str) -> None:
+    user = made(agent, tmp_path / "elsewhere")
+    linked = tmp_path / "user"
+    for path in [path for path in user.rglob("*") if path.is_file()]:
+        target = linked / path.relative_to(user)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(path)
+    with open_history(tmp_path / "home", linked) as history:
+        history.capture()
+        assert history.sessions(everything=True) == []
+
+
+# ---------------------------------------------------------------------- records of any kind
+
+
+def records_of(source: Source, log: Log) -> list[Any]:
+    if source.kind == "lines":
+        with LogFile(log.path, log.root) as file:
+            lines = file.whole().split(b"\n")
+        return [value for line in lines for value in decode_line(line)]
+    items = [item.item for item in source.items(log)]
+    lines = [line for item in items for _, line in source.records(log, item)]
+    return [value for line in lines for value in decode_line(line)]
+
+
+AllRecords = dict[str, tuple[Source, Log, list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def all_records(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, tuple[Source, Log, list[Any]]]:
+    user = tmp_path_factory.mktemp("all")
+    for agent in MADE:
+        made(agent, user)
+    found = {}
+    for name, source in foreign_sources().items():
+        for log in source.find(UserHome(user)):
+            found[name] = (source, log, records_of(source, log))
+    return found
+
+
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_record_stops_a_reader(all_records: AllRecords, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(all_records)))
+    source, log, records = all_records[name]
+    bad = data.draw(broken(records))
+    parser = source.parser(log, None)
+    fed = parser.feed(json.loads(json.dumps(bad)), b"", 7)
+    alone = source.entries(bad, b"", 7)
+    assert [(one.key, one.kind, one.text) for one in fed] == [
+        (one.key, one.kind, one.text) for one in alone
+    ]
+    parser.harvest()
+    source.parser(log, parser.state() or None).harvest()
