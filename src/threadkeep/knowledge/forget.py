@@ -39,7 +39,7 @@ _BARE: Final = {
 _RELEARNED: Final = {
     kind.name: kind.tickets.queue
     for kind in KINDS
-    if kind.links and kind.tickets and kind.tickets.queue
+    if kind.links and kind.tickets and kind.tickets.queue != "claude"
 }
 _EVIDENCE: Final[tuple[Evidence, ...]] = get_args(Evidence)
 

@@ -21,12 +21,13 @@ _Beside = Literal["entity", "snapshot", "alarm", "orphan", "category", "memory_l
 Kind = Literal["node"] | Evidence | _OfRuns | _Beside
 
 _PLACEHOLDER: Final = re.compile(r"<(\w+)>")
+_MARKED: Final = re.compile(r"^(?=-- (?:name|piece): )", re.MULTILINE)
 
 
 class TicketTable(NamedTuple):
     """The tickets of a queue, and the rows that they stand for."""
 
-    queue: Queue | None  # None: nothing is taken from it any more
+    queue: Queue | Literal["claude"]  # nothing is taken from the last any more
     name: str
     target: str  # the column with the row's number
     since: str = "created_at"  # when the ticket was made
@@ -134,7 +135,7 @@ KINDS: Final = (
     RowKind(
         *("legacy", "claude_sessions"),
         link="claude_session_id",
-        tickets=TicketTable(None, "claude_enrichment_queue", "claude_session_id"),
+        tickets=TicketTable("claude", "claude_enrichment_queue", "claude_session_id"),
         texts=(*_SLICE, "user_prompts_json"),
     ),
     RowKind(
@@ -194,13 +195,14 @@ def _values_of(kind: RowKind) -> dict[str, str | None]:
     """Give what stands for each placeholder; None for what the kind does not have."""
     absent = " AND NOT EXISTS (SELECT 1 FROM {} WHERE knowledge_node_id = n.id)"
     unless = None if kind.unless is None else [KIND[other].links for other in kind.unless]
+    tickets = kind.tickets._asdict() if kind.tickets else {}
     return {
         **{name: value for name, value in kind._asdict().items() if isinstance(value, str)},
         "kind": kind.name,
         "links": kind.links,
         "until": kind.until or kind.since,
-        "queue": kind.tickets and kind.tickets.name,
-        "ticket": kind.tickets and kind.tickets.target,
+        **{f"ticket_{name}": value for name, value in tickets.items()},
+        "queue": tickets.get("queue"),
         "unless": None if unless is None else "".join(map(absent.format, unless)),
         "ordered": kind.table if kind.in_order else None,
         "watched": ", ".join(kind.watched) or None,
@@ -230,10 +232,8 @@ def triggers() -> str:
 
 @cache
 def _queries() -> dict[str, str]:
-    _, *templates = load_text(__package__, "kinds.sql").split("-- name: ")
-    return parse_queries(
-        "".join(made for template in templates for made in _made(f"-- name: {template}"))
-    )
+    templates = _MARKED.split(load_text(__package__, "kinds.sql"))[1:]
+    return parse_queries("".join(made for template in templates for made in _made(template)))
 
 
 class QueriesOfKinds(Mapping[str, str]):

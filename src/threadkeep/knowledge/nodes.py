@@ -53,7 +53,9 @@ from threadkeep.knowledge.schema import NODE_WORDS
 # Queue -> the kind of its rows; and the order in which a node with evidence of several kinds
 # belongs to one of them.
 _ABOUT: Final = {
-    kind.tickets.queue: kind.name for kind in KINDS if kind.tickets and kind.tickets.queue
+    kind.tickets.queue: kind.name
+    for kind in KINDS
+    if kind.tickets and kind.tickets.queue != "claude"
 }
 _HOMES: Final[tuple[Queue, ...]] = ("workflow", "agentic", "browser", "shell", "memory")
 _LINKED: Final = (*_ABOUT.values(), "lesson")

@@ -8,11 +8,11 @@ never tries one for ever.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from threadkeep.base.json import decode, encode
 from threadkeep.base.processes import has_ended, my_place
-from threadkeep.base.tx import Row, Sql, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.kinds import KINDS, Queue, TicketTable
 
@@ -44,55 +44,9 @@ class Ticket(NamedTuple):
 
 
 _ALL: Final = tuple(kind.tickets._replace(rows=kind.table) for kind in KINDS if kind.tickets)
-QUEUES: Final[Mapping[Queue, TicketTable]] = {one.queue: one for one in _ALL if one.queue}
-
-# What is the same in every queue: {0} is the table, {1} says which of its tickets.
-_THIS_CLAIM: Final = "{0.id} = :id AND (:locked_at IS NULL OR locked_at = :locked_at)"
-_THESE: Final = "{0.id} IN (SELECT value FROM json_each(:ids))"
-_OF_THESE_ROWS: Final = "{0.target} IN (SELECT value FROM json_each(:ids))"
-# A lock from the future is one of a clock that was put back: its time may not come for years.
-_TOO_OLD: Final = "(coalesce(locked_at, 0) <= :stale OR locked_at > :ahead)"
-_OF_DEAD: Final = "locked_by IN (SELECT value FROM json_each(:dead))"
-_RETRY: Final = """
-UPDATE {0.name} SET retry_count = retry_count + 1, error_message = :message, updated_at = :now,
-  status = CASE WHEN retry_count + 1 >= max_retries THEN 'failed' ELSE 'pending' END,
-  locked_at = NULL, locked_by = NULL
-WHERE status = 'processing' AND {1} RETURNING {0.target}, status"""
-_END: Final = """
-UPDATE {0.name} SET status = :status, error_message = :message, updated_at = :now,
-  locked_at = NULL, locked_by = NULL
-WHERE {1}"""
-_MARK: Final = """
-UPDATE {0.rows} SET {0.enriched} WHERE id IN (SELECT value FROM json_each(:ids))"""
-_RELEASE: Final = """
-UPDATE {0.name} SET status = 'pending', updated_at = coalesce(locked_at, updated_at),
-  locked_at = NULL, locked_by = NULL
-WHERE status = 'processing' AND {1}"""
-_AGAIN: Final = """
-UPDATE {0.name} SET status = 'pending', retry_count = 0, error_message = NULL
-WHERE {1} AND status != 'processing'"""
-_REQUEUE: Final = """
-INSERT INTO {0.name} ({0.target}, status, priority, max_retries, {0.since}, updated_at)
-SELECT id, 'pending', 5, 5, :now, :now FROM {0.rows}
-WHERE id IN (SELECT value FROM json_each(:ids)) AND {1}
-ON CONFLICT ({0.target}) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL,
-  locked_at = NULL, locked_by = NULL, updated_at = excluded.updated_at
-WHERE status != 'processing'"""
-_DROP_LOST: Final = """
-DELETE FROM {0.name}
-WHERE (status IN ('pending', 'processing') OR locked_by = 'threadkeep') AND NOT EXISTS (
-  SELECT 1 FROM {0.rows} WHERE {0.rows}.id = {0.name}.{0.target} AND {1})"""
-_HOLDERS: Final = "SELECT DISTINCT locked_by FROM {0.name} WHERE status = 'processing'"
-_LOCKS: Final = """
-SELECT count(*), coalesce(sum({1}), 0) FROM {0.name} WHERE status = 'processing'"""
-_HELD: Final = "SELECT 1 FROM {0.name} WHERE status = 'processing' AND {1}"
-_PRESENT: Final = """
-SELECT id FROM {0.rows}
-WHERE id IN (SELECT value FROM json_each(:ids)) AND {0.is_real} ORDER BY id"""
-# What is skipped for Hippo's brain alone waits for us.
-_DEPTHS: Final = """
-SELECT iif(status = 'skipped' AND locked_by = 'threadkeep', 'pending', status) AS told, count(*)
-FROM {0.name} GROUP BY told ORDER BY told"""
+QUEUES: Final[Mapping[Queue, TicketTable]] = {
+    one.queue: one for one in _ALL if one.queue != "claude"
+}
 
 
 # ---------------------------------------------------------------------- taking and giving back
@@ -154,31 +108,32 @@ def held(tx: Tx, tickets: Iterable[Ticket]) -> list[Ticket]:
 
     Asked in the transaction that writes what came of them, it keeps two workers from writing twice.
     """
-    return [ticket for ticket in tickets if _is_held(tx, ticket)]
+    return [one for one in tickets if tx.one(f"is_held_{one.queue}", _this(one)) is not None]
 
 
-def _is_held(tx: Tx, ticket: Ticket) -> bool:
-    sql = _HELD.format(QUEUES[ticket.queue], _on(ticket.queue, _THIS_CLAIM))
-    values = {"id": ticket.id, "locked_at": ticket.locked_at}
-    return tx.one(Sql(sql), values) is not None
+def _this(ticket: Ticket) -> dict[str, Any]:
+    return {"id": ticket.id, "locked_at": ticket.locked_at}
 
 
 def finish(tx: Tx, queue: Queue, ids: Iterable[int], now: int) -> None:
     """Mark tickets as done, by their own numbers."""
-    _end(tx, queue, _THESE, ids, now)
+    tx.run(f"end_tickets_{queue}", _done(ids, now))
 
 
 def finish_targets(tx: Tx, queue: Queue, targets: Sequence[int], now: int) -> None:
     """Mark rows as enriched and their tickets as done, by the numbers of the rows."""
-    tx.run(Sql(_MARK.format(QUEUES[queue])), {"ids": encode(list(targets)), "now": now})
-    _end(tx, queue, _OF_THESE_ROWS, targets, now)
+    tx.run(f"mark_{queue}", {"ids": encode(list(targets)), "now": now})
+    tx.run(f"end_rows_{queue}", _done(targets, now))
+
+
+def _done(ids: Iterable[int], now: int) -> dict[str, Any]:
+    return {"ids": encode(list(ids)), "status": "done", "message": None, "now": now}
 
 
 def give_back(tx: Tx, ticket: Ticket, message: str, now: int) -> None:
     """Count a try that went wrong: the ticket waits again, or is failed after the last one."""
-    values = {"id": ticket.id, "locked_at": ticket.locked_at, "message": message, "now": now}
-    sql = _RETRY.format(QUEUES[ticket.queue], _on(ticket.queue, _THIS_CLAIM))
-    for target, status in tx.all(Sql(sql), values):
+    values = {**_this(ticket), "message": message, "now": now}
+    for target, status in tx.all(f"retry_{ticket.queue}", values):
         if ticket.queue == "agentic" and status == "failed":
             tx.run("note_learned", {"id": target, "hash": ticket.content_hash})
         elif ticket.queue == "memory":
@@ -187,19 +142,16 @@ def give_back(tx: Tx, ticket: Ticket, message: str, now: int) -> None:
 
 def skip(tx: Tx, ticket: Ticket, reason: str, now: int) -> None:
     """Pass over a row that tells nothing; a segment that grew meanwhile is looked at again."""
-    table = QUEUES[ticket.queue]
     grew = ticket.queue == "agentic" and not _is_unchanged(tx, ticket)
     values = {
-        "id": ticket.id,
-        "locked_at": ticket.locked_at,
+        **_this(ticket),
         "status": "pending" if grew else "skipped",
         "message": None if grew else reason,
         "now": now,
     }
-    sql = _END.format(table, "status = 'processing' AND " + _on(ticket.queue, _THIS_CLAIM))
-    if not tx.count(Sql(sql), values) or grew:
+    if not tx.count(f"end_{ticket.queue}", values) or grew:
         return
-    tx.run(Sql(_MARK.format(table)), {"ids": encode([ticket.target]), "now": now})
+    tx.run(f"mark_{ticket.queue}", {"ids": encode([ticket.target]), "now": now})
     if ticket.queue == "agentic":
         tx.run("note_learned", {"id": ticket.target, "hash": ticket.content_hash})
 
@@ -207,8 +159,7 @@ def skip(tx: Tx, ticket: Ticket, reason: str, now: int) -> None:
 def put_back(tx: Tx, tickets: Iterable[Ticket]) -> None:
     """Let tickets wait again that were taken and not looked at; it counts as no try."""
     for ticket in tickets:
-        sql = _RELEASE.format(QUEUES[ticket.queue], _on(ticket.queue, _THIS_CLAIM))
-        tx.run(Sql(sql), {"id": ticket.id, "locked_at": ticket.locked_at})
+        tx.run(f"release_{ticket.queue}", _this(ticket))
 
 
 def worker_name(uuid: str) -> str:
@@ -218,7 +169,7 @@ def worker_name(uuid: str) -> str:
 
 def release(tx: Tx, worker: str) -> int:
     """Give back all that a worker has in hand, at its end; it counts as no try."""
-    return _release(tx, "locked_by = :worker", {"worker": worker})
+    return _release(tx, worker)
 
 
 def release_own(tx: Tx) -> int:
@@ -231,11 +182,11 @@ def take_back(tx: Tx) -> int:
 
     It counts as no try. The worker finds that it holds nothing any more, and writes nothing.
     """
-    return _release(tx, "true", {})
+    return _release(tx, None)
 
 
-def _release(tx: Tx, which: str, values: Mapping[str, str]) -> int:
-    return sum(tx.count(Sql(_RELEASE.format(table, which)), values) for _, table in _present(tx))
+def _release(tx: Tx, worker: str | None) -> int:
+    return sum(tx.count(f"release_all_{queue}", {"worker": worker}) for queue in _present(tx))
 
 
 # ---------------------------------------------------------------------- looking after the queues
@@ -250,16 +201,13 @@ class Locks(NamedTuple):
 
 def locks(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> dict[str, Locks]:
     """Count the locks of each queue, as `reap` would judge them."""
-    lost, values = f"({_OF_DEAD} OR {_TOO_OLD})", _lost(tx, now, timeout_ms)
-    return {
-        queue: Locks(*(tx.one(Sql(_LOCKS.format(table, lost)), values) or ()))
-        for queue, table in _present(tx)
-    }
+    values = _lost(tx, now, timeout_ms)
+    return {queue: Locks(*(tx.one(f"locks_{queue}", values) or ())) for queue in _present(tx)}
 
 
 def holders(tx: Tx) -> list[str]:
     """Name the workers that have a ticket in hand, whoever's they are."""
-    found = {row[0] for _, table in _present(tx) for row in tx.all(Sql(_HOLDERS.format(table)))}
+    found = {row[0] for queue in _present(tx) for row in tx.all(f"holders_{queue}")}
     return sorted(one for one in found if isinstance(one, str))
 
 
@@ -272,16 +220,15 @@ def reap(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> int:
     values = _lost(tx, now, timeout_ms) | {"now": now}
     reaped, given_up = 0, tx.all("segments_given_up", values)
     for which, message in (
-        (_OF_DEAD, "the process that had it ended"),
-        (_TOO_OLD, f"stale lock reaped (>={timeout_ms // 1000}s)"),
+        ("dead", "the process that had it ended"),
+        ("stale", f"stale lock reaped (>={timeout_ms // 1000}s)"),
     ):
         told = values | {"message": message}
-        for _, table in _present(tx):
-            reaped += len(tx.all(Sql(_RETRY.format(table, which)), told))
+        reaped += sum(len(tx.all(f"retry_{which}_{queue}", told)) for queue in _present(tx))
     for target, hashed in given_up:
         tx.run("note_learned", {"id": target, "hash": hashed})
-    for each in queues_of(tx):
-        _drop_lost(tx, each)
+    for queue in queues_of(tx):
+        _drop_lost(tx, queue)
     return reaped
 
 
@@ -290,17 +237,14 @@ def requeue(tx: Tx, queue: Queue, targets: Iterable[int], now: int) -> int:
     ids = encode(list(targets))
     if queue == "agentic":
         tx.run("unlearn_segments", {"ids": ids})
-    sql = _REQUEUE.format(QUEUES[queue], QUEUES[queue].is_real)
-    return tx.count(Sql(sql), {"ids": ids, "now": now})
+    return tx.count(f"requeue_{queue}", {"ids": ids, "now": now})
 
 
 def retry_lost(tx: Tx, now: int) -> int:
     """Let every ticket that failed, or whose worker is gone, be tried again; give how many."""
     count = reap(tx, now)
     for queue in queues_of(tx):
-        table = QUEUES[queue]
-        failed = f"SELECT {table.target} FROM {table.name} WHERE status = 'failed'"  # noqa: S608  (names of our own)
-        targets = {int(row[0]) for row in tx.all(Sql(failed))}
+        targets = {int(row[0]) for row in tx.all(f"failed_{queue}")}
         count += requeue(tx, queue, targets, now) if targets else 0
     return count
 
@@ -315,12 +259,12 @@ def learn_again(tx: Tx, queue: Queue, targets: Iterable[int]) -> None:
     ids = encode(list(targets))
     if queue == "agentic":
         tx.run("unlearn_segments", {"ids": ids})
-    tx.run(Sql(_AGAIN.format(QUEUES[queue], _on(queue, _OF_THESE_ROWS))), {"ids": ids})
+    tx.run(f"wait_again_{queue}", {"ids": ids})
 
 
 def depths(tx: Tx) -> dict[str, dict[str, int]]:
     """Count the tickets of each queue by their state; the frozen queue is there as `claude`."""
-    return {queue: dict(tx.all(Sql(_DEPTHS.format(table)))) for queue, table in _present(tx)}
+    return {queue: dict(tx.all(f"depths_{queue}")) for queue in _present(tx)}
 
 
 def queues_of(tx: Tx) -> list[Queue]:
@@ -331,24 +275,18 @@ def queues_of(tx: Tx) -> list[Queue]:
 
 def present(tx: Tx, queue: Queue, targets: Iterable[int]) -> list[int]:
     """Give those of a queue's rows that are there, probes aside."""
-    rows = tx.all(Sql(_PRESENT.format(QUEUES[queue])), {"ids": encode(list(targets))})
-    return [row[0] for row in rows]
+    return [row[0] for row in tx.all(f"present_{queue}", {"ids": encode(list(targets))})]
 
 
 def _drop_lost(tx: Tx, queue: Queue) -> None:
     """Drop tickets that nobody can ever use: the row is gone, or only a probe."""
-    tx.run(Sql(_DROP_LOST.format(QUEUES[queue], QUEUES[queue].is_real)))
+    tx.run(f"drop_lost_{queue}")
 
 
-def _end(tx: Tx, queue: Queue, which: str, ids: Iterable[int], now: int) -> None:
-    values = {"ids": encode(list(ids)), "status": "done", "message": None, "now": now}
-    tx.run(Sql(_END.format(QUEUES[queue], _on(queue, which))), values)
-
-
-def _present(tx: Tx) -> list[tuple[str, TicketTable]]:
-    """Give the queues that the file has; `claude` is only freed of its locks."""
+def _present(tx: Tx) -> list[str]:
+    """Name the queues that the file has; `claude` is only freed of its locks."""
     there = tx.tables()
-    return [(table.queue or "claude", table) for table in _ALL if table.name in there]
+    return [table.queue for table in _ALL if table.name in there]
 
 
 def _place_of(worker: str) -> str:
@@ -360,10 +298,6 @@ def _lost(tx: Tx, now: int, timeout_ms: int) -> dict[str, str | int]:
     """Give what tells lost locks from others."""
     dead = encode([one for one in holders(tx) if has_ended(_place_of(one))])
     return {"stale": now - timeout_ms, "ahead": now + timeout_ms, "dead": dead}
-
-
-def _on(queue: Queue, condition: str) -> str:
-    return condition.format(QUEUES[queue])
 
 
 def _hashes(tx: Tx, segments: Sequence[int]) -> dict[int, str | None]:
