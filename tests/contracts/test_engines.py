@@ -1,4 +1,7 @@
-"""A contract suite knows its stores by a factory alone; what is about files is below `sqlite`."""
+"""A contract suite knows its stores by a factory alone; what is about files is below `sqlite`.
+
+The factory makes a store, opens it again and looks into it: nothing else knows where its data is.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -7,10 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO
+from tests.test_layers import STORES
 
-SUITES = REPO / "tests" / "contracts"
-CONVERTED = ("chat", "knowledge", "mailbox", "state")
+TESTS = REPO / "tests" / "contracts"
+SUITES = REPO / "src" / "threadkeep" / "testing"
+# What opens files of SQLite; a factory has methods of the same names.
+OF_FILES = {"raw", "rows", "contents", "place_of"}
 OPENERS = {"ChatStore.open", "SessionDB", "KnowledgeStore.open", "Host.create", "Mailroom.open"}
+# The mailbox stays two files whatever the engine; these two know them for its tests.
+KNOW_FILES = {"pair.py", "postal.py"}
 # File -> why it has a folder of its own.
 MAY_HAVE_A_FOLDER = {
     "chat/test_ai_sdk.py": "the other program that judges leaves its files there",
@@ -24,6 +32,10 @@ def knows_the_engine(tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.Import(names=[ast.alias(name="sqlite3"), *_]):
                 yield f"{node.lineno}: imports sqlite3"
+            case ast.ImportFrom(module="threadkeep.testing", names=names) if OF_FILES & {
+                one.name for one in names
+            }:
+                yield f"{node.lineno}: looks into files, not through the factory"
             case ast.arg(arg="tmp_path" | "tmp_path_factory" as name):
                 yield f"{node.lineno}: asks for {name}"
             case ast.Attribute(
@@ -35,17 +47,25 @@ def knows_the_engine(tree: ast.Module) -> Iterator[str]:
                 yield f"{node.lineno}: opens a store by its path"
 
 
-def suites() -> list[str]:
-    found = [path for store in CONVERTED for path in (SUITES / store).glob("*.py")]
-    return sorted(path.relative_to(SUITES).as_posix() for path in found)
+def suites() -> list[Path]:
+    """Give the modules that run on every engine; two of the mailbox's know its files for others."""
+    ours = [path for store in sorted(STORES) for path in (TESTS / store).glob("*.py")]
+    for_others = SUITES.glob("*_suite/*.py")
+    return sorted(path for path in (*ours, *for_others) if path.name not in KNOW_FILES)
 
 
-@pytest.mark.parametrize("suite", suites())
-def test_a_suite_takes_a_factory(suite: str) -> None:
-    tree = ast.parse(Path(SUITES, suite).read_text("utf-8"))
-    assert list(knows_the_engine(tree)) == [] or suite in MAY_HAVE_A_FOLDER
+@pytest.mark.parametrize("suite", suites(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_suite_takes_a_factory(suite: Path) -> None:
+    found = list(knows_the_engine(ast.parse(suite.read_text("utf-8"))))
+    assert found == [] or f"{suite.parent.name}/{suite.name}" in MAY_HAVE_A_FOLDER
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_every_contract_is_a_suite_that_runs_once_for_each_engine(store: str) -> None:
+    assert f"threadkeep.testing.{store}_suite" in (TESTS / store / "test_contract.py").read_text()
 
 
 def test_what_is_refused_is_seen() -> None:
     code = "import sqlite3\ndef test_x(tmp_path, store):\n    ChatStore.open(store.path)"
-    assert len(list(knows_the_engine(ast.parse(code)))) == 4
+    looks = "from threadkeep.testing import ManualClock, rows"
+    assert len(list(knows_the_engine(ast.parse(f"{code}\n{looks}")))) == 5

@@ -16,7 +16,6 @@ from threadkeep.chat.records import Event
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Closed
-from threadkeep.testing import rows
 
 Json = dict[str, Any]
 STEP, OPEN = TEXT[1], {"type": "text-start", "id": "t"}
@@ -209,7 +208,7 @@ def test_storm_of_cancellations_loses_nothing_that_was_acknowledged(factory: Fac
                 words = (await store.message("s", name))["parts"][0]["text"].split()
                 assert len(words) >= count
                 assert words == [str(number) for number in range(len(words))]
-            assert rows(store.store, "SELECT * FROM tk_recordings") == []
+            assert factory.rows(store.store, "SELECT * FROM tk_recordings") == []
             assert all(run.ended_at is not None for run in await store.runs("s"))
             assert (await store.verify()).ok
 

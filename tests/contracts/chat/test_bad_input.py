@@ -12,7 +12,6 @@ from tests.support.chats import Factory, new_session, record, text_chunks, turn
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Closed, Conflict, Invalid, NotFound, ThreadkeepError, TooLarge
-from threadkeep.testing import contents
 
 # Wrong on purpose: everything is Any, so that the type checker lets it pass.
 Call = Callable[[Any, Any], object]
@@ -44,16 +43,16 @@ def scene(lasting_store: ChatStore) -> Scene:
 
 
 def refuse(
-    scene: Scene, call: Call, error: type[ThreadkeepError], named: str = ""
+    factory: Factory, scene: Scene, call: Call, error: type[ThreadkeepError], named: str = ""
 ) -> ThreadkeepError:
     """Make a call that must be refused, with a hint, without a trace in the store."""
-    before = contents(scene.store)
+    before = factory.contents(scene.store)
     with pytest.raises(ThreadkeepError) as caught:
         call(scene.store, scene)
     assert type(caught.value) is error, caught.value
     assert named in caught.value.message
     assert caught.value.hint
-    assert contents(scene.store) == before
+    assert factory.contents(scene.store) == before
     return caught.value
 
 
@@ -94,8 +93,8 @@ UNKNOWN_SESSION: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("verb", UNKNOWN_SESSION)
-def test_unknown_session_is_named(scene: Scene, verb: str) -> None:
-    refuse(scene, UNKNOWN_SESSION[verb], NotFound, "'ses_none'")
+def test_unknown_session_is_named(scene: Scene, verb: str, factory: Factory) -> None:
+    refuse(factory, scene, UNKNOWN_SESSION[verb], NotFound, "'ses_none'")
 
 
 UNKNOWN_MESSAGE: dict[str, Call] = {
@@ -111,8 +110,8 @@ UNKNOWN_MESSAGE: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("verb", UNKNOWN_MESSAGE)
-def test_unknown_message_is_named(scene: Scene, verb: str) -> None:
-    refuse(scene, UNKNOWN_MESSAGE[verb], NotFound, "'msg_none'")
+def test_unknown_message_is_named(scene: Scene, verb: str, factory: Factory) -> None:
+    refuse(factory, scene, UNKNOWN_MESSAGE[verb], NotFound, "'msg_none'")
 
 
 def feed_start(store: Any, scene: Any) -> None:
@@ -143,8 +142,10 @@ FOREIGN_MESSAGE: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("verb", FOREIGN_MESSAGE)
-def test_message_of_another_session_is_named_with_its_owner(scene: Scene, verb: str) -> None:
-    error = refuse(scene, FOREIGN_MESSAGE[verb], Conflict, scene.theirs)
+def test_message_of_another_session_is_named_with_its_owner(
+    scene: Scene, verb: str, factory: Factory
+) -> None:
+    error = refuse(factory, scene, FOREIGN_MESSAGE[verb], Conflict, scene.theirs)
     assert scene.other.id in error.message
 
 
@@ -158,8 +159,14 @@ def test_stream_of_a_message_that_lives_elsewhere_is_refused(scene: Scene, call:
     assert len(scene.store.ui_messages(scene.session)) == 2
 
 
-def test_id_that_is_taken_in_the_session_is_refused(scene: Scene) -> None:
-    refuse(scene, lambda s, c: s.say(c.session, "x", message_id=c.asked), Conflict, scene.asked)
+def test_id_that_is_taken_in_the_session_is_refused(scene: Scene, factory: Factory) -> None:
+    refuse(
+        factory,
+        scene,
+        lambda s, c: s.say(c.session, "x", message_id=c.asked),
+        Conflict,
+        scene.asked,
+    )
 
 
 # ---------------------------------------------------------------------- wrong types
@@ -346,17 +353,19 @@ WRONG: dict[str, list[Call]] = {
 
 
 @pytest.mark.parametrize("verb", WRONG)
-def test_wrong_types_are_refused(scene: Scene, verb: str) -> None:
+def test_wrong_types_are_refused(scene: Scene, verb: str, factory: Factory) -> None:
     for number, call in enumerate(WRONG[verb]):
         try:
-            refuse(scene, call, Invalid)
+            refuse(factory, scene, call, Invalid)
         except BaseException as problem:
             problem.add_note(f"call {number} of {verb}")
             raise
 
 
 @pytest.mark.parametrize("bad", NO_IDS, ids=lambda bad: type(bad).__name__)
-def test_what_is_no_session_id_is_refused_everywhere(scene: Scene, bad: Any) -> None:
+def test_what_is_no_session_id_is_refused_everywhere(
+    scene: Scene, bad: Any, factory: Factory
+) -> None:
     calls: list[Call] = [
         lambda s, _: s.session(bad),
         lambda s, _: s.say(bad, "hi"),
@@ -381,7 +390,7 @@ def test_what_is_no_session_id_is_refused_everywhere(scene: Scene, bad: Any) -> 
         lambda s, _: s.set_title(bad, "t"),
     ]
     for call in calls:
-        refuse(scene, call, Invalid, "session id")
+        refuse(factory, scene, call, Invalid, "session id")
 
 
 # ---------------------------------------------------------------------- chunks
@@ -418,13 +427,14 @@ def feed(recorder: Any, chunk: Any, _store: Any, _scene: Any) -> None:
 def test_malformed_chunks_are_refused_before_anything_is_written(
     scene: Scene,
     strict: bool,  # noqa: FBT001
+    factory: Factory,
 ) -> None:
     recorder = scene.store.record(scene.session, strict=strict)
     for chunk in CHUNKS:
-        refuse(scene, partial(feed, recorder, chunk), Invalid)
-    before = contents(scene.store)
+        refuse(factory, scene, partial(feed, recorder, chunk), Invalid)
+    before = factory.contents(scene.store)
     recorder.close()
-    assert contents(scene.store) == before
+    assert factory.contents(scene.store) == before
 
 
 # ---------------------------------------------------------------------- too much
@@ -433,9 +443,11 @@ def test_malformed_chunks_are_refused_before_anything_is_written(
 HUGE = 100 * 1024 * 1024
 
 
-def test_part_of_a_hundred_megabytes_is_refused_and_says_what_to_do(scene: Scene) -> None:
+def test_part_of_a_hundred_megabytes_is_refused_and_says_what_to_do(
+    scene: Scene, factory: Factory
+) -> None:
     huge = "x" * HUGE
-    error = refuse(scene, lambda s, c: s.say(c.session, huge), TooLarge, "104,857,6")
+    error = refuse(factory, scene, lambda s, c: s.say(c.session, huge), TooLarge, "104,857,6")
     assert "URL" in error.hint
 
 
@@ -456,7 +468,7 @@ def test_limit_counts_the_whole_part_and_may_be_lower(factory: Factory) -> None:
     with factory.open(part_limit=1000) as store:
         session = new_session(store)
         store.say(session, "x" * 900)
-        before = contents(store)
+        before = factory.contents(store)
         part = {"type": "text", "text": "x" * 1000}
         calls: list[Callable[[], object]] = [
             lambda: store.say(session, "x" * 1000),
@@ -468,7 +480,7 @@ def test_limit_counts_the_whole_part_and_may_be_lower(factory: Factory) -> None:
         for call in calls:
             with pytest.raises(TooLarge, match="1,000"):
                 call()
-        assert contents(store) == before
+        assert factory.contents(store) == before
         with store.record(session) as recorder:
             recorder.feed({"type": "text-start", "id": "1"})
             for _ in range(9):
@@ -478,15 +490,19 @@ def test_limit_counts_the_whole_part_and_may_be_lower(factory: Factory) -> None:
         assert len(store.ui_messages(session)[1]["parts"][0]["text"]) == 900
 
 
-def test_value_nested_too_deep_is_refused(scene: Scene) -> None:
+def test_value_nested_too_deep_is_refused(scene: Scene, factory: Factory) -> None:
     deep: Any = "bottom"
     for _ in range(300):
         deep = [deep]
-    refuse(scene, lambda s, c: s.say(c.session, [{"type": "data-x", "data": deep}]), Invalid)
-    refuse(scene, lambda s, c: s.set_metadata(c.session, {"x": deep}), Invalid)
+    refuse(
+        factory, scene, lambda s, c: s.say(c.session, [{"type": "data-x", "data": deep}]), Invalid
+    )
+    refuse(factory, scene, lambda s, c: s.set_metadata(c.session, {"x": deep}), Invalid)
     loop: list[Any] = []
     loop.append(loop)
-    refuse(scene, lambda s, c: s.say(c.session, [{"type": "data-x", "data": loop}]), Invalid)
+    refuse(
+        factory, scene, lambda s, c: s.say(c.session, [{"type": "data-x", "data": loop}]), Invalid
+    )
 
 
 # ---------------------------------------------------------------------- after the end

@@ -10,7 +10,6 @@ from tests.support.chats import Factory
 from tests.support.streams import random_case
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict
-from threadkeep.testing import raw
 
 Json = dict[str, Any]
 Tables = dict[str, list[tuple[Any, ...]]]
@@ -21,8 +20,8 @@ def store(factory: Factory) -> ChatStore:
     return factory.open(event_log=True)
 
 
-def tables(store: ChatStore) -> Tables:
-    with raw(store) as other:
+def tables(factory: Factory, store: ChatStore) -> Tables:
+    with factory.raw(store) as other:
         return {
             table: [tuple(row) for row in other.execute(f"SELECT * FROM {table} ORDER BY id")]
             for table in ("chat_sessions", "chat_messages", "chat_parts")
@@ -84,23 +83,23 @@ def use_every_verb(store: ChatStore, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_rebuild_recreates_the_three_tables(store: ChatStore, seed: int) -> None:
+def test_rebuild_recreates_the_three_tables(store: ChatStore, seed: int, factory: Factory) -> None:
     use_every_verb(store, seed)
-    before = tables(store)
+    before = tables(factory, store)
     assert store.rebuild() > 20
-    assert tables(store) == before
+    assert tables(factory, store) == before
     assert store.verify().problems == []
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rebuild_after_the_log_was_shrunk(store: ChatStore, seed: int) -> None:
+def test_rebuild_after_the_log_was_shrunk(store: ChatStore, seed: int, factory: Factory) -> None:
     use_every_verb(store, seed)
-    before = tables(store)
+    before = tables(factory, store)
     size = store.size().rows["chat_events"]
     assert store.compact_log(before=10**15) > 0
     assert store.size().rows["chat_events"] < size
     store.rebuild()
-    assert tables(store) == before
+    assert tables(factory, store) == before
 
 
 def test_log_turned_on_later_begins_with_what_is_there(factory: Factory) -> None:
@@ -109,9 +108,9 @@ def test_log_turned_on_later_begins_with_what_is_there(factory: Factory) -> None
         record(store, session, TEXT, None)
     with factory.reopen(store, event_log=True) as store:
         record(store, session, [{**TEXT[0], "messageId": "two"}, *TEXT[1:]], None)
-        before = tables(store)
+        before = tables(factory, store)
         store.rebuild()
-        assert tables(store) == before
+        assert tables(factory, store) == before
 
 
 def test_setting_is_kept_in_the_file_and_can_be_turned_off(
@@ -127,51 +126,53 @@ def test_setting_is_kept_in_the_file_and_can_be_turned_off(
             other.rebuild()
 
 
-def test_chunks_are_logged_once_each(store: ChatStore) -> None:
+def test_chunks_are_logged_once_each(store: ChatStore, factory: Factory) -> None:
     session = store.create_session(agent="a", model="m")
     deltas = [{"type": "text-delta", "id": "1", "delta": "x" * 50} for _ in range(400)]
     record(store, session, [*TEXT[:3], *deltas, *TEXT[5:]], None)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         (size,) = other.execute("SELECT sum(length(data_json)) FROM chat_events").fetchone()
     assert size < 400 * 120  # not the whole part again for every chunk
 
 
-def test_deleted_session_leaves_only_the_fact(store: ChatStore) -> None:
+def test_deleted_session_leaves_only_the_fact(store: ChatStore, factory: Factory) -> None:
     session = store.create_session(agent="a", model="m")
     store.say(session, "forget this")
     store.delete(session)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         rows = other.execute("SELECT kind, data_json FROM chat_events").fetchall()
     assert [kind for kind, _ in rows] == ["delete"]
     assert "forget this" not in rows[0][1]
 
 
-def test_rebuild_keeps_runs_usage_and_columns_of_others(store: ChatStore) -> None:
+def test_rebuild_keeps_runs_usage_and_columns_of_others(store: ChatStore, factory: Factory) -> None:
     session = store.create_session(agent="a", model="m")
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute('ALTER TABLE chat_messages ADD COLUMN "co""lor" TEXT')
     record(store, session, TEXT, None)
     store.record_usage(session, {"input": 3, "output": 4}, cost_usd=0.5)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute('UPDATE chat_messages SET "co""lor" = ?', (b"\xff\x00",))
     store.record_usage(session, {"input": 1})
-    before, runs, spent = tables(store), store.runs(session), store.spend(session)
+    before, runs, spent = tables(factory, store), store.runs(session), store.spend(session)
     store.rebuild()
-    assert tables(store) == before
+    assert tables(factory, store) == before
     assert store.runs(session) == runs
     assert store.spend(session) == spent
 
 
-def test_rebuild_after_a_reset_step_and_a_message_put_in_twice(store: ChatStore) -> None:
+def test_rebuild_after_a_reset_step_and_a_message_put_in_twice(
+    store: ChatStore, factory: Factory
+) -> None:
     session = store.create_session(agent="a", model="m")
     record(store, session, [*TEXT[:5], {"type": "reset-step"}, *TEXT[2:]], None)
     for text in ("one", "two"):
         parts = [{"type": "text", "text": text}, {"type": "text", "text": "same"}]
         store.put_message(session, {"id": "whole", "role": "assistant", "parts": parts})
     record(store, session, TEXT[1:6], "reply")
-    before = tables(store)
+    before = tables(factory, store)
     store.rebuild()
-    assert tables(store) == before
+    assert tables(factory, store) == before
 
 
 def test_rebuild_settles_what_an_abandoned_recorder_left(store: ChatStore) -> None:

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from tests.lengths import examples
 from tests.support.chats import (
+    Factory,
     new_session,
     record,
     reply,
@@ -21,7 +22,7 @@ from tests.support.chats import (
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Invalid, NotFound
-from threadkeep.testing import FACTORIES, ManualClock, contents, raw, rows
+from threadkeep.testing import FACTORIES, ManualClock
 
 Json = dict[str, Any]
 
@@ -34,9 +35,9 @@ def talk(store: ChatStore, session: Session, turns: int, first: int = 1) -> list
     return ids
 
 
-def total(store: ChatStore, session: Session | str) -> int:
+def total(factory: Factory, store: ChatStore, session: Session | str) -> int:
     """Give the session's total after checking that it is the sum of the five columns."""
-    (row,) = rows(
+    (row,) = factory.rows(
         store,
         "SELECT prompt_tokens + completion_tokens + reasoning_tokens + cache_read + cache_write"
         " AS five, total_tokens FROM chat_sessions WHERE id = ?",
@@ -50,20 +51,20 @@ def total(store: ChatStore, session: Session | str) -> int:
 
 
 def test_rewind_hides_all_after_the_message_in_both_places(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     q1, a1, q2, a2, *later = talk(store, session, 3)
-    before = contents(store)
+    before = factory.contents(store)
     assert store.rewind(session, q2) == [a2, *later]
     assert texts(store, session) == ["q1", "a1", "q2"]
     assert texts(store, session, "model") == ["q1", "a1", "q2"]
     assert texts(store, session, "all") == ["q1", "a1", "q2", "a2", "q3", "a3"]
-    assert total(store, session) == 1
-    for row in rows(store, "SELECT * FROM chat_messages"):
+    assert total(factory, store, session) == 1
+    for row in factory.rows(store, "SELECT * FROM chat_messages"):
         hidden = row["id"] not in {q1, a1, q2}
         assert (row["hidden_at"] is not None) == hidden
         assert json.loads(row["metadata_json"]).get("hidden_at") == row["hidden_at"]
-    assert contents(store)["chat_parts"] == before["chat_parts"]
+    assert factory.contents(store)["chat_parts"] == before["chat_parts"]
     assert store.verify().ok
 
 
@@ -76,14 +77,16 @@ def test_rewind_may_take_the_message_itself(store: ChatStore, session: Session) 
     assert [q1, a1, q2, a2] == [message["id"] for message in store.ui_messages(session)]
 
 
-def test_unrewind_brings_everything_back_as_it_was(store: ChatStore, session: Session) -> None:
+def test_unrewind_brings_everything_back_as_it_was(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     q1, *_ = talk(store, session, 3)
     record_before = store.ui_messages(session)
     store.rewind(session, q1)
-    assert total(store, session) == 0
+    assert total(factory, store, session) == 0
     store.unrewind(session)
     assert store.ui_messages(session) == record_before
-    assert total(store, session) == 111
+    assert total(factory, store, session) == 111
     assert store.unrewind(session) == []
     assert store.verify().ok
 
@@ -103,12 +106,14 @@ def test_rewinds_are_undone_one_by_one_whatever_the_clock_does(
     assert texts(store, session) == ["q1", "a1", "q2", "a2", "q3", "a3"]
 
 
-def test_conversation_goes_on_after_a_rewind(store: ChatStore, session: Session) -> None:
+def test_conversation_goes_on_after_a_rewind(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     q1, *_ = talk(store, session, 2)
     store.rewind(session, q1)
     reply(store, session, "b1", usage={"input": 1000})
     assert texts(store, session) == ["q1", "b1"]
-    assert total(store, session) == 1000
+    assert total(factory, store, session) == 1000
     used, _ = store.spend(session)
     assert used["input"] == 1011
 
@@ -128,25 +133,27 @@ def test_rewind_leaves_the_queue_alone(store: ChatStore, session: Session) -> No
     assert texts(store, session)[-1] == "later"
 
 
-def test_rewind_goes_to_visible_user_messages_only(store: ChatStore, session: Session) -> None:
+def test_rewind_goes_to_visible_user_messages_only(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     q1, a1, q2, *_ = talk(store, session, 2)
     waiting = store.enqueue(session, "later")
     store.rewind(session, q1)
-    before = contents(store)
+    before = factory.contents(store)
     for point in (a1, q2, waiting.id):
         with pytest.raises(Invalid, match=point) as caught:
             store.rewind(session, point)
         assert caught.value.hint
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 def test_history_is_left_alone_while_a_reply_is_recorded(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     q1, *_ = talk(store, session, 2)
     with store.record(session) as recorder:
         recorder.feed({"type": "start"})
-        before = contents(store)
+        before = factory.contents(store)
         for call in (
             lambda: store.rewind(session, q1),
             lambda: store.unrewind(session),
@@ -155,7 +162,7 @@ def test_history_is_left_alone_while_a_reply_is_recorded(
         ):
             with pytest.raises(Conflict, match=session.id):
                 call()
-        assert contents(store) == before
+        assert factory.contents(store) == before
     store.rewind(session, q1)
 
 
@@ -163,7 +170,7 @@ def test_history_is_left_alone_while_a_reply_is_recorded(
 
 
 def test_compaction_hides_nothing_and_the_model_sees_summary_and_tail(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     ids = talk(store, session, 3)
     marker = store.compact(session, "so far", tail_start=ids[4], auto=True, summary_tokens=7)
@@ -172,8 +179,8 @@ def test_compaction_hides_nothing_and_the_model_sees_summary_and_tail(
     model = store.ui_messages(session, "model")
     assert [text_of(message) for message in model] == ["so far", "q3", "a3", "a4"]
     assert model[0]["role"] == "user"
-    assert total(store, session) == 100 + 7 + 5000
-    (part,) = rows(store, "SELECT * FROM chat_parts WHERE message_id = ?", marker.id)
+    assert total(factory, store, session) == 100 + 7 + 5000
+    (part,) = factory.rows(store, "SELECT * FROM chat_parts WHERE message_id = ?", marker.id)
     assert part["type"] == "data-compaction"
     assert json.loads(part["data_json"]) == {
         "type": "data-compaction",
@@ -186,14 +193,16 @@ def test_compaction_hides_nothing_and_the_model_sees_summary_and_tail(
     }
     assert marker.role == "assistant"
     assert marker.metadata == {"compaction": True, "usage": {"input": 7}}
-    assert rows(store, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL") == []
+    assert factory.rows(store, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL") == []
 
 
-def test_compaction_without_a_tail_keeps_nothing(store: ChatStore, session: Session) -> None:
+def test_compaction_without_a_tail_keeps_nothing(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     talk(store, session, 2)
     store.compact(session, "all of it", summary_tokens=3)
     assert texts(store, session, "model") == ["all of it"]
-    assert total(store, session) == 3
+    assert total(factory, store, session) == 3
     store.say(session, "next")
     assert texts(store, session, "model") == ["all of it", "next"]
 
@@ -213,19 +222,21 @@ def test_more_turns_than_there_are_keep_all(store: ChatStore, session: Session) 
     assert texts(store, session, "model") == ["sum", "q1", "a1", "q2", "a2"]
 
 
-def test_only_the_newest_compaction_counts(store: ChatStore, session: Session) -> None:
+def test_only_the_newest_compaction_counts(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     ids = talk(store, session, 2)
     store.compact(session, "first", tail_start=ids[2], summary_tokens=3)
     ids += talk(store, session, 2, first=3)
     store.compact(session, "second", tail_start=ids[2], summary_tokens=5)
     assert texts(store, session, "model") == ["second", "q2", "a2", "q3", "a3", "q4", "a4"]
-    assert total(store, session) == 10 + 100 + 1000 + 5
+    assert total(factory, store, session) == 10 + 100 + 1000 + 5
     used, _ = store.spend(session)
     assert used["input"] == 1111 + 3 + 5
 
 
 def test_rewind_past_a_compaction_shows_the_head_again_and_back(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     ids = talk(store, session, 3)
     store.compact(session, "sum", tail_start=ids[4], summary_tokens=7)
@@ -233,14 +244,14 @@ def test_rewind_past_a_compaction_shows_the_head_again_and_back(
     compacted = store.ui_messages(session, "model")
     store.rewind(session, ids[2])
     assert texts(store, session, "model") == ["q1", "a1", "q2"]
-    assert total(store, session) == 1
+    assert total(factory, store, session) == 1
     store.unrewind(session)
     assert store.ui_messages(session, "model") == compacted
-    assert total(store, session) == 100 + 7 + 1000
+    assert total(factory, store, session) == 100 + 7 + 1000
 
 
 def test_rewind_between_two_compactions_falls_back_to_the_older(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     ids = talk(store, session, 2)
     store.compact(session, "first", tail_start=ids[2], summary_tokens=3)
@@ -248,14 +259,16 @@ def test_rewind_between_two_compactions_falls_back_to_the_older(
     store.compact(session, "second", summary_tokens=5)
     store.rewind(session, q3)
     assert texts(store, session, "model") == ["first", "q2", "a2", "q3"]
-    assert total(store, session) == 10 + 3
+    assert total(factory, store, session) == 10 + 3
 
 
-def test_payload_straight_in_the_column_is_understood(store: ChatStore, session: Session) -> None:
+def test_payload_straight_in_the_column_is_understood(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     ids = talk(store, session, 2)
     marker = store.compact(session, "sum", tail_start=ids[2])
     payload = {"summary": "old way", "tail_start_id": ids[2], "auto": False, "summary_tokens": 1}
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute(
             "UPDATE chat_parts SET data_json = ? WHERE message_id = ?",
             (json.dumps(payload), marker.id),
@@ -265,24 +278,26 @@ def test_payload_straight_in_the_column_is_understood(store: ChatStore, session:
     assert part == {"type": "data-compaction", "data": payload}
 
 
-def test_head_hidden_by_an_older_writer_stays_hidden(store: ChatStore, session: Session) -> None:
+def test_head_hidden_by_an_older_writer_stays_hidden(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     q1, a1, q2, _ = talk(store, session, 2)
     store.compact(session, "sum", tail_start=q2, summary_tokens=7)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_messages SET hidden_at = 5 WHERE id IN (?, ?)", (q1, a1))
     assert texts(store, session) == ["q2", "a2", ""]
     assert texts(store, session, "model") == ["sum", "q2", "a2"]
     reply(store, session, "a3", usage={"input": 100})
-    assert total(store, session) == 10 + 7 + 100
+    assert total(factory, store, session) == 10 + 7 + 100
 
 
 def test_tail_must_begin_at_a_visible_message_of_the_session(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     q1, *_ = talk(store, session, 2)
     waiting = store.enqueue(session, "later")
     foreign = store.say(new_session(store), "elsewhere")
-    before = contents(store)
+    before = factory.contents(store)
     with pytest.raises(Invalid, match=waiting.id):
         store.compact(session, "s", tail_start=waiting)
     with pytest.raises(Conflict, match=foreign.id):
@@ -291,7 +306,7 @@ def test_tail_must_begin_at_a_visible_message_of_the_session(
         store.compact(session, "s", tail_start="msg_none")
     with pytest.raises(Invalid, match="tail"):
         store.compact(session, "s", tail_start=q1, tail_turns=1)
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 # ---------------------------------------------------------------------- fork
@@ -299,10 +314,10 @@ def test_tail_must_begin_at_a_visible_message_of_the_session(
 
 @pytest.mark.parametrize("at", [1e308, -1, 2**63 - 1, 2**70, "then", True, [5], 5.5])
 def test_hidden_at_a_time_that_is_none_is_hidden_before_every_rewind(
-    store: ChatStore, session: Session, at: object
+    store: ChatStore, session: Session, at: object, factory: Factory
 ) -> None:
     asked, answer, _, _ = talk(store, session, 2)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute(
             "UPDATE chat_messages SET metadata_json = ? WHERE id = ?",
             (json.dumps({"hidden_at": at}), answer),
@@ -316,10 +331,10 @@ def test_hidden_at_a_time_that_is_none_is_hidden_before_every_rewind(
 
 
 def test_column_with_a_time_at_the_end_of_all_numbers_does_not_stop_a_rewind(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     asked, answer, _, _ = talk(store, session, 2)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_messages SET hidden_at = ? WHERE id = ?", (2**63 - 1, answer))
     hidden = store.rewind(session, asked)
     assert store.unrewind(session) == hidden
@@ -327,20 +342,20 @@ def test_column_with_a_time_at_the_end_of_all_numbers_does_not_stop_a_rewind(
 
 
 def test_fork_copies_what_is_visible_up_to_a_message_under_new_ids(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     ids = talk(store, session, 3)
-    before = contents(store)
+    before = factory.contents(store)
     branch = store.fork(session, ids[3])
     assert texts(store, branch) == ["q1", "a1", "q2", "a2"]
-    assert total(store, branch) == 11
+    assert total(factory, store, branch) == 11
     assert (branch.parent_id, branch.parent_message_id) == (session.id, ids[3])
     copied = store.ui_messages(branch, "all")
     assert {message["id"] for message in copied}.isdisjoint(ids)
     originals = store.ui_messages(session)[:4]
     assert [m["parts"] for m in copied] == [m["parts"] for m in originals]
     assert [m.get("metadata") for m in copied] == [m.get("metadata") for m in originals]
-    after = contents(store)
+    after = factory.contents(store)
     for table in ("chat_sessions", "chat_messages", "chat_parts"):
         assert [row for row in after[table] if row in before[table]] == before[table]
     assert store.verify().ok
@@ -385,7 +400,9 @@ def test_fork_of_an_untitled_session_is_untitled(store: ChatStore) -> None:
     assert store.fork(named_by_their_default).title is None
 
 
-def test_fork_leaves_hidden_and_queued_messages_behind(store: ChatStore, session: Session) -> None:
+def test_fork_leaves_hidden_and_queued_messages_behind(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     q1, *_ = talk(store, session, 2)
     store.rewind(session, q1)
     reply(store, session, "b1", usage={"input": 100})
@@ -395,23 +412,23 @@ def test_fork_leaves_hidden_and_queued_messages_behind(store: ChatStore, session
     branch = store.fork(session)
     assert texts(store, branch, "all") == ["q1", "b1", "fired"]
     assert store.queued(branch) == []
-    assert total(store, branch) == 100
+    assert total(factory, store, branch) == 100
 
 
-def test_fork_point_must_be_visible(store: ChatStore, session: Session) -> None:
+def test_fork_point_must_be_visible(store: ChatStore, session: Session, factory: Factory) -> None:
     q1, a1, *_ = talk(store, session, 2)
     waiting = store.enqueue(session, "later")
     store.rewind(session, q1)
-    before = contents(store)
+    before = factory.contents(store)
     for point in (a1, waiting.id):
         with pytest.raises(Invalid, match=point) as caught:
             store.fork(session, point)
         assert caught.value.hint
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 def test_fork_after_a_compaction_keeps_the_verbatim_tail(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     ids = talk(store, session, 3)
     store.compact(session, "sum", tail_start=ids[2], summary_tokens=7)
@@ -419,9 +436,9 @@ def test_fork_after_a_compaction_keeps_the_verbatim_tail(
     branch = store.fork(session)
     expected = ["sum", "q2", "a2", "q3", "a3", "q4", "a4"]
     assert texts(store, session, "model") == texts(store, branch, "model") == expected
-    assert total(store, branch) == total(store, session) == 10 + 100 + 1000 + 7
+    assert total(factory, store, branch) == total(factory, store, session) == 10 + 100 + 1000 + 7
     copies = {message["id"] for message in store.ui_messages(branch, "all")}
-    (part,) = rows(
+    (part,) = factory.rows(
         store,
         "SELECT data_json FROM chat_parts WHERE session_id = ? AND type = 'data-compaction'",
         branch.id,
@@ -433,7 +450,7 @@ def test_fork_after_a_compaction_keeps_the_verbatim_tail(
 
 @pytest.mark.parametrize("start", [["q1"], {"id": "q1"}, 5, True, ""])
 def test_pointer_that_is_no_id_points_nowhere(
-    store: ChatStore, session: Session, start: object
+    store: ChatStore, session: Session, start: object, factory: Factory
 ) -> None:
     talk(store, session, 1)
     payload = {"summary": "sum", "tail_start_id": start}
@@ -443,19 +460,23 @@ def test_pointer_that_is_no_id_points_nowhere(
     branch = store.fork(session)
     for view in (store.ui_messages(session, "model"), store.ui_messages(branch, "model")):
         assert [text_of(message) for message in view] == ["sum", "q2", "a2"]
-    assert total(store, session) == total(store, branch) == 10
+    assert total(factory, store, session) == total(factory, store, branch) == 10
 
 
-def test_fork_before_a_compaction_has_the_whole_head(store: ChatStore, session: Session) -> None:
+def test_fork_before_a_compaction_has_the_whole_head(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     ids = talk(store, session, 3)
     store.compact(session, "sum", tail_start=ids[4])
     branch = store.fork(session, ids[3])
     assert texts(store, branch, "model") == ["q1", "a1", "q2", "a2"]
-    assert total(store, branch) == 11
+    assert total(factory, store, branch) == 11
 
 
-def test_order_of_copies_holds_at_equal_times(store: ChatStore, session: Session) -> None:
-    with raw(store) as other:
+def test_order_of_copies_holds_at_equal_times(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
+    with factory.raw(store) as other:
         for name in ("c", "a", "b"):
             other.execute(
                 "INSERT INTO chat_messages(id, session_id, role, created_at, updated_at)"
@@ -487,13 +508,13 @@ def test_fork_copies_tool_calls_so_that_a_late_result_finds_its_own(
 
 
 def test_late_metadata_of_a_branch_does_not_touch_the_parent(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     talk(store, session, 1)
     branch = store.fork(session)
     store.record_usage(branch, {"output": 5})
-    assert total(store, branch) == 6
-    assert total(store, session) == 1
+    assert total(factory, store, branch) == 6
+    assert total(factory, store, session) == 1
 
 
 def test_reply_that_was_cut_short_is_forked_as_far_as_it_came(
@@ -644,7 +665,7 @@ class Conversation(RuleBasedStateMachine):
             branch = self.store.fork(branch)
         for view in ("transcript", "model"):
             assert texts(self.store, branch, view) == texts(self.store, self.session, view)
-        assert branch.total_tokens == total(self.store, self.session)
+        assert branch.total_tokens == total(self.factory, self.store, self.session)
         assert self.store.queued(branch) == []
         self.store.delete(branch)
 
@@ -660,7 +681,7 @@ class Conversation(RuleBasedStateMachine):
     @invariant()
     def sums_follow_the_context(self) -> None:
         expected = sum(entry.usage for entry in self.context())
-        assert total(self.store, self.session) == expected
+        assert total(self.factory, self.store, self.session) == expected
         used, _ = self.store.spend(self.session)
         assert sum(used.values()) == self.spent
 

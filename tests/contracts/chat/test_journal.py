@@ -14,7 +14,6 @@ from threadkeep.chat.records import Event, Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Damaged, NotFound
-from threadkeep.testing import raw, rows
 
 Json = dict[str, Any]
 
@@ -103,7 +102,7 @@ def test_finished_message_comes_as_a_snapshot(store: ChatStore, session: Session
 
 
 def test_rows_a_follower_may_not_have_read_are_kept_until_it_leaves(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     with store.record(session) as recorder:
         for chunk in TEXT[:3]:
@@ -112,14 +111,16 @@ def test_rows_a_follower_may_not_have_read_are_kept_until_it_leaves(
         next(tail)
         for chunk in TEXT[3:]:
             recorder.feed(chunk)
-    assert journal_rows(store) == len(TEXT)
+    assert journal_rows(factory, store) == len(TEXT)
     assert chunks_of(list(tail)) == TEXT[1:]
     with store.record(session, "next") as recorder:
         recorder.feed(TEXT[1])
-    assert journal_rows(store) == 0
+    assert journal_rows(factory, store) == 0
 
 
-def test_continued_message_replays_from_its_base(store: ChatStore, session: Session) -> None:
+def test_continued_message_replays_from_its_base(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     with store.record(session) as recorder:
         for chunk in TEXT:
             recorder.feed(chunk)
@@ -131,7 +132,7 @@ def test_continued_message_replays_from_its_base(store: ChatStore, session: Sess
         assert (first.kind, first.data) == ("snapshot", base)
         assert chunks_of(rest) == TEXT[1:4]
         assert reduce_chunks(chunks_of(rest), first.data) == store.message(session, "reply")
-    assert journal_rows(store) == 0
+    assert journal_rows(factory, store) == 0
 
 
 def test_late_result_is_seen_by_whoever_comes_later(store: ChatStore, session: Session) -> None:
@@ -175,11 +176,11 @@ def test_tail_of_an_unknown_session_is_refused(store: ChatStore) -> None:
         next(store.tail("ses_nowhere"))
 
 
-def test_damaged_chunk_is_noticed(store: ChatStore, session: Session) -> None:
+def test_damaged_chunk_is_noticed(store: ChatStore, session: Session, factory: Factory) -> None:
     with store.record(session) as recorder:
         for chunk in TEXT[:4]:
             recorder.feed(chunk)
-        with raw(store) as other:
+        with factory.raw(store) as other:
             other.execute("UPDATE chat_events SET data_json = replace(data_json, 'Hello', 'Jello')")
         with pytest.raises(Damaged, match="event 4"):
             list(store.tail(session, follow=False))
@@ -211,9 +212,9 @@ def test_killed_recorder_leaves_the_state_of_its_last_chunk(
     with factory.reopen(store) as reopened:
         assert reopened.message(session, "reply")["parts"] == reduce_chunks(TEXT[:count])["parts"]
         assert reopened.runs(session)[0].end_reason == "crash"
-        assert journal_rows(reopened) == 0
+        assert journal_rows(factory, reopened) == 0
         assert reopened.verify().ok
-        assert rows(reopened, "SELECT * FROM tk_recordings") == []
+        assert factory.rows(reopened, "SELECT * FROM tk_recordings") == []
 
 
 def test_read_only_store_sees_the_exact_state_without_repairing(
@@ -226,4 +227,4 @@ def test_read_only_store_sees_the_exact_state_without_repairing(
     )
     with factory.reopen(store, read_only=True) as reader:
         assert reader.message(session, "reply")["parts"] == reduce_chunks(TEXT[:5])["parts"]
-        assert journal_rows(reader) == 5
+        assert journal_rows(factory, reader) == 5

@@ -20,7 +20,7 @@ from threadkeep.base.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.testing import NOON, ManualClock, contents, raw, rows
+from threadkeep.testing import NOON, ManualClock
 
 Json = dict[str, Any]
 
@@ -28,15 +28,17 @@ Json = dict[str, Any]
 # ---------------------------------------------------------------------- saying
 
 
-def test_what_the_user_says_is_one_row_and_one_part(store: ChatStore, session: Session) -> None:
+def test_what_the_user_says_is_one_row_and_one_part(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     message = store.say(session, "Hello")
     assert is_id(message.id, "msg")
-    (row,) = rows(store, "SELECT * FROM chat_messages")
+    (row,) = factory.rows(store, "SELECT * FROM chat_messages")
     assert (row["id"], row["session_id"], row["role"]) == (message.id, session.id, "user")
     assert json.loads(row["metadata_json"]) == {"schema_version": 1}
     assert row["created_at"] == row["updated_at"] > NOON
     assert row["hidden_at"] is None
-    (part,) = rows(store, "SELECT * FROM chat_parts")
+    (part,) = factory.rows(store, "SELECT * FROM chat_parts")
     assert is_id(part["id"], "prt")
     assert (part["message_id"], part["session_id"]) == (message.id, session.id)
     assert (part["index"], part["type"]) == (0, "text")
@@ -95,10 +97,12 @@ PARTS: list[Json] = [
 ]
 
 
-def test_parts_of_every_kind_come_back_verbatim(store: ChatStore, session: Session) -> None:
+def test_parts_of_every_kind_come_back_verbatim(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     message = store.say(session, PARTS)
     assert store.message(session, message)["parts"] == PARTS
-    stored = rows(store, 'SELECT * FROM chat_parts ORDER BY "index"')
+    stored = factory.rows(store, 'SELECT * FROM chat_parts ORDER BY "index"')
     assert [row["index"] for row in stored] == list(range(len(PARTS)))
     assert [row["type"] for row in stored] == [part["type"] for part in PARTS]
     assert [row["tool_call_id"] for row in stored][4:7] == ["c1", "c2", "c1"]
@@ -157,7 +161,7 @@ def test_any_json_in_a_part_survives(lasting_store: ChatStore, data: object) -> 
 
 
 def test_order_is_insertion_order_at_equal_times_and_when_the_clock_steps_back(
-    store: ChatStore, session: Session, clock: ManualClock
+    store: ChatStore, session: Session, clock: ManualClock, factory: Factory
 ) -> None:
     said = []
     for place, jump in enumerate((0, 0, -5_000_000, 0, -1, 10, -100, 0)):
@@ -172,15 +176,17 @@ def test_order_is_insertion_order_at_equal_times_and_when_the_clock_steps_back(
     assert texts(store, session) == said
     times = [
         row["created_at"]
-        for row in rows(store, "SELECT created_at FROM chat_messages ORDER BY created_at, id")
+        for row in factory.rows(
+            store, "SELECT created_at FROM chat_messages ORDER BY created_at, id"
+        )
     ]
     assert times == sorted(set(times))
 
 
 def test_order_holds_behind_a_message_of_another_program_in_the_future(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute(
             "INSERT INTO chat_messages(id, session_id, role, created_at, updated_at)"
             " VALUES ('zzz', ?, 'user', ?, 1)",
@@ -231,7 +237,7 @@ def test_message_without_an_id_gets_one(store: ChatStore, session: Session) -> N
 
 
 def test_message_of_the_same_id_is_replaced_in_its_place(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     store.put_message(session, ASSISTANT)
     store.say(session, "after")
@@ -239,7 +245,7 @@ def test_message_of_the_same_id_is_replaced_in_its_place(
     store.put_message(session, shorter)
     assert store.ui_messages(session)[0]["id"] == "m1"
     assert store.message(session, "m1") == shorter
-    assert len(rows(store, "SELECT id FROM chat_parts WHERE message_id = 'm1'")) == 1
+    assert len(factory.rows(store, "SELECT id FROM chat_parts WHERE message_id = 'm1'")) == 1
     assert store.verify().ok
 
 
@@ -292,22 +298,22 @@ def test_role_of_a_message_cannot_change(store: ChatStore, session: Session) -> 
 
 
 def test_message_that_is_being_recorded_cannot_be_replaced(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     with store.record(session) as recorder:
         for chunk in text_chunks("growing", "m1")[:4]:
             recorder.feed(chunk)
-        before = contents(store)
+        before = factory.contents(store)
         with pytest.raises(Conflict, match="m1"):
             store.put_message(session, ASSISTANT)
-        assert contents(store) == before
+        assert factory.contents(store) == before
 
 
 # ---------------------------------------------------------------------- reading
 
 
 def test_reader_understands_older_field_names_and_writes_nothing(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     message = store.say(session, "x")
     old = {
@@ -318,7 +324,7 @@ def test_reader_understands_older_field_names_and_writes_nothing(
         "error_text": "boom",
         "provider_executed": True,
     }
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_parts SET type = 'tool-run', data_json = ?", (json.dumps(old),))
     assert store.message(session, message)["parts"] == [
         {
@@ -330,13 +336,15 @@ def test_reader_understands_older_field_names_and_writes_nothing(
             "providerExecuted": True,
         }
     ]
-    (row,) = rows(store, "SELECT data_json FROM chat_parts")
+    (row,) = factory.rows(store, "SELECT data_json FROM chat_parts")
     assert json.loads(row["data_json"]) == old
 
 
-def test_hidden_in_either_place_is_hidden(store: ChatStore, session: Session) -> None:
+def test_hidden_in_either_place_is_hidden(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     kept, column, metadata = (store.say(session, text).id for text in ("kept", "c", "m"))
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_messages SET hidden_at = 5 WHERE id = ?", (column,))
         other.execute(
             "UPDATE chat_messages SET metadata_json = '{\"hidden_at\": 5}' WHERE id = ?",
@@ -411,7 +419,7 @@ def test_every_way_in_passes_the_redaction_hook(factory: Factory) -> None:
         store.compact(session, secret, tail_start=asked)
         store.fork(session)
         store.put_system_prompt(secret)
-        everything = json.dumps(contents(store), default=repr)
+        everything = json.dumps(factory.contents(store), default=repr)
     assert "[redacted]" in everything
     assert "hunter2" not in everything
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.chats import new_session, record, tool_chunks
+from tests.support.chats import Factory, new_session, record, tool_chunks
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound
-from threadkeep.testing import contents, raw, rows
 
 Json = dict[str, Any]
 
@@ -26,13 +25,13 @@ def put(store: ChatStore, session: Session, *parts: Json, message_id: str = "m")
 
 @pytest.mark.parametrize("state", ["input-streaming", "input-available", "approval-responded"])
 def test_open_call_becomes_an_error_and_keeps_its_input(
-    store: ChatStore, session: Session, state: str
+    store: ChatStore, session: Session, state: str, factory: Factory
 ) -> None:
     given = call(state, input={"cmd": "ls"}, providerExecuted=True, title="List")
     put(store, session, given)
     before = store.session(session)
     (repaired,) = store.repair_orphans(session)
-    (row,) = rows(store, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
+    (row,) = factory.rows(store, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
     assert row["id"] == repaired
     assert row["tool_state"] == "output-error"
     assert store.message(session, "m")["parts"][1] == {
@@ -65,12 +64,12 @@ def test_open_call_becomes_an_error_and_keeps_its_input(
     ],
 )
 def test_what_is_done_or_waits_for_a_person_is_left(
-    store: ChatStore, session: Session, part: Json
+    store: ChatStore, session: Session, part: Json, factory: Factory
 ) -> None:
     put(store, session, part)
-    before = contents(store)
+    before = factory.contents(store)
     assert store.repair_orphans() == []
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 def test_question_that_never_was_complete_is_repaired(store: ChatStore, session: Session) -> None:
@@ -113,11 +112,11 @@ def test_aborted_run_keeps_its_calls_frozen_until_repair(
 
 
 def test_call_of_an_older_writer_is_repaired_in_the_sdks_names(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     put(store, session, call("input-available"))
     old = {"type": "tool-bash", "tool_call_id": "x", "state": "input-available", "input": {}}
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute(
             "UPDATE chat_parts SET data_json = ? WHERE tool_call_id IS NOT NULL",
             (json.dumps(old),),
@@ -126,39 +125,41 @@ def test_call_of_an_older_writer_is_repaired_in_the_sdks_names(
     part = store.message(session, "m")["parts"][1]
     assert part["errorText"] == "aborted by host restart"
     assert part["toolCallId"] == "x"
-    (row,) = rows(store, "SELECT * FROM chat_parts WHERE tool_state = 'output-error'")
+    (row,) = factory.rows(store, "SELECT * FROM chat_parts WHERE tool_state = 'output-error'")
     assert row["tool_call_id"] == "x"
 
 
-def test_column_of_another_program_is_carried_along(store: ChatStore, session: Session) -> None:
+def test_column_of_another_program_is_carried_along(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     put(store, session, call("input-available"))
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("ALTER TABLE chat_parts ADD COLUMN theirs TEXT")
         other.execute("UPDATE chat_parts SET theirs = 'kept'")
     store.repair_orphans()
-    (row,) = rows(store, "SELECT * FROM chat_parts WHERE tool_state = 'output-error'")
+    (row,) = factory.rows(store, "SELECT * FROM chat_parts WHERE tool_state = 'output-error'")
     assert row["theirs"] == "kept"
 
 
 def test_part_that_cannot_be_read_does_not_stop_the_others(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     put(store, session, call("input-available"), call("input-available", "other"))
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_parts SET data_json = '{broken' WHERE \"index\" = 1")
     assert len(store.repair_orphans()) == 2
     parts = store.message(session, "m")["parts"]
     assert [part.get("state") for part in parts] == [None, "output-error", "output-error"]
-    (row,) = rows(store, 'SELECT * FROM chat_parts WHERE "index" = 1')
+    (row,) = factory.rows(store, 'SELECT * FROM chat_parts WHERE "index" = 1')
     assert row["tool_call_id"] == "bash-input-available"
 
 
 # ---------------------------------------------------------------------- as the author has it
 
 
-def mark(store: ChatStore, run: str | None = "run_theirs") -> None:
+def mark(factory: Factory, store: ChatStore, run: str | None = "run_theirs") -> None:
     """Let the guide author's host begin to go on after a person's answer."""
-    with raw(store) as connection:
+    with factory.raw(store) as connection:
         connection.execute(
             "UPDATE chat_parts SET continuation_run_id = ? WHERE tool_call_id IS NOT NULL", (run,)
         )
@@ -170,24 +171,26 @@ def hide(store: ChatStore, session: Session) -> None:
     store.rewind(session, asked)
 
 
-def open_calls(store: ChatStore) -> list[tuple[str, str, str | None]]:
-    found = rows(store, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
+def open_calls(factory: Factory, store: ChatStore) -> list[tuple[str, str, str | None]]:
+    found = factory.rows(store, "SELECT * FROM chat_parts WHERE tool_call_id IS NOT NULL")
     return [(row["message_id"], row["tool_state"], row["continuation_run_id"]) for row in found]
 
 
-def test_hidden_messages_are_left_alone(store: ChatStore, session: Session) -> None:
+def test_hidden_messages_are_left_alone(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     hide(store, session)
     assert store.repair_orphans() == []
-    assert open_calls(store) == [("later", "input-available", None)]
+    assert open_calls(factory, store) == [("later", "input-available", None)]
     store.unrewind(session)
     assert len(store.repair_orphans()) == 1
 
 
 def test_message_hidden_in_its_metadata_alone_is_left_alone(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     put(store, session, call("input-available"))
-    with raw(store) as connection:
+    with factory.raw(store) as connection:
         connection.execute("""UPDATE chat_messages SET metadata_json = '{"hidden_at": 5}'""")
     assert store.repair_orphans() == []
 
@@ -203,15 +206,15 @@ def test_message_hidden_in_its_metadata_alone_is_left_alone(
 )
 @pytest.mark.parametrize("hidden", [False, True])
 def test_continuation_that_died_has_ended(
-    store: ChatStore, session: Session, part: Json, *, hidden: bool
+    store: ChatStore, session: Session, part: Json, factory: Factory, *, hidden: bool
 ) -> None:
     asked = store.say(session, "q")
     put(store, session, part)
     if hidden:
         store.rewind(session, asked)
-    mark(store)
+    mark(factory, store)
     (repaired,) = store.repair_orphans()
-    assert open_calls(store) == [("m", "output-error", None)]
+    assert open_calls(factory, store) == [("m", "output-error", None)]
     fixed = store.message(session, "m")["parts"][1]
     assert (fixed["state"], "output" in fixed) == ("output-error", False)
     assert store.verify().problems == []
@@ -219,8 +222,10 @@ def test_continuation_that_died_has_ended(
     assert repaired
 
 
-def test_part_without_a_state_is_no_call(store: ChatStore, session: Session) -> None:
+def test_part_without_a_state_is_no_call(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     put(store, session, {"type": "text", "text": "x"})
-    with raw(store) as connection:
+    with factory.raw(store) as connection:
         connection.execute("UPDATE chat_parts SET continuation_run_id = 'r'")
     assert store.repair_orphans() == []

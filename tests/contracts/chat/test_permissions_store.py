@@ -10,7 +10,6 @@ from tests.support.chats import Factory, new_session, record, text_chunks
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.testing import contents, raw, rows
 
 Json = dict[str, Any]
 
@@ -20,7 +19,7 @@ def rule(permission: str, pattern: str, action: str, **more: Any) -> Json:
 
 
 def test_rules_are_stored_under_the_four_names_of_the_contract(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     given = [
         rule("bash", "ls:*", "allow"),
@@ -30,10 +29,10 @@ def test_rules_are_stored_under_the_four_names_of_the_contract(
         {**given[0], "source": "session"},
         given[1],
     ]
-    (row,) = rows(store, "SELECT permissions_json FROM chat_sessions")
+    (row,) = factory.rows(store, "SELECT permissions_json FROM chat_sessions")
     assert json.loads(row["permissions_json"]) == [{**given[0], "source": "session"}, given[1]]
     assert store.set_permissions(session, []).permissions == []
-    (row,) = rows(store, "SELECT permissions_json FROM chat_sessions")
+    (row,) = factory.rows(store, "SELECT permissions_json FROM chat_sessions")
     assert row["permissions_json"] == "[]"
 
 
@@ -56,15 +55,15 @@ def test_parent_deny_never_becomes_a_child_allow(store: ChatStore, session: Sess
 
 
 def test_rules_of_another_program_that_make_no_sense_are_ignored_not_obeyed(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     strange: list[Any] = [5, {"permission": "bash"}, rule("bash", "*", "maybe"), None]
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_sessions SET permissions_json = ?", (json.dumps(strange),))
     verdict = store.judge(session, "bash", "ls")
     assert verdict.action == "ask"
     assert len(verdict.considered) == 4
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_sessions SET permissions_json = 'broken'")
     assert store.judge(session, "bash", "ls").action == "ask"
 
@@ -85,10 +84,12 @@ def test_verdicts_are_written_down_with_the_run(store: ChatStore, session: Sessi
     assert all(v["reason"] and v["at"] for v in run.verdicts)
 
 
-def test_judging_alone_changes_nothing(store: ChatStore, session: Session) -> None:
-    before = contents(store)
+def test_judging_alone_changes_nothing(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
+    before = factory.contents(store)
     store.judge(session, "bash", "ls")
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 def test_judging_needs_no_right_to_write(
@@ -99,16 +100,18 @@ def test_judging_needs_no_right_to_write(
         assert reader.judge(session, "bash", "ls").action == "allow"
 
 
-def test_run_must_be_one_of_the_session(store: ChatStore, session: Session) -> None:
+def test_run_must_be_one_of_the_session(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     other = new_session(store)
     record(store, other, text_chunks("a"))
     (run,) = store.runs(other)
-    before = contents(store)
+    before = factory.contents(store)
     for run_id in (run.id, "run_none"):
         with pytest.raises(NotFound, match=run_id) as caught:
             store.judge(session, "bash", "ls", run_id=run_id)
         assert caught.value.hint
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 @pytest.mark.parametrize(
@@ -128,10 +131,10 @@ def test_run_must_be_one_of_the_session(store: ChatStore, session: Session) -> N
     ],
 )
 def test_rules_that_make_no_sense_are_refused_whole(
-    store: ChatStore, session: Session, bad: Any
+    store: ChatStore, session: Session, bad: Any, factory: Factory
 ) -> None:
     store.set_permissions(session, [rule("bash", "ls", "allow")])
-    before = contents(store)
+    before = factory.contents(store)
     calls: list[Callable[[], object]] = [
         lambda: store.set_permissions(session, bad),
         lambda: store.create_session(agent="a", model="p/m", permissions=bad),
@@ -140,4 +143,4 @@ def test_rules_that_make_no_sense_are_refused_whole(
         with pytest.raises(Invalid, match="permission rule") as caught:
             call()
         assert caught.value.hint
-    assert contents(store) == before
+    assert factory.contents(store) == before

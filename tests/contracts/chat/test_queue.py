@@ -12,7 +12,7 @@ from threadkeep.chat import messages as turns
 from threadkeep.chat.records import Message, Session, message_of
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.testing import NOON, ManualClock, contents, raw, rows
+from threadkeep.testing import NOON, ManualClock
 
 
 def ids(messages: list[Message]) -> list[str]:
@@ -28,11 +28,11 @@ def need(message: Message | None) -> Message:
 
 
 def test_queued_message_is_a_user_row_outside_the_conversation(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     store.say(session, "now")
     waiting = store.enqueue(session, "later")
-    (row,) = rows(store, "SELECT * FROM chat_messages WHERE id = ?", waiting.id)
+    (row,) = factory.rows(store, "SELECT * FROM chat_messages WHERE id = ?", waiting.id)
     metadata = json.loads(row["metadata_json"])
     assert row["role"] == "user"
     assert NOON < metadata["queued_at"] == metadata["queue_enqueued_at"]
@@ -64,8 +64,10 @@ def test_first_in_first_out_for_people_and_triggers_whatever_the_clock_does(
     assert texts(store, session) == ["0", "1", "2", "3", "4"]
 
 
-def test_ties_of_another_program_go_by_id(store: ChatStore, session: Session) -> None:
-    with raw(store) as other:
+def test_ties_of_another_program_go_by_id(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
+    with factory.raw(store) as other:
         for name, at in (("b", 7), ("a", 7), ("c", 3)):
             other.execute(
                 "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
@@ -102,9 +104,11 @@ def test_queue_is_read_without_the_rest_of_the_session(
     assert ids(store.queued(session)) == waiting == sorted(read)
 
 
-def test_place_in_the_queue_may_be_spelled_with_escapes(store: ChatStore, session: Session) -> None:
+def test_place_in_the_queue_may_be_spelled_with_escapes(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     said = store.say(session, "theirs")
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_messages SET metadata_json = ?", ('{"queued\\u005fat": 5}',))
     assert store.ui_messages(session) == []
     assert ids(store.queued(session)) == [said.id]
@@ -162,10 +166,10 @@ def test_fired_message_can_be_put_back_to_its_place(store: ChatStore, session: S
 
 
 def test_message_queued_by_another_program_can_be_put_back_too(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     waiting = store.enqueue(session, "later")
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_messages SET metadata_json = '{\"queued_at\": 5}'")
     fired = need(store.fire(session))
     assert fired.metadata["queue_enqueued_at"] == 5
@@ -176,12 +180,14 @@ def test_message_queued_by_another_program_can_be_put_back_too(
 # ---------------------------------------------------------------------- cancelling
 
 
-def test_cancelled_message_is_a_hidden_tombstone(store: ChatStore, session: Session) -> None:
+def test_cancelled_message_is_a_hidden_tombstone(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     waiting = store.enqueue(session, "never")
     assert store.cancel(session, waiting)
     assert store.queued(session) == []
     assert texts(store, session) == []
-    (row,) = rows(store, "SELECT * FROM chat_messages")
+    (row,) = factory.rows(store, "SELECT * FROM chat_messages")
     metadata = json.loads(row["metadata_json"])
     assert metadata["queue_canceled_at"] == metadata["hidden_at"] == row["hidden_at"] > NOON
     assert metadata["queue_enqueued_at"] == waiting.metadata["queued_at"]
@@ -213,7 +219,7 @@ def test_message_that_was_fired_cannot_be_cancelled(store: ChatStore, session: S
 
 @pytest.mark.parametrize("fate", ["waits", "fired", "cancelled"])
 def test_repeated_enqueue_gives_the_first_message_back(
-    store: ChatStore, session: Session, fate: str
+    store: ChatStore, session: Session, fate: str, factory: Factory
 ) -> None:
     parts: list[dict[str, Any]] = [
         {"type": "text", "text": "once"},
@@ -224,25 +230,27 @@ def test_repeated_enqueue_gives_the_first_message_back(
         store.fire(session)
     elif fate == "cancelled":
         store.cancel(session, "client-1")
-    before = contents(store)
+    before = factory.contents(store)
     again = store.enqueue(session, parts, message_id="client-1")
     assert again.id == first.id
     assert again.queued == (fate == "waits")
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
-def test_same_id_with_other_content_is_a_conflict(store: ChatStore, session: Session) -> None:
+def test_same_id_with_other_content_is_a_conflict(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     store.enqueue(session, "once", message_id="client-1")
     said = store.say(session, "said")
     elsewhere = new_session(store)
-    before = contents(store)
+    before = factory.contents(store)
     with pytest.raises(Conflict, match="client-1"):
         store.enqueue(session, "twice", message_id="client-1")
     with pytest.raises(Conflict, match=session.id):
         store.enqueue(elsewhere, "once", message_id="client-1")
     with pytest.raises(Conflict, match=said.id):
         store.enqueue(session, "said", message_id=said.id)
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 def test_queue_of_an_unknown_session_is_refused(store: ChatStore, session: Session) -> None:
@@ -307,7 +315,7 @@ def test_of_cancel_and_fire_in_two_processes_exactly_one_wins(
     assert cancelled + fired == len(waiting)
     assert len(store.ui_messages(session)) == fired
     assert store.queued(session) == []
-    hidden = rows(store, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL")
+    hidden = factory.rows(store, "SELECT id FROM chat_messages WHERE hidden_at IS NOT NULL")
     assert len(hidden) == cancelled
     assert store.verify().ok
 

@@ -26,7 +26,6 @@ from threadkeep.errors import (
     StorageFull,
     TooLarge,
 )
-from threadkeep.testing import raw, rows
 
 Json = dict[str, Any]
 
@@ -47,14 +46,16 @@ def session(store: ChatStore) -> Session:
     return store.create_session(agent="tester", model="acme/large")
 
 
-def plain_text(store: ChatStore, message_id: str) -> list[str]:
+def plain_text(factory: Factory, store: ChatStore, message_id: str) -> list[str]:
     """What a program that knows only the three tables sees of a message's texts."""
     sql = 'SELECT data_json FROM chat_parts WHERE message_id = ? ORDER BY "index"'
-    return [json.loads(row["data_json"]).get("text", "") for row in rows(store, sql, message_id)]
+    return [
+        json.loads(row["data_json"]).get("text", "") for row in factory.rows(store, sql, message_id)
+    ]
 
 
-def journal_rows(store: ChatStore) -> int:
-    with raw(store) as other:
+def journal_rows(factory: Factory, store: ChatStore) -> int:
+    with factory.raw(store) as other:
         return int(other.execute("SELECT count(*) FROM chat_events").fetchone()[0])
 
 
@@ -62,7 +63,7 @@ def journal_rows(store: ChatStore) -> int:
 
 
 def test_state_is_exact_after_every_chunk_and_journal_is_gone_at_the_end(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     state = StreamState(message_id="reply")
     with store.record(session) as recorder:
@@ -70,8 +71,8 @@ def test_state_is_exact_after_every_chunk_and_journal_is_gone_at_the_end(
             recorder.feed(chunk)
             state.apply(chunk)
             assert store.message(session, "reply")["parts"] == state.message()["parts"]
-        assert journal_rows(store) == len(TEXT)
-    assert journal_rows(store) == 0
+        assert journal_rows(factory, store) == len(TEXT)
+    assert journal_rows(factory, store) == 0
     assert store.message(session, "reply") == reduce_chunks(TEXT)
 
 
@@ -193,21 +194,21 @@ def test_any_text_survives(store: ChatStore, session: Session, text: str) -> Non
 
 
 def test_surrogate_pair_split_over_two_deltas_is_one_character(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     with store.record(session, "m") as recorder:
         recorder.feed(TEXT[2])
         for half in ("\ud83d", "\ude00"):
             recorder.feed({"type": "text-delta", "id": "1", "delta": half})
         assert store.message(session, "m")["parts"][0]["text"] == "😀"
-    assert plain_text(store, "m") == ["😀"]
+    assert plain_text(factory, store, "m") == ["😀"]
 
 
 # ---------------------------------------------------------------------- folding
 
 
-def count_part_writes(store: ChatStore) -> None:
-    with raw(store) as other:
+def count_part_writes(factory: Factory, store: ChatStore) -> None:
+    with factory.raw(store) as other:
         other.execute("CREATE TABLE writes(n)")
         for event in ("INSERT", "UPDATE"):
             other.execute(
@@ -216,8 +217,8 @@ def count_part_writes(store: ChatStore) -> None:
             )
 
 
-def part_writes(store: ChatStore) -> tuple[int, int]:
-    with raw(store) as other:
+def part_writes(factory: Factory, store: ChatStore) -> tuple[int, int]:
+    with factory.raw(store) as other:
         row = other.execute("SELECT count(*), sum(n) FROM writes").fetchone()
     return int(row[0]), int(row[1])
 
@@ -237,9 +238,9 @@ def part_writes(store: ChatStore) -> tuple[int, int]:
     ],
 )
 def test_part_row_is_rewritten_logarithmically_and_never_an_eighth_behind(
-    store: ChatStore, session: Session, start: Json, delta: Json
+    store: ChatStore, session: Session, start: Json, delta: Json, factory: Factory
 ) -> None:
-    count_part_writes(store)
+    count_part_writes(factory, store)
     now = [0.0]
     with store.record(session, "m") as recorder:
         recorder._monotonic = lambda: now[0]  # time stands still: only size decides
@@ -248,49 +249,55 @@ def test_part_row_is_rewritten_logarithmically_and_never_an_eighth_behind(
         for count in range(3000):
             recorder.feed(delta if count else first)
             if count % 100 == 0:
-                (row,) = rows(store, "SELECT data_json FROM chat_parts")
+                (row,) = factory.rows(store, "SELECT data_json FROM chat_parts")
                 part = json.loads(row["data_json"])
                 seen = len(part.get("rawInput") or part.get("text") or "")
                 assert seen >= (count + 1) * 10 * 7 / 8 - 1
-    writes, characters = part_writes(store)
+    writes, characters = part_writes(factory, store)
     assert writes < 110  # 8 small ones, then one for each growth by an eighth
     assert characters < 30_000 * 24  # a fold costs the part (twice for a tool: raw and parsed)
 
 
-def test_part_row_is_rewritten_when_it_is_old(store: ChatStore, session: Session) -> None:
+def test_part_row_is_rewritten_when_it_is_old(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     now = [0.0]
     with store.record(session, "m") as recorder:
         recorder._monotonic = lambda: now[0]
         recorder.feed(TEXT[2])
         recorder.feed({"type": "text-delta", "id": "1", "delta": "x" * 1000})
         recorder.feed({"type": "text-delta", "id": "1", "delta": "y"})
-        assert plain_text(store, "m") == ["x" * 1000]
+        assert plain_text(factory, store, "m") == ["x" * 1000]
         now[0] = 0.2
         recorder.feed({"type": "text-delta", "id": "1", "delta": "z"})
-        assert plain_text(store, "m") == ["x" * 1000 + "yz"]
+        assert plain_text(factory, store, "m") == ["x" * 1000 + "yz"]
 
 
-def test_plain_reader_is_exact_at_every_part_end(store: ChatStore, session: Session) -> None:
+def test_plain_reader_is_exact_at_every_part_end(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     with store.record(session, "m") as recorder:
         recorder._monotonic = lambda: 0.0
         recorder.feed(TEXT[2])
         for _ in range(50):
             recorder.feed({"type": "text-delta", "id": "1", "delta": "word "})
         recorder.feed(TEXT[5])
-        assert plain_text(store, "m") == ["word " * 50]
+        assert plain_text(factory, store, "m") == ["word " * 50]
 
 
-def test_change_of_one_part_does_not_rewrite_another(store: ChatStore, session: Session) -> None:
+def test_change_of_one_part_does_not_rewrite_another(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     with store.record(session, "m") as recorder:
         recorder._monotonic = lambda: 0.0
         recorder.feed(TEXT[2])
         recorder.feed({"type": "text-delta", "id": "1", "delta": "x" * 100_000})
-        count_part_writes(store)
+        count_part_writes(factory, store)
         for step in range(50):
             recorder.feed({"type": "text-delta", "id": "1", "delta": "y"})
             recorder.feed({"type": "data-progress", "id": "p", "data": step})
         assert store.message(session, "m")["parts"][0]["text"] == "x" * 100_000 + "y" * 50
-    assert part_writes(store)[1] < 250_000  # the long text once, at the end
+    assert part_writes(factory, store)[1] < 250_000  # the long text once, at the end
 
 
 # ---------------------------------------------------------------------- policies
@@ -482,12 +489,12 @@ def test_session_cannot_be_deleted_while_it_is_recorded(store: ChatStore, sessio
 
 @pytest.mark.parametrize("last", [TEXT[4], TEXT[5]])
 def test_session_deleted_by_another_program_is_said(
-    store: ChatStore, session: Session, last: Json
+    store: ChatStore, session: Session, last: Json, factory: Factory
 ) -> None:
     recorder = store.record(session)
     for chunk in TEXT[:4]:
         recorder.feed(chunk)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("DELETE FROM chat_sessions")
     with pytest.raises(NotFound, match="reply"):
         recorder.feed(last)
@@ -581,7 +588,9 @@ def test_late_result_finds_its_call_in_an_earlier_message(
     assert store.verify().ok
 
 
-def test_start_with_another_id_begins_another_message(store: ChatStore, session: Session) -> None:
+def test_start_with_another_id_begins_another_message(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     with store.record(session) as recorder:
         for chunk in TEXT[1:5]:
             recorder.feed(chunk)
@@ -590,7 +599,7 @@ def test_start_with_another_id_begins_another_message(store: ChatStore, session:
             recorder.feed(chunk)
     assert [message["id"] for message in store.ui_messages(session)] == [first, "reply"]
     assert store.message(session, "reply") == reduce_chunks(TEXT)
-    assert journal_rows(store) == 0
+    assert journal_rows(factory, store) == 0
 
 
 def test_stream_without_ids_gets_one_of_ours(store: ChatStore, session: Session) -> None:
@@ -647,12 +656,12 @@ def test_child_of_a_fork_leaves_the_recording_alone(store: ChatStore, session: S
 
 
 def test_recording_closed_by_a_process_that_could_not_see_us_goes_on(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     with store.record(session) as recorder:
         for chunk in TEXT[:4]:
             recorder.feed(chunk)
-        with raw(store) as other:
+        with factory.raw(store) as other:
             other.execute("DELETE FROM tk_recordings WHERE message_id = 'reply'")
         recorder.feed(TEXT[4])
         assert store.message(session, "reply")["parts"][1]["text"] == "Hello, world"
@@ -674,11 +683,11 @@ def test_part_that_grows_over_the_limit_in_json_is_still_closed(factory: Factory
 
 
 def test_message_of_another_program_with_gaps_is_continued_at_its_end(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     parts = [{"type": "text", "text": text} for text in "AB"]
     store.put_message(session, {"id": "m", "role": "assistant", "parts": parts})
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute('UPDATE chat_parts SET "index" = 5 * ("index" + 1)')
     with store.record(session, "m") as recorder:
         for chunk in (TEXT[2], TEXT[3], TEXT[5]):
@@ -708,13 +717,15 @@ def test_failed_feed_with_redaction_can_be_repeated(
         assert store.message(session, "m")["parts"][0]["text"] == "HELLO\nWORLD\nAND MORE\n"
 
 
-def test_reset_step_removes_the_rows_of_the_step(store: ChatStore, session: Session) -> None:
+def test_reset_step_removes_the_rows_of_the_step(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     with store.record(session, "m") as recorder:
         for chunk in (*TEXT[1:5], {"type": "reset-step"}, *TEXT[2:4]):
             recorder.feed(chunk)
             assert recorder.message is not None
             assert store.message(session, "m")["parts"] == recorder.message["parts"]
-    assert plain_text(store, "m") == ["", "Hello, "]
+    assert plain_text(factory, store, "m") == ["", "Hello, "]
     assert store.verify().ok
 
 

@@ -12,7 +12,6 @@ from threadkeep.base.text import Redact
 from threadkeep.chat.recorder import StreamRedactor
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid
-from threadkeep.testing import contents
 
 Json = dict[str, Any]
 SECRET = re.compile(r"password: \S+|sk-\w+|\d{3}-\d{2}-\d{4}")
@@ -223,7 +222,7 @@ def test_name_that_is_no_text_is_content() -> None:
     assert released == {"type": "unknown", "id": {"key": "***"}}
 
 
-def test_no_way_into_a_stream_leaks(store: ChatStore) -> None:
+def test_no_way_into_a_stream_leaks(store: ChatStore, factory: Factory) -> None:
     session = new_session(store)
     call = {"toolCallId": "c", "toolName": "x"}
     with store.record(session, "m") as recorder:
@@ -244,7 +243,7 @@ def test_no_way_into_a_stream_leaks(store: ChatStore) -> None:
             },
         ):
             recorder.feed(chunk)
-    stored = json.dumps(contents(store), default=repr)
+    stored = json.dumps(factory.contents(store), default=repr)
     assert "hunter2" not in stored
     assert "123-45" not in stored
     text, tool = store.message(session, "m")["parts"]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.chats import new_session, text_chunks, turn
+from tests.support.chats import Factory, new_session, text_chunks, turn
 from threadkeep.chat import sessions as retention
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid
-from threadkeep.testing import NOON, ManualClock, contents, rows
+from threadkeep.testing import NOON, ManualClock
 
 DAY = 86_400_000
 
@@ -83,11 +83,13 @@ def test_agent_and_archive_narrow_the_choice(
     assert left(store) == ["day 0", "day 2", "day 3", "day 4"]
 
 
-def test_dry_run_names_the_same_and_touches_nothing(store: ChatStore, aged: list[Session]) -> None:
-    before = contents(store)
+def test_dry_run_names_the_same_and_touches_nothing(
+    store: ChatStore, aged: list[Session], factory: Factory
+) -> None:
+    before = factory.contents(store)
     dry = store.prune(before=NOON + 2 * DAY, dry_run=True)
     assert dry.dry_run
-    assert contents(store) == before
+    assert factory.contents(store) == before
     wet = store.prune(before=NOON + 2 * DAY)
     assert (wet.sessions, wet.freed_bytes) == (dry.sessions, dry.freed_bytes)
     assert dry.sessions[0].keys() == {
@@ -163,24 +165,26 @@ def test_ids_and_titles_of_any_text_can_go(store: ChatStore) -> None:
     ids=repr,
 )
 def test_what_makes_no_sense_deletes_nothing(
-    store: ChatStore, aged: list[Session], options: dict[str, Any]
+    store: ChatStore, aged: list[Session], options: dict[str, Any], factory: Factory
 ) -> None:
-    before = contents(store)
+    before = factory.contents(store)
     with pytest.raises(Invalid) as caught:
         store.prune(**options)
     assert caught.value.hint
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 # ---------------------------------------------------------------------- size and vacuum
 
 
-def test_report_counts_rows_and_bytes(store: ChatStore, aged: list[Session]) -> None:
+def test_report_counts_rows_and_bytes(
+    store: ChatStore, aged: list[Session], factory: Factory
+) -> None:
     store.say(aged[3], "x" * 50_000)
     report = store.size()
     assert report.rows["chat_sessions"] == 5
     assert report.rows["chat_messages"] == 11
-    assert report.rows["chat_parts"] == len(rows(store, "SELECT id FROM chat_parts"))
+    assert report.rows["chat_parts"] == len(factory.rows(store, "SELECT id FROM chat_parts"))
     assert report.rows["tk_runs"] == 5
     assert report.largest[0]["session_id"] == aged[3].id
     assert int(str(report.largest[0]["bytes"])) > 50_000

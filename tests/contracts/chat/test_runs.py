@@ -4,12 +4,12 @@ import hashlib
 
 import pytest
 
-from tests.support.chats import MODEL, new_session, record, text_chunks
+from tests.support.chats import MODEL, Factory, new_session, record, text_chunks
 from threadkeep.base.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound
-from threadkeep.testing import NOON, ManualClock, rows
+from threadkeep.testing import NOON, ManualClock
 
 
 def test_run_says_who_what_and_why_it_ended(store: ChatStore, session: Session) -> None:
@@ -86,12 +86,14 @@ def test_reply_names_the_prompt_it_was_made_with(store: ChatStore, session: Sess
 
 
 @pytest.mark.parametrize("body", ["", "Be brief.", "naïve 🚀", "nul \0 in it", "half \ud800 pair"])
-def test_prompt_is_stored_once_under_its_digest(store: ChatStore, body: str) -> None:
+def test_prompt_is_stored_once_under_its_digest(
+    store: ChatStore, body: str, factory: Factory
+) -> None:
     digest = store.put_system_prompt(body)
     assert digest == hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
     assert store.put_system_prompt(body) == digest
     assert store.system_prompt(digest) == body
-    assert len(rows(store, "SELECT digest FROM system_prompts")) == 1
+    assert len(factory.rows(store, "SELECT digest FROM system_prompts")) == 1
 
 
 def test_prompt_outlives_its_sessions(store: ChatStore, session: Session) -> None:

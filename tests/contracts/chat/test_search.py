@@ -11,7 +11,6 @@ from tests.support.chats import Factory, found_in, new_session, record, text_chu
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.testing import raw
 
 Json = dict[str, Any]
 
@@ -117,10 +116,12 @@ def test_deleted_messages_are_not_found(store: ChatStore, session: Session) -> N
     assert found_in(store.search("walrus")) == {kept.id}
 
 
-def test_search_sees_what_another_program_writes(store: ChatStore, session: Session) -> None:
+def test_search_sees_what_another_program_writes(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     message = store.say(session, "placeholder")
     store.search("anything")
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute(
             "UPDATE chat_parts SET data_json = ?",
             (json.dumps({"type": "text", "text": "a secretary bird"}),),
@@ -215,14 +216,14 @@ def test_archived_sessions_and_hidden_messages_only_on_request(
 
 
 def test_message_hidden_only_in_its_metadata_is_hidden_here_too(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     message = store.say(session, "an ibex")
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_messages SET metadata_json = '{\"hidden_at\": 5}'")
     assert store.search("ibex") == []
     assert found_in(store.search("ibex", hidden=True)) == {message.id}
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_messages SET metadata_json = '{broken'")
     assert found_in(store.search("ibex")) == {message.id}
 

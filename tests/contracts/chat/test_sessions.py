@@ -10,7 +10,7 @@ from threadkeep.base.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound, ReadOnly
-from threadkeep.testing import NOON, ManualClock, contents, raw, rows
+from threadkeep.testing import NOON, ManualClock
 
 
 def ids(sessions: list[Session]) -> list[str]:
@@ -20,10 +20,10 @@ def ids(sessions: list[Session]) -> list[str]:
 # ---------------------------------------------------------------------- creating
 
 
-def test_fresh_session_has_the_defaults_of_the_contract(store: ChatStore) -> None:
+def test_fresh_session_has_the_defaults_of_the_contract(store: ChatStore, factory: Factory) -> None:
     session = store.create_session(agent="coder", model=MODEL)
     assert is_id(session.id, "ses")
-    (row,) = rows(store, "SELECT * FROM chat_sessions")
+    (row,) = factory.rows(store, "SELECT * FROM chat_sessions")
     assert NOON < row["created_at"] == row["updated_at"]
     assert row == {
         "id": session.id,
@@ -78,13 +78,15 @@ def test_model_may_be_written_as_provider_and_name(store: ChatStore) -> None:
     assert session.model == {"provider_id": "acme", "model_id": "large/v2"}
 
 
-def test_foreign_session_id_is_kept_verbatim_and_cannot_come_twice(store: ChatStore) -> None:
+def test_foreign_session_id_is_kept_verbatim_and_cannot_come_twice(
+    store: ChatStore, factory: Factory
+) -> None:
     assert new_session(store, session_id="chat:42/ü").id == "chat:42/ü"
-    before = contents(store)
+    before = factory.contents(store)
     with pytest.raises(Conflict, match="chat:42/ü") as caught:
         new_session(store, session_id="chat:42/ü", agent="other")
     assert caught.value.hint
-    assert contents(store) == before
+    assert factory.contents(store) == before
 
 
 # ---------------------------------------------------------------------- changing
@@ -155,10 +157,12 @@ def test_filters_by_agent_workspace_parent_and_title(store: ChatStore) -> None:
     assert ids(store.sessions(title="\\").items) == []
 
 
-def test_sessions_rooted_nowhere_are_listed_whoever_wrote_them(store: ChatStore) -> None:
+def test_sessions_rooted_nowhere_are_listed_whoever_wrote_them(
+    store: ChatStore, factory: Factory
+) -> None:
     ours = new_session(store)
     new_session(store, workspace_root="/w")
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute(
             "INSERT INTO chat_sessions(id, agent, workspace_root, created_at, updated_at)"
             " VALUES ('theirs', 'coder', NULL, 1, 1)"
@@ -175,9 +179,9 @@ def test_ephemeral_branches_are_hidden_from_the_picker(store: ChatStore) -> None
     assert side.id in ids(store.sessions(ephemeral=True).items)
 
 
-def test_list_survives_metadata_that_is_no_json(store: ChatStore) -> None:
+def test_list_survives_metadata_that_is_no_json(store: ChatStore, factory: Factory) -> None:
     session = new_session(store)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_sessions SET metadata_json = '{broken'")
     assert ids(store.sessions().items) == [session.id]
     assert store.session(session).metadata == {}
@@ -203,14 +207,14 @@ def test_cursor_works_for_a_foreign_id_with_a_colon(store: ChatStore) -> None:
 # ---------------------------------------------------------------------- deleting
 
 
-def test_deletion_takes_messages_parts_runs_and_journal(store: ChatStore) -> None:
+def test_deletion_takes_messages_parts_runs_and_journal(store: ChatStore, factory: Factory) -> None:
     kept, gone = new_session(store), new_session(store)
     for session in (kept, gone):
         turn(store, session, "q", "a", usage={"input": 5})
         store.enqueue(session, "later")
-    before = contents(store)
+    before = factory.contents(store)
     store.delete(gone)
-    after = contents(store)
+    after = factory.contents(store)
     assert json.dumps(after, default=repr).count(gone.id) == 0
     assert len(after["chat_messages"]) * 2 == len(before["chat_messages"])
     assert len(after["chat_parts"]) * 2 == len(before["chat_parts"])
@@ -230,16 +234,16 @@ def test_branches_outlive_their_parent(store: ChatStore) -> None:
     assert store.session(branch).parent_id == root.id
 
 
-def test_deletion_by_another_program_cascades_too(store: ChatStore) -> None:
+def test_deletion_by_another_program_cascades_too(store: ChatStore, factory: Factory) -> None:
     session = new_session(store)
     turn(store, session, "q", "findable")
     store.search("findable")
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("DELETE FROM chat_sessions WHERE id = ?", (session.id,))
     assert store.sessions().items == []
     assert store.search("findable") == []
     assert store.verify().ok
-    assert rows(store, "SELECT * FROM chat_parts") == []
+    assert factory.rows(store, "SELECT * FROM chat_parts") == []
 
 
 def test_session_of_a_deleted_id_starts_empty(store: ChatStore) -> None:
@@ -272,8 +276,8 @@ def test_read_only_store_reads_a_live_file_and_writes_nothing(
             lambda: reader.delete(session),
             lambda: reader.archive(session),
         ]
-        before = contents(store)
+        before = factory.contents(store)
         for call in calls:
             with pytest.raises(ReadOnly, match="read-only"):
                 call()
-        assert contents(store) == before
+        assert factory.contents(store) == before

@@ -13,7 +13,6 @@ from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import StorageFull
-from threadkeep.testing import rows
 
 Json = dict[str, Any]
 
@@ -29,14 +28,14 @@ def threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == "threadkeep-recorders"]
 
 
-def text_in(store: ChatStore, message_id: str) -> str:
+def text_in(factory: Factory, store: ChatStore, message_id: str) -> str:
     """Read the text of a message as a program does that knows only the three tables."""
     sql = "SELECT json_extract(data_json, '$.text') AS text FROM chat_parts WHERE message_id = ?"
-    return "".join(row["text"] or "" for row in rows(store, sql, message_id))
+    return "".join(row["text"] or "" for row in factory.rows(store, sql, message_id))
 
 
-def chunks_in(store: ChatStore) -> int:
-    (found,) = rows(store, "SELECT count(*) AS n FROM chat_events")
+def chunks_in(factory: Factory, store: ChatStore) -> int:
+    (found,) = factory.rows(store, "SELECT count(*) AS n FROM chat_events")
     return int(found["n"])
 
 
@@ -53,35 +52,37 @@ def let_time_pass(recorder: Recorder, seconds: float) -> None:
 
 
 def test_reader_of_the_tables_catches_up_without_another_chunk(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     with store.record(session, "m") as recorder:
         behind(recorder)
-        assert text_in(store, "m") == LONG
+        assert text_in(factory, store, "m") == LONG
         let_time_pass(recorder, 0.2)
-        wait_until(lambda: text_in(store, "m") == LONG + "y")
+        wait_until(lambda: text_in(factory, store, "m") == LONG + "y")
         recorder.feed(delta("z"))
         let_time_pass(recorder, 0.41)
-        wait_until(lambda: text_in(store, "m") == LONG + "yz")
+        wait_until(lambda: text_in(factory, store, "m") == LONG + "yz")
 
 
 @pytest.mark.parametrize("options", [{"save_buffer_ms": 50}, {"save_buffer_size": 10_000}])
 def test_buffered_chunks_are_written_without_another_chunk(
-    store: ChatStore, session: Session, options: Any
+    store: ChatStore, session: Session, options: Any, factory: Factory
 ) -> None:
     with store.record(session, "m", **options) as recorder:
         recorder._monotonic = lambda: 0.0
         recorder.feed(START)
         for word in ("Hel", "lo, ", "world"):
             recorder.feed(delta(word))
-        assert chunks_in(store) == 1
+        assert chunks_in(factory, store) == 1
         let_time_pass(recorder, 0.2)
-        wait_until(lambda: chunks_in(store) == 4)
+        wait_until(lambda: chunks_in(factory, store) == 4)
         let_time_pass(recorder, 0.4)
-        wait_until(lambda: text_in(store, "m") == "Hello, world")
+        wait_until(lambda: text_in(factory, store, "m") == "Hello, world")
 
 
-def test_time_that_has_not_passed_writes_nothing(store: ChatStore, session: Session) -> None:
+def test_time_that_has_not_passed_writes_nothing(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     with store.record(session, "m", save_buffer_ms=5000) as recorder:
         recorder._monotonic = lambda: 0.0
         recorder.feed(START)
@@ -90,21 +91,21 @@ def test_time_that_has_not_passed_writes_nothing(store: ChatStore, session: Sess
         with store.record(session, "n") as other:  # looked after later, and written earlier
             behind(other)
             let_time_pass(other, 0.2)
-            wait_until(lambda: text_in(store, "n") == LONG + "y")
+            wait_until(lambda: text_in(factory, store, "n") == LONG + "y")
             assert threads() == [thread]
-        assert text_in(store, "m") == ""
+        assert text_in(factory, store, "m") == ""
 
 
 @pytest.mark.parametrize("policy", ["step", "turn"])
 def test_steps_and_turns_wait_for_their_end(
-    store: ChatStore, session: Session, policy: Any
+    store: ChatStore, session: Session, policy: Any, factory: Factory
 ) -> None:
     with store.record(session, "m", save_on=policy) as recorder:
         behind(recorder)
         assert recorder._left() is None
         let_time_pass(recorder, 10.0)
         assert recorder._catch_up() is None
-        assert chunks_in(store) == 0
+        assert chunks_in(factory, store) == 0
 
 
 def test_one_thread_for_all_and_none_when_nothing_waits(store: ChatStore, session: Session) -> None:
@@ -174,16 +175,18 @@ def test_forked_child_has_no_timer_and_the_parent_keeps_its_own(
             behind(recorder)
             assert len(threads()) == 1
             let_time_pass(recorder, 0.2)
-            wait_until(lambda: text_in(store, "child") == LONG + "y")
+            wait_until(lambda: text_in(factory, store, "child") == LONG + "y")
 
     with store.record(session, "parent") as recorder:
         behind(recorder)
         assert exit_code(fork(in_the_child)) == 0
         let_time_pass(recorder, 0.2)
-        wait_until(lambda: text_in(store, "parent") == LONG + "y")
+        wait_until(lambda: text_in(factory, store, "parent") == LONG + "y")
 
 
-def test_feeding_and_the_timer_take_turns(store: ChatStore, session: Session) -> None:
+def test_feeding_and_the_timer_take_turns(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     """Whatever the timer writes in between, the message is that of the chunks."""
     now = [0.0]
 
@@ -211,5 +214,5 @@ def test_feeding_and_the_timer_take_turns(store: ChatStore, session: Session) ->
     told = "".join(f"{number} " for number in range(300))
     parts = store.message(session, "m")["parts"]
     assert [parts[0]["text"], parts[1]["data"]] == [told, 299]
-    assert text_in(store, "m") == told
+    assert text_in(factory, store, "m") == told
     assert store.verify().problems == []

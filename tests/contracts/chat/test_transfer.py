@@ -24,7 +24,7 @@ from threadkeep.chat.export_formats import code, fenced, inline, quoted
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, TooLarge
-from threadkeep.testing import FACTORIES, ManualClock, contents, raw, rows
+from threadkeep.testing import FACTORIES, ManualClock
 
 Json = dict[str, Any]
 
@@ -77,8 +77,8 @@ def edited(lines: list[str], line: int, **columns: Any) -> list[str]:
     return [*lines[:line], json.dumps(record_), *lines[line + 1 :]]
 
 
-def add_columns(store: ChatStore, *names: str) -> None:
-    with raw(store) as connection:
+def add_columns(factory: Factory, store: ChatStore, *names: str) -> None:
+    with factory.raw(store) as connection:
         for table in ("chat_sessions", "chat_messages", "chat_parts"):
             for name in names:
                 quoted_name = '"' + name.replace('"', '""') + '"'
@@ -88,17 +88,19 @@ def add_columns(store: ChatStore, *names: str) -> None:
 # ---------------------------------------------------------------------- JSONL and JSON
 
 
-def test_jsonl_is_the_raw_rows_session_then_messages_each_with_its_parts(store: ChatStore) -> None:
+def test_jsonl_is_the_raw_rows_session_then_messages_each_with_its_parts(
+    store: ChatStore, factory: Factory
+) -> None:
     session = full_session(store)
     found = records(jsonl(store, session))
     expected: list[Json] = []
     sql = "SELECT * FROM chat_messages WHERE session_id = ? ORDER BY created_at, id"
-    (row,) = rows(store, "SELECT * FROM chat_sessions WHERE id = ?", session.id)
+    (row,) = factory.rows(store, "SELECT * FROM chat_sessions WHERE id = ?", session.id)
     expected.append({"type": "session", "data": row})
-    for message in rows(store, sql, session.id):
+    for message in factory.rows(store, sql, session.id):
         expected.append({"type": "message", "data": message})
         parts = 'SELECT * FROM chat_parts WHERE message_id = ? ORDER BY "index"'
-        expected += [{"type": "part", "data": p} for p in rows(store, parts, message["id"])]
+        expected += [{"type": "part", "data": p} for p in factory.rows(store, parts, message["id"])]
     assert found == expected
     assert {"message", "part"} <= {entry["type"] for entry in found}
     assert all(isinstance(v, str) for e in found for n, v in e["data"].items() if "_json" in n)
@@ -122,7 +124,9 @@ def test_json_nests_the_same_rows(store: ChatStore) -> None:
     assert flat == records(jsonl(store, session))
 
 
-def test_a_growing_part_is_exported_as_far_as_its_chunks_came(store: ChatStore) -> None:
+def test_a_growing_part_is_exported_as_far_as_its_chunks_came(
+    store: ChatStore, factory: Factory
+) -> None:
     session = new_session(store)
     with store.record(session) as recorder:
         recorder._monotonic = lambda: 0.0  # time stands still: only size decides when to fold
@@ -130,7 +134,7 @@ def test_a_growing_part_is_exported_as_far_as_its_chunks_came(store: ChatStore) 
         recorder.feed({"type": "text-start", "id": "t"})
         recorder.feed({"type": "text-delta", "id": "t", "delta": "x" * 1000})
         recorder.feed({"type": "text-delta", "id": "t", "delta": "tail"})
-        (row,) = rows(store, "SELECT * FROM chat_parts")
+        (row,) = factory.rows(store, "SELECT * FROM chat_parts")
         assert "tail" not in row["data_json"], "the row itself is behind, or this proves nothing"
         part = records(jsonl(store, session))[-1]["data"]
         assert json.loads(part["data_json"])["text"] == "x" * 1000 + "tail"
@@ -142,9 +146,9 @@ def test_a_growing_part_is_exported_as_far_as_its_chunks_came(store: ChatStore) 
         }
         exact = "".join(store.export(session, "markdown"))
         assert "xtail" in exact
-    assert json.loads(rows(store, "SELECT * FROM chat_parts")[0]["data_json"])["text"].endswith(
-        "tail"
-    )
+    assert json.loads(factory.rows(store, "SELECT * FROM chat_parts")[0]["data_json"])[
+        "text"
+    ].endswith("tail")
 
 
 def test_an_export_is_one_snapshot_taken_when_it_is_asked_for(store: ChatStore) -> None:
@@ -252,18 +256,20 @@ def test_csv_never_begins_a_cell_like_a_formula(store: ChatStore, start: str) ->
     assert found[0]["session.title"] == "'" + title
 
 
-def test_csv_leaves_numbers_and_harmless_text_alone(store: ChatStore) -> None:
+def test_csv_leaves_numbers_and_harmless_text_alone(store: ChatStore, factory: Factory) -> None:
     session = new_session(store, title="a = b")
-    with raw(store) as connection:
+    with factory.raw(store) as connection:
         connection.execute("UPDATE chat_sessions SET created_at = -5")
     (line,) = table(store, session)
     assert (line["session.title"], line["session.created_at"]) == ("a = b", "-5")
 
 
-def test_csv_puts_columns_it_does_not_know_into_one_cell(store: ChatStore) -> None:
+def test_csv_puts_columns_it_does_not_know_into_one_cell(
+    store: ChatStore, factory: Factory
+) -> None:
     session = new_session(store)
-    add_columns(store, TRICKY)
-    with raw(store) as connection:
+    add_columns(factory, store, TRICKY)
+    with factory.raw(store) as connection:
         connection.execute(f'UPDATE chat_sessions SET "{TRICKY.replace(chr(34), chr(34) * 2)}" = 5')
     (line,) = table(store, session)
     assert json.loads(line["session.other_columns"]) == {TRICKY: 5}
@@ -428,26 +434,28 @@ def test_import_takes_text_in_any_form(store: ChatStore, other: ChatStore, given
     assert jsonl(other, session.id) == lines
 
 
-def test_importing_again_changes_nothing(store: ChatStore, other: ChatStore) -> None:
+def test_importing_again_changes_nothing(
+    store: ChatStore, other: ChatStore, factory: Factory
+) -> None:
     session = full_session(store)
     lines = jsonl(store, session)
     other.import_sessions(lines)
-    before = contents(other)
+    before = factory.contents(other)
     report = other.import_sessions(lines)
     assert (report.imported, report.unchanged, report.messages) == ([], [session.id], 0)
-    assert contents(other) == before
+    assert factory.contents(other) == before
     assert store.import_sessions(lines).unchanged == [session.id], "also where it came from"
 
 
 def test_other_content_is_a_conflict_that_names_the_difference(
-    store: ChatStore, other: ChatStore
+    store: ChatStore, other: ChatStore, factory: Factory
 ) -> None:
     session = full_session(store)
     lines = jsonl(store, session)
     other.import_sessions(lines)
     other.set_title(session.id, "renamed")
     other.say(session.id, "one more", message_id="only-here")
-    before = contents(other)
+    before = factory.contents(other)
     report = other.import_sessions(lines)
     (conflict,) = report.conflicts
     assert not report.ok
@@ -458,7 +466,7 @@ def test_other_content_is_a_conflict_that_names_the_difference(
     assert "replace" in conflict.hint
     with pytest.raises(Conflict, match=r"line 1: .* exists with other content"):
         report.raise_for_conflicts()
-    assert contents(other) == before
+    assert factory.contents(other) == before
 
 
 def test_a_conflict_does_not_keep_the_other_sessions_out(
@@ -488,33 +496,33 @@ def test_replace_puts_the_whole_session_in_place_of_the_old_one(
 
 
 def test_ids_that_live_in_another_session_are_left_alone(
-    store: ChatStore, other: ChatStore
+    store: ChatStore, other: ChatStore, factory: Factory
 ) -> None:
     session = full_session_with_ids(store, "s")
     lines = jsonl(store, session)
     other.import_sessions(lines)
     moved = [line.replace('"s"', '"t"') for line in lines]
-    before = contents(other)
+    before = factory.contents(other)
     for replace in (False, True):
         (conflict,) = other.import_sessions(moved, replace=replace).conflicts
         assert "belongs to session 's'" in conflict.reason
         renamed = [line.replace('"msg_', '"msg-') for line in moved]
         (conflict,) = other.import_sessions(renamed, replace=replace).conflicts
         assert "part 'prt_" in conflict.reason
-    assert contents(other) == before
+    assert factory.contents(other) == before
 
 
 def test_replacing_does_not_delete_what_cannot_be_replaced(
-    store: ChatStore, other: ChatStore
+    store: ChatStore, other: ChatStore, factory: Factory
 ) -> None:
     lines = jsonl(store, full_session_with_ids(store, "s"))
     other.import_sessions(lines)
     mine = new_session(other, session_id="t")
     other.say(mine, "keep me")
-    before = contents(other)
+    before = factory.contents(other)
     moved = [line.replace('"s"', '"t"') for line in lines]
     assert not other.import_sessions(moved, replace=True).ok
-    assert contents(other) == before
+    assert factory.contents(other) == before
 
 
 def test_a_session_that_is_being_recorded_is_not_imported(store: ChatStore) -> None:
@@ -529,18 +537,18 @@ def test_a_session_that_is_being_recorded_is_not_imported(store: ChatStore) -> N
 
 
 def test_a_file_that_changes_what_it_is_given_is_refused(
-    store: ChatStore, other: ChatStore
+    store: ChatStore, other: ChatStore, factory: Factory
 ) -> None:
     lines = jsonl(store, full_session_with_ids(store, "s"))
-    with raw(other) as connection:
+    with factory.raw(other) as connection:
         connection.execute(
             "CREATE TRIGGER theirs AFTER INSERT ON chat_parts BEGIN"
             " UPDATE chat_parts SET type = upper(type) WHERE id = new.id; END"
         )
-    before = contents(other)
+    before = factory.contents(other)
     with pytest.raises(Damaged, match=r"was not stored as given: part 'prt_.*': type"):
         other.import_sessions(lines)
-    assert contents(other) == before
+    assert factory.contents(other) == before
 
 
 def test_usage_in_the_metadata_counts_and_the_sums_stay(store: ChatStore, other: ChatStore) -> None:
@@ -574,17 +582,19 @@ def test_an_import_is_in_the_event_log(store: ChatStore, factory: Factory) -> No
     lines = jsonl(store, session)
     with factory.open(event_log=True) as logged:
         logged.import_sessions(lines)
-        kinds = {row["kind"] for row in rows(logged, "SELECT kind FROM chat_events")}
+        kinds = {row["kind"] for row in factory.rows(logged, "SELECT kind FROM chat_events")}
         assert kinds == {"import"}
         logged.rebuild()
         assert jsonl(logged, session.id) == lines
 
 
-def test_import_never_restamps_and_order_is_by_time(store: ChatStore, other: ChatStore) -> None:
+def test_import_never_restamps_and_order_is_by_time(
+    store: ChatStore, other: ChatStore, factory: Factory
+) -> None:
     session = new_session(store, session_id="s")
     for name in ("b", "a", "c"):
         store.put_message(session, {"id": name, "role": "user", "parts": []})
-    with raw(store) as connection:
+    with factory.raw(store) as connection:
         connection.execute("UPDATE chat_messages SET created_at = 5 WHERE id IN ('a', 'b')")
     lines = jsonl(store, session)
     shuffled = [lines[0], lines[3], lines[2], lines[1]]
@@ -625,11 +635,11 @@ def test_a_redaction_hook_sees_every_text_of_an_import(store: ChatStore, factory
 
 
 def test_columns_the_file_lacks_come_back_from_an_import(
-    store: ChatStore, other: ChatStore
+    store: ChatStore, other: ChatStore, factory: Factory
 ) -> None:
     session = full_session(store)
-    add_columns(store, TRICKY, "color")
-    with raw(store) as connection:
+    add_columns(factory, store, TRICKY, "color")
+    with factory.raw(store) as connection:
         connection.execute("UPDATE chat_parts SET color = 'red' WHERE rowid % 2")
         connection.execute("UPDATE chat_sessions SET color = x'00ff'")
         connection.execute("UPDATE chat_messages SET color = 9e999")
@@ -639,30 +649,30 @@ def test_columns_the_file_lacks_come_back_from_an_import(
     assert jsonl(other, session.id) == lines
     assert other.import_sessions(lines).unchanged == [session.id]
     other.delete(session.id)
-    assert rows(other, "SELECT * FROM tk_extra") == []
+    assert factory.rows(other, "SELECT * FROM tk_extra") == []
 
 
-def test_columns_the_file_has_are_filled_again(store: ChatStore) -> None:
+def test_columns_the_file_has_are_filled_again(store: ChatStore, factory: Factory) -> None:
     session = full_session(store)
-    add_columns(store, "color", TRICKY)
-    with raw(store) as connection:
+    add_columns(factory, store, "color", TRICKY)
+    with factory.raw(store) as connection:
         connection.execute("UPDATE chat_parts SET color = 'red' WHERE \"index\" = 0")
         connection.execute("UPDATE chat_sessions SET color = x'00ff'")
         connection.execute("UPDATE chat_messages SET color = 9e999")
-    lines, before = jsonl(store, session), contents(store)
+    lines, before = jsonl(store, session), factory.contents(store)
     store.delete(session)
     store.import_sessions(lines)
     for name in ("chat_sessions", "chat_messages", "chat_parts"):
-        assert contents(store)[name] == before[name]
-    assert rows(store, "SELECT * FROM tk_extra") == []
+        assert factory.contents(store)[name] == before[name]
+    assert factory.rows(store, "SELECT * FROM tk_extra") == []
     assert whole(store)
 
 
 def test_a_value_that_a_column_would_change_is_kept_beside_it(
-    store: ChatStore, other: ChatStore
+    store: ChatStore, other: ChatStore, factory: Factory
 ) -> None:
     session = full_session_with_ids(store, "s")
-    with raw(other) as connection:
+    with factory.raw(other) as connection:
         connection.execute("ALTER TABLE chat_parts ADD COLUMN n INTEGER DEFAULT 3")
     base = jsonl(store, session)
     for number, value in enumerate(("5", True, 2**70, HALF, [1], None, 7)):
@@ -674,13 +684,13 @@ def test_a_value_that_a_column_would_change_is_kept_beside_it(
 
 
 def test_what_is_written_into_a_column_later_counts_more(
-    store: ChatStore, other: ChatStore
+    store: ChatStore, other: ChatStore, factory: Factory
 ) -> None:
     session = full_session_with_ids(store, "s")
     other.import_sessions(edited(jsonl(store, session), 0, color="old"))
-    add_columns(other, "color")
+    add_columns(factory, other, "color")
     assert records(jsonl(other, "s"))[0]["data"]["color"] == "old"
-    with raw(other) as connection:
+    with factory.raw(other) as connection:
         connection.execute("UPDATE chat_sessions SET color = 'new'")
     assert records(jsonl(other, "s"))[0]["data"]["color"] == "new"
 
@@ -707,13 +717,13 @@ HIDDEN = {"hidden_at": 12}
 
 @pytest.mark.parametrize("at", [2**63 - 1, 2**70, -1, 1e308, True, [1]])
 def test_a_time_in_the_metadata_that_is_none_is_no_hidden_at(
-    store: ChatStore, other: ChatStore, at: Any
+    store: ChatStore, other: ChatStore, at: Any, factory: Factory
 ) -> None:
     session = new_session(store, session_id="s")
     store.put_message(session, {"id": "u", "role": "user", "parts": []})
     lines = edited(jsonl(store, session), 1, metadata_json=json.dumps({"hidden_at": at}))
     other.import_sessions(edited(lines, 1, hidden_at=...))
-    assert rows(other, "SELECT hidden_at FROM chat_messages") == [{"hidden_at": None}]
+    assert factory.rows(other, "SELECT hidden_at FROM chat_messages") == [{"hidden_at": None}]
     assert other.ui_messages("s") == [], "it is hidden, only since when is unknown"
     assert other.unrewind("s") == ["u"]
 
@@ -840,12 +850,16 @@ def put(connection: Any, name: str, row: Json, **more: str) -> None:
     connection.execute(f"INSERT INTO {name}({names}) VALUES ({marks})", values)
 
 
-def fill(store: ChatStore, session: Json) -> None:
+def fill(factory: Factory, store: ChatStore, session: Json) -> None:
     add_columns(
-        store, "color", "Title2", *[name for name in OTHERS if name not in ("color", "Title")]
+        factory,
+        store,
+        "color",
+        "Title2",
+        *[name for name in OTHERS if name not in ("color", "Title")],
     )
     taken: set[str] = set()
-    with raw(store) as connection:
+    with factory.raw(store) as connection:
         connection.execute("BEGIN")
         put(connection, "chat_sessions", session)
         for message in session["messages"]:
@@ -869,7 +883,7 @@ def test_any_session_comes_back_byte_for_byte(store_engine: str, session: Json) 
         row["others"].pop("Title", None)  # SQLite takes it for our own column
     with FACTORIES[store_engine]["chat"]() as factory:
         empty = factory.open()
-        fill(empty, session)
+        fill(factory, empty, session)
         empty.close()
         with factory.reopen(empty) as source, factory.open() as target:
             lines = list(source.export_all())
@@ -891,13 +905,15 @@ def normal(text: str) -> str:
 # ---------------------------------------------------------------------- refused input
 
 
-def refused(store: ChatStore, lines: Any, match: str, kind: type[Invalid] = Invalid) -> Invalid:
+def refused(
+    factory: Factory, store: ChatStore, lines: Any, match: str, kind: type[Invalid] = Invalid
+) -> Invalid:
     """Import something wrong: it must be refused whole, with a hint."""
-    before = contents(store)
+    before = factory.contents(store)
     with pytest.raises(kind, match=match) as caught:
         store.import_sessions(lines)
     assert caught.value.hint
-    assert contents(store) == before
+    assert factory.contents(store) == before
     return caught.value
 
 
@@ -950,11 +966,11 @@ def lines(store: ChatStore) -> list[str]:
     ],
 )
 def test_a_wrong_column_is_refused_with_its_line(
-    other: ChatStore, lines: list[str], line: int, columns: Json, match: str
+    other: ChatStore, lines: list[str], line: int, columns: Json, match: str, factory: Factory
 ) -> None:
     changed = edited(lines, line, **columns)
     if match:
-        refused(other, changed, match)
+        refused(factory, other, changed, match)
     else:
         assert other.import_sessions(changed).ok, "what we do not know may be anything"
 
@@ -989,19 +1005,30 @@ def test_a_wrong_column_is_refused_with_its_line(
     ],
 )
 def test_a_wrong_shape_is_refused_with_its_line(
-    other: ChatStore, lines: list[str], change: Any, match: str
+    other: ChatStore, lines: list[str], change: Any, match: str, factory: Factory
 ) -> None:
-    refused(other, change(lines), match)
+    refused(factory, other, change(lines), match)
 
 
-def test_a_wrong_document_is_refused_with_its_place(store: ChatStore, lines: list[str]) -> None:
+def test_a_wrong_document_is_refused_with_its_place(
+    store: ChatStore, lines: list[str], factory: Factory
+) -> None:
     document = json.loads("".join(store.export("s", "json")))
     store.delete("s")
     document["messages"][1]["parts"][0]["message_id"] = "m"
-    refused(store, json.dumps(document), r"line 1, messages\[1\].parts\[0\]: message_id is 'm'")
-    refused(store, json.dumps(document, indent=1), r"the document, messages\[1\].parts\[0\]")
+    refused(
+        factory, store, json.dumps(document), r"line 1, messages\[1\].parts\[0\]: message_id is 'm'"
+    )
+    refused(
+        factory, store, json.dumps(document, indent=1), r"the document, messages\[1\].parts\[0\]"
+    )
     document["messages"][1]["parts"] = None
-    refused(store, [json.dumps([document])], r"messages\[1\].parts: this must be a list, not null")
+    refused(
+        factory,
+        store,
+        [json.dumps([document])],
+        r"messages\[1\].parts: this must be a list, not null",
+    )
 
 
 def test_sessions_before_a_wrong_one_stay_and_it_is_left_out_whole(
@@ -1021,10 +1048,18 @@ def test_what_is_too_large_is_refused_before_it_is_read(lines: list[str], factor
         assert small.import_sessions(lines).imported == ["s"]
         small.delete("s")
         long = json.dumps({"type": "text", "text": "x" * 1000})
-        refused(small, edited(lines, 2, data_json=long), "line 3: data_json has 1,", TooLarge)
-        refused(small, edited(lines, 0, title="x" * 1001), "line 1: title has", TooLarge)
-        refused(small, edited(lines, 0, more="x" * 1001), "line 1: the columns we do not", TooLarge)
-        refused(small, [*lines, "x" * 100_000], "line 7: 100,000 characters", TooLarge)
+        refused(
+            factory, small, edited(lines, 2, data_json=long), "line 3: data_json has 1,", TooLarge
+        )
+        refused(factory, small, edited(lines, 0, title="x" * 1001), "line 1: title has", TooLarge)
+        refused(
+            factory,
+            small,
+            edited(lines, 0, more="x" * 1001),
+            "line 1: the columns we do not",
+            TooLarge,
+        )
+        refused(factory, small, [*lines, "x" * 100_000], "line 7: 100,000 characters", TooLarge)
 
 
 def test_names_of_columns_are_never_taken_for_sql(other: ChatStore, lines: list[str]) -> None:

@@ -12,7 +12,7 @@ from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Invalid
-from threadkeep.testing import ManualClock, rows
+from threadkeep.testing import ManualClock
 
 Json = dict[str, Any]
 
@@ -130,14 +130,14 @@ def test_one_that_does_not_fit_is_refused_with_its_session(
     assert other.sessions().items == []
 
 
-def test_fork_takes_them_along(store: ChatStore, session: Session) -> None:
+def test_fork_takes_them_along(store: ChatStore, session: Session, factory: Factory) -> None:
     record(store, session, told())
     branch = store.fork(session)
     assert kept(store, branch) == BOTH
     assert kept(store, session) == BOTH
     store.delete(branch)
     assert kept(store, session) == BOTH
-    left = rows(store, "SELECT DISTINCT stream_id FROM chat_events")
+    left = factory.rows(store, "SELECT DISTINCT stream_id FROM chat_events")
     assert left == [{"stream_id": session.id}]
 
 

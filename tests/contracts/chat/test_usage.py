@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.chats import new_session, record, reply, text_chunks, turn
+from tests.support.chats import Factory, new_session, record, reply, text_chunks, turn
 from threadkeep.chat import usage as usage_module
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.usage import BUCKETS, from_ai_sdk, validate_usage
 from threadkeep.errors import Conflict, Invalid, NotFound
-from threadkeep.testing import contents, raw, rows
 
 COUNTS = st.none() | st.integers(0, 10**9)
 
@@ -133,14 +132,14 @@ def test_missing_buckets_are_zero_and_unknown_ones_refused() -> None:
 
 
 def test_usage_is_on_the_reply_and_in_the_columns_of_the_session(
-    store: ChatStore, session: Session
+    store: ChatStore, session: Session, factory: Factory
 ) -> None:
     _, answer = turn(store, session, "q", "a")
     given = buckets(1, 20, 300, 4000, 50000)
     assert store.record_usage(session, given, message=answer) == given
-    (message,) = rows(store, "SELECT * FROM chat_messages WHERE id = ?", answer)
+    (message,) = factory.rows(store, "SELECT * FROM chat_messages WHERE id = ?", answer)
     assert json.loads(message["metadata_json"])["usage"] == given
-    (row,) = rows(store, "SELECT * FROM chat_sessions")
+    (row,) = factory.rows(store, "SELECT * FROM chat_sessions")
     assert (row["prompt_tokens"], row["completion_tokens"]) == (1, 20)
     assert (row["reasoning_tokens"], row["cache_read"], row["cache_write"]) == (300, 4000, 50000)
     assert row["total_tokens"] == 54321
@@ -234,9 +233,11 @@ def test_spend_counts_what_is_hidden_and_summarised(store: ChatStore, session: S
     assert (used["input"], cost) == (1111, 0.5)
 
 
-def test_usage_that_another_program_wrote_counts_too(store: ChatStore, session: Session) -> None:
+def test_usage_that_another_program_wrote_counts_too(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     turn(store, session, "q", "a", usage={"input": 1})
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute(
             "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
             " updated_at) VALUES ('theirs', ?, 'assistant', ?, 9000000000000, 1)",
@@ -283,10 +284,10 @@ def test_first_usage_before_a_compaction_is_not_added(store: ChatStore, session:
 
 @pytest.mark.parametrize("place", [2, 9_000_000_000_000])
 def test_compaction_of_another_program_is_seen_at_the_next_usage(
-    store: ChatStore, session: Session, place: int
+    store: ChatStore, session: Session, place: int, factory: Factory
 ) -> None:
     turn(store, session, "q", "a", usage={"input": 1})
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute(
             "INSERT INTO chat_messages(id, session_id, role, metadata_json, created_at,"
             " updated_at) VALUES ('theirs', ?, 'assistant', '{}', ?, 1)",
@@ -383,11 +384,13 @@ def test_usage_of_a_run_is_written_on_the_run(store: ChatStore, session: Session
     assert sum(runs[1].usage.values()) == 0
 
 
-def test_usage_belongs_to_a_reply_of_the_session(store: ChatStore, session: Session) -> None:
+def test_usage_belongs_to_a_reply_of_the_session(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     other = new_session(store)
     asked, answer = turn(store, other, "q", "a")
     store.say(session, "q")
-    before = contents(store)
+    before = factory.contents(store)
     with pytest.raises(NotFound, match=session.id):
         store.record_usage(session, {"input": 1})
     with pytest.raises(Invalid, match=asked):
@@ -397,4 +400,4 @@ def test_usage_belongs_to_a_reply_of_the_session(store: ChatStore, session: Sess
     for cost in (-1, math.nan, math.inf, "1", True):
         with pytest.raises(Invalid, match="cost"):
             store.record_usage(other, {}, cost_usd=cost)  # type: ignore[arg-type]
-    assert contents(store) == before
+    assert factory.contents(store) == before

@@ -9,7 +9,6 @@ from tests.support.chats import (
 )
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
-from threadkeep.testing import contents, raw
 
 
 def busy_store(store: ChatStore, session: Session) -> None:
@@ -38,13 +37,17 @@ def busy_store(store: ChatStore, session: Session) -> None:
     record(store, session, text_chunks("more"), model="acme/small", system_prompt="p")
 
 
-def test_every_verb_leaves_a_store_that_verifies(store: ChatStore, session: Session) -> None:
+def test_every_verb_leaves_a_store_that_verifies(
+    store: ChatStore, session: Session, factory: Factory
+) -> None:
     busy_store(store, session)
     report = store.verify()
     assert report.problems == []
     assert report.ok
     assert report.unhashed == 0
-    known = sum(len(found) for name, found in contents(store).items() if name[:5] == "chat_")
+    known = sum(
+        len(found) for name, found in factory.contents(store).items() if name[:5] == "chat_"
+    )
     assert report.checked >= known
 
 
@@ -59,11 +62,11 @@ def test_read_only_verification_changes_nothing(
     store: ChatStore, session: Session, factory: Factory
 ) -> None:
     store.say(session, "x")
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE chat_sessions SET title = 'theirs'")
-    before = contents(store)
+    before = factory.contents(store)
     with factory.reopen(store, read_only=True) as reader:
         report = reader.verify()
         assert report.ok
         assert report.unhashed == 1
-    assert contents(store) == before
+    assert factory.contents(store) == before

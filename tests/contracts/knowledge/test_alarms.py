@@ -17,7 +17,6 @@ from threadkeep.knowledge.health import (
     settle_alarms,
 )
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.testing import rows
 
 NOW = 1_800_000_000_000
 TICK = 30_000
@@ -39,41 +38,47 @@ def look(store: KnowledgeStore, *violations: Violation, at: int = NOW) -> Change
         return settle_alarms(tx, found, now=at, interval_ms=HOUR)
 
 
-def kept(store: KnowledgeStore) -> list[tuple[object, ...]]:
+def kept(factory: Factory, store: KnowledgeStore) -> list[tuple[object, ...]]:
     sql = "SELECT invariant_id, raised_at, acked_at, resolved_at, clean_ticks FROM capture_alarms"
-    return [tuple(row.values()) for row in rows(store, sql)]
+    return [tuple(row.values()) for row in factory.rows(store, sql)]
 
 
-def test_an_alarm_has_the_contracts_form(store: KnowledgeStore) -> None:
+def test_an_alarm_has_the_contracts_form(store: KnowledgeStore, factory: Factory) -> None:
     look(store, broken(since=NOW - 5))
-    (row,) = rows(store, "SELECT details_json FROM capture_alarms")
+    (row,) = factory.rows(store, "SELECT details_json FROM capture_alarms")
     assert json.loads(row["details_json"]) == {
         "source": "shell",
         "since_ms": NOW - 5,
         "details": "shell is broken",
     }
-    assert kept(store) == [("I-8", NOW, None, None, 0)]
+    assert kept(factory, store) == [("I-8", NOW, None, None, 0)]
 
 
-def test_three_sources_raise_three_alarms_of_one_rule(store: KnowledgeStore) -> None:
+def test_three_sources_raise_three_alarms_of_one_rule(
+    store: KnowledgeStore, factory: Factory
+) -> None:
     three = [broken(source=name) for name in ("shell", "browser", "claude-tool")]
     assert len(look(store, *three).raised) == 3
     assert look(store, *three, at=NOW + TICK) == Changes()
-    assert len(kept(store)) == 3
+    assert len(kept(factory, store)) == 3
 
 
-def test_an_outage_that_goes_on_is_one_row_however_long(store: KnowledgeStore) -> None:
+def test_an_outage_that_goes_on_is_one_row_however_long(
+    store: KnowledgeStore, factory: Factory
+) -> None:
     for tick in range(300):  # two and a half hours
         look(store, broken(), at=NOW + tick * TICK)
-    assert len(kept(store)) == 1
+    assert len(kept(factory, store)) == 1
 
 
-def test_two_looks_in_vain_resolve_and_one_does_not(store: KnowledgeStore) -> None:
+def test_two_looks_in_vain_resolve_and_one_does_not(
+    store: KnowledgeStore, factory: Factory
+) -> None:
     look(store, broken())
     look(store, at=NOW + 1)
-    assert kept(store)[0][3:] == (None, 1)
+    assert kept(factory, store)[0][3:] == (None, 1)
     look(store, broken(), at=NOW + 2)
-    assert kept(store)[0][3:] == (None, 0)
+    assert kept(factory, store)[0][3:] == (None, 0)
     look(store, at=NOW + 3)
     (resolved,) = look(store, at=NOW + 4).resolved
     assert (resolved.resolved_at, resolved.clean_ticks) == (NOW + 4, 2)
@@ -122,14 +127,14 @@ def test_an_unknown_number_is_named(
         ack_alarm(tx, number, store.clock())
 
 
-def test_prune_puts_away_only_what_was_resolved(store: KnowledgeStore) -> None:
+def test_prune_puts_away_only_what_was_resolved(store: KnowledgeStore, factory: Factory) -> None:
     look(store, broken(), broken(source="browser"))
     look(store, broken(), at=NOW + 1)
     look(store, broken(), at=NOW + 2)
     with store.context.db.write() as tx:
         assert prune_alarms(tx, store.clock()) == 1
         assert prune_alarms(tx, store.clock()) == 0
-    notes = rows(store, "SELECT ack_note FROM capture_alarms ORDER BY id")
+    notes = factory.rows(store, "SELECT ack_note FROM capture_alarms ORDER BY id")
     assert notes == [{"ack_note": None}, {"ack_note": "auto-resolved"}]
 
 
@@ -151,9 +156,11 @@ def test_details_nobody_can_read_never_resolve_and_never_crash(
         assert (strange.resolved_at, strange.clean_ticks) == (None, 0)
 
 
-def test_hippos_own_alarms_are_kept_up_and_resolved(store: KnowledgeStore) -> None:
+def test_hippos_own_alarms_are_kept_up_and_resolved(
+    store: KnowledgeStore, factory: Factory
+) -> None:
     details = json.dumps({"source": "shell", "since_ms": 900_000, "details": {"probe_ok": 0}})
-    rows(
+    factory.rows(
         store,
         "INSERT INTO capture_alarms (invariant_id, raised_at, details_json)"
         f" VALUES ('I-8', {NOW - HOUR}, '{details}')",
@@ -172,10 +179,10 @@ def one_store(lasting_factory: Factory) -> KnowledgeStore:
 @settings(max_examples=examples(40))
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c"]), unique=True), max_size=10))
 def test_at_every_moment_a_broken_source_has_exactly_one_standing_alarm(
-    one_store: KnowledgeStore, ticks: list[list[str]]
+    lasting_factory: Factory, one_store: KnowledgeStore, ticks: list[list[str]]
 ) -> None:
     store = one_store
-    rows(store, "DELETE FROM capture_alarms")
+    lasting_factory.rows(store, "DELETE FROM capture_alarms")
     for number, sources in enumerate(ticks):
         look(store, *(broken(source=name) for name in sources), at=NOW + number * TICK)
         with store.context.db.read() as tx:

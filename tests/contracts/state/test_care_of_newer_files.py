@@ -8,7 +8,6 @@ import pytest
 from tests.support.newer_states import opened_form
 from tests.support.states import Clock, Factory
 from threadkeep.state.session_db import SessionDB
-from threadkeep.testing import raw, rows
 
 DAY = 86_400.0
 Put = Callable[..., None]
@@ -22,7 +21,7 @@ def db(factory: Factory, clock: Clock, form: str | int) -> Iterator[SessionDB]:
 
 
 @pytest.fixture
-def put(db: SessionDB, clock: Clock) -> Put:
+def put(db: SessionDB, clock: Clock, factory: Factory) -> Put:
     """Give `put(id, days=…, messages=…, **columns)`: a session as another program stores it."""
 
     def put(session_id: str, days: float = 100, messages: int = 1, **columns: Any) -> None:
@@ -30,7 +29,7 @@ def put(db: SessionDB, clock: Clock) -> Put:
         row: dict[str, Any] = {"id": session_id, "source": "cli", "started_at": at, "ended_at": at}
         row |= {"message_count": messages, **columns}
         names, marks = ", ".join(row), ", ".join("?" * len(row))
-        with raw(db) as connection:
+        with factory.raw(db) as connection:
             connection.execute(
                 f"INSERT INTO sessions({names}) VALUES ({marks})", tuple(row.values())
             )
@@ -52,7 +51,7 @@ def marked(kind: str, parent: str) -> dict[str, str]:
     return {"model_config": f'{{"_{kind}_from": "{parent}"}}', "parent_session_id": parent}
 
 
-def test_deleting_several_counts_the_named_ones(db: SessionDB, put: Put) -> None:
+def test_deleting_several_counts_the_named_ones(db: SessionDB, put: Put, factory: Factory) -> None:
     put("a")
     put("b")
     put("helper", **marked("delegate", "a"))
@@ -61,14 +60,16 @@ def test_deleting_several_counts_the_named_ones(db: SessionDB, put: Put) -> None
     assert ids(db) == set()
 
 
-def test_prompts_go_with_the_last_session_that_has_them(db: SessionDB, put: Put) -> None:
-    with raw(db) as connection:
+def test_prompts_go_with_the_last_session_that_has_them(
+    db: SessionDB, put: Put, factory: Factory
+) -> None:
+    with factory.raw(db) as connection:
         connection.execute("INSERT INTO system_prompts VALUES ('h', 'be brief')")
     put("a", system_prompt_hash="h")
     put("b", system_prompt_hash="h")
 
     def prompts() -> int:
-        return len(rows(db, "SELECT * FROM system_prompts"))
+        return len(factory.rows(db, "SELECT * FROM system_prompts"))
 
     db.delete_session("a")
     assert prompts() == 1
@@ -77,7 +78,7 @@ def test_prompts_go_with_the_last_session_that_has_them(db: SessionDB, put: Put)
     assert prompts() == 0
 
 
-def test_empty_sessions_are_counted_and_deleted(db: SessionDB, put: Put) -> None:
+def test_empty_sessions_are_counted_and_deleted(db: SessionDB, put: Put, factory: Factory) -> None:
     put("used")
     put("empty", messages=0)
     put("archived", messages=0, archived=1)
@@ -94,7 +95,7 @@ def test_empty_sessions_are_counted_and_deleted(db: SessionDB, put: Put) -> None
 
 
 def test_a_messengers_session_that_was_never_used_goes_with_its_route(
-    db: SessionDB, put: Put
+    db: SessionDB, put: Put, factory: Factory
 ) -> None:
     put("unused", messages=0, ended_at=None, session_key="k1")
     put("young", days=1, messages=0, ended_at=None, session_key="k2")
@@ -131,7 +132,7 @@ FILTERS = [
 
 @pytest.mark.parametrize("filters, columns", FILTERS, ids=lambda value: str(value)[:24])
 def test_each_filter_takes_what_fits_it_alone(
-    db: SessionDB, put: Put, filters: dict[str, Any], columns: dict[str, Any]
+    db: SessionDB, put: Put, filters: dict[str, Any], columns: dict[str, Any], factory: Factory
 ) -> None:
     put("other", cwd="/w/myxrepo", input_tokens=1)
     put("wanted", **columns)
@@ -146,7 +147,9 @@ def test_a_filter_that_there_is_none_of_is_refused(db: SessionDB) -> None:
         db.prune_sessions(colour="red")
 
 
-def test_only_what_ended_is_pruned_and_what_is_open_is_counted(db: SessionDB, put: Put) -> None:
+def test_only_what_ended_is_pruned_and_what_is_open_is_counted(
+    db: SessionDB, put: Put, factory: Factory
+) -> None:
     put("ended")
     put("open", ended_at=None)
     put("beating", last_activity_at=2e9)
@@ -157,7 +160,7 @@ def test_only_what_ended_is_pruned_and_what_is_open_is_counted(db: SessionDB, pu
     assert db.prune_sessions(90, include_active=True) == 1
 
 
-def test_a_pin_spares_the_whole_chain(db: SessionDB, put: Put) -> None:
+def test_a_pin_spares_the_whole_chain(db: SessionDB, put: Put, factory: Factory) -> None:
     put("root", end_reason="compression", pinned=1)
     put("tip", parent_session_id="root")
     put("loose")
@@ -167,7 +170,9 @@ def test_a_pin_spares_the_whole_chain(db: SessionDB, put: Put) -> None:
     assert db.prune_sessions(90, include_pinned=True) == 2
 
 
-def test_a_whole_lineage_stays_while_its_end_is_in_use(db: SessionDB, put: Put) -> None:
+def test_a_whole_lineage_stays_while_its_end_is_in_use(
+    db: SessionDB, put: Put, factory: Factory
+) -> None:
     put("root", end_reason="compression")
     put("tip", days=1, ended_at=None, parent_session_id="root")
     assert db.list_prune_candidates(90, whole_lineages=True) == []
@@ -175,7 +180,7 @@ def test_a_whole_lineage_stays_while_its_end_is_in_use(db: SessionDB, put: Put) 
     assert db.count_prune_matches(90) == 1
 
 
-def test_archiving_by_filters_and_by_idleness(db: SessionDB, put: Put) -> None:
+def test_archiving_by_filters_and_by_idleness(db: SessionDB, put: Put, factory: Factory) -> None:
     put("old cron", source="cron")
     put("open", ended_at=None)
     put("pinned", pinned=1)
@@ -189,7 +194,9 @@ def test_archiving_by_filters_and_by_idleness(db: SessionDB, put: Put) -> None:
     assert (db.get_session("young") or {})["archived"] == 0
 
 
-def test_upkeep_is_done_once_in_a_while(db: SessionDB, put: Put, clock: Clock) -> None:
+def test_upkeep_is_done_once_in_a_while(
+    db: SessionDB, put: Put, clock: Clock, factory: Factory
+) -> None:
     put("old")
     assert db.maybe_auto_prune_and_vacuum() == {"skipped": False, "pruned": 1, "vacuumed": True}
     assert db.maybe_auto_prune_and_vacuum()["skipped"]
@@ -208,7 +215,9 @@ def test_upkeep_that_fails_says_so_and_stops_nothing(db: SessionDB) -> None:
     assert "error" in db.maybe_auto_prune_and_vacuum(wrong)
 
 
-def test_stranded_continuations_end_and_workers_get_their_source(db: SessionDB, put: Put) -> None:
+def test_stranded_continuations_end_and_workers_get_their_source(
+    db: SessionDB, put: Put, factory: Factory
+) -> None:
     put("root", end_reason="compression")
     put("stranded", ended_at=None, parent_session_id="root")
     put("used", ended_at=None, parent_session_id="root", api_call_count=1)

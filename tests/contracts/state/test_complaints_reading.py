@@ -13,17 +13,18 @@ import pytest
 from tests.support.states import Clock, Factory
 from tests.support.work import tracked_memory
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
 
-def test_listing_stays_right_when_another_program_writes(db: SessionDB, make: Make) -> None:
+def test_listing_stays_right_when_another_program_writes(
+    db: SessionDB, make: Make, factory: Factory
+) -> None:
     """#48914: what is stored beside the rows must not go stale."""
     make("a", "first")
     make("b", "second")
     assert [row["id"] for row in db.list_sessions_rich(order_by_last_active=True)] == ["b", "a"]
-    with raw(db) as other:
+    with factory.raw(db) as other:
         other.execute("UPDATE messages SET content = 'changed' WHERE id = 1")
         other.execute(
             "INSERT INTO messages(session_id, role, content, timestamp)"

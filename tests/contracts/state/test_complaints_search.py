@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.states import Clock
+from tests.support.states import Clock, Factory
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.testing import raw, rows
 
 Make = Callable[..., list[int]]
 Settle = Callable[[], SessionDB]
@@ -22,20 +21,20 @@ def found(db: SessionDB, query: str, **options: Any) -> set[int]:
     return {hit["id"] for hit in db.search_messages(query, limit=-1, **options)}
 
 
-def behind_index(db: SessionDB) -> int:
+def behind_index(factory: Factory, db: SessionDB) -> int:
     """Count the messages that our index has not taken in yet."""
     waiting = "SELECT id FROM messages WHERE id > (SELECT CAST(value AS INTEGER) FROM tk_meta"
-    return len(rows(db, f"{waiting} WHERE key = 'indexed')"))
+    return len(factory.rows(db, f"{waiting} WHERE key = 'indexed')"))
 
 
 @pytest.fixture(params=["scanned", "indexed"])
-def settle(request: pytest.FixtureRequest, db: SessionDB) -> Settle:
+def settle(request: pytest.FixtureRequest, db: SessionDB, factory: Factory) -> Settle:
     """Leave a few new messages to the scan for them, or see to it that the index has them all."""
 
     def settled() -> SessionDB:
         if request.param == "indexed":
             db.reindex()
-        assert (behind_index(db) == 0) == (request.param == "indexed")
+        assert (behind_index(factory, db) == 0) == (request.param == "indexed")
         return db
 
     return settled
@@ -92,7 +91,7 @@ PUNCTUATION = [
 
 
 @pytest.fixture
-def punctuated(db: SessionDB, settle: Settle) -> SessionDB:
+def punctuated(db: SessionDB, settle: Settle, factory: Factory) -> SessionDB:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": text} for text, _ in PUNCTUATION])
     return settle()
@@ -188,7 +187,7 @@ SENTENCES = [
 
 
 @pytest.fixture
-def scripts(db: SessionDB, settle: Settle) -> SessionDB:
+def scripts(db: SessionDB, settle: Settle, factory: Factory) -> SessionDB:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": text} for text in SENTENCES])
     return settle()
@@ -250,10 +249,10 @@ def test_cjk_filters_apply(scripts: SessionDB) -> None:
     assert found(scripts, "部署", role_filter=["user"]) == {1, 9}
 
 
-def test_cjk_of_other_programs_is_found_at_once(scripts: SessionDB) -> None:
+def test_cjk_of_other_programs_is_found_at_once(scripts: SessionDB, factory: Factory) -> None:
     """#15500: whoever wrote it."""
     insert = "INSERT INTO messages(session_id, role, content, timestamp) VALUES ('s', 'user', ?, 1)"
-    with raw(scripts) as other:
+    with factory.raw(scripts) as other:
         new = other.execute(insert, ("新的部署方案",)).lastrowid
         assert found(scripts, "部署") == {1, 9, new}
         other.execute("UPDATE messages SET content = '完全不同' WHERE id = 1")
@@ -266,7 +265,7 @@ def test_cjk_of_other_programs_is_found_at_once(scripts: SessionDB) -> None:
 
 
 @pytest.fixture
-def tools(db: SessionDB, settle: Settle) -> SessionDB:
+def tools(db: SessionDB, settle: Settle, factory: Factory) -> SessionDB:
     db.create_session("s", "cli")
     arguments = '{"command": "systemctl restart nginx", "note": "重启服务"}'
     db.append_message(

@@ -12,13 +12,12 @@ import pytest
 
 from tests.support.states import Clock, Factory
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.testing import rows
 
 Make = Callable[..., list[int]]
 
 
-def one(db: SessionDB, statement: str, *parameters: object) -> Any:
-    (value,) = rows(db, statement, *parameters)[0].values()
+def one(factory: Factory, db: SessionDB, statement: str, *parameters: object) -> Any:
+    (value,) = factory.rows(db, statement, *parameters)[0].values()
     return value
 
 
@@ -58,40 +57,42 @@ def test_growth_size_report_says_what_is_large(db: SessionDB, make: Make) -> Non
 # ---------------------------------------------------------------------- blobs
 
 
-def index_bytes(db: SessionDB) -> int:
+def index_bytes(factory: Factory, db: SessionDB) -> int:
     tables = ("messages_fts_data", "tk_search_data")
-    return sum(one(db, f"SELECT coalesce(sum(length(block)), 0) FROM {name}") for name in tables)
+    return sum(
+        one(factory, db, f"SELECT coalesce(sum(length(block)), 0) FROM {name}") for name in tables
+    )
 
 
-def test_blobs_are_stored_but_not_indexed(db: SessionDB, make: Make) -> None:
+def test_blobs_are_stored_but_not_indexed(db: SessionDB, make: Make, factory: Factory) -> None:
     """#22478, #43690, #55233, #69672: screenshots were indexed up to six times."""
     texts = [picture(seed) for seed in range(5)]
     make("s", *texts)
     assert [message["content"] for message in db.get_messages("s")] == texts
     assert {hit["id"] for hit in db.search_messages("walrus")} == {1, 2, 3, 4, 5}
-    assert index_bytes(db) < sum(map(len, texts)) / 20
+    assert index_bytes(factory, db) < sum(map(len, texts)) / 20
 
 
-def test_blobs_huge_tool_output_is_indexed_at_its_ends(db: SessionDB) -> None:
+def test_blobs_huge_tool_output_is_indexed_at_its_ends(db: SessionDB, factory: Factory) -> None:
     """#43690: the 8 K cap."""
     words = [f"w{number:06}" for number in range(60_000)]
     db.create_session("s", "cli")
     db.append_message("s", "tool", " ".join(["firstword", *words, "lastword"]))
     assert len(db.search_messages("firstword")) == 1
     assert len(db.search_messages("lastword")) == 1
-    assert index_bytes(db) < 60_000
+    assert index_bytes(factory, db) < 60_000
 
 
-def test_blobs_stay_inline_until_asked(db: SessionDB, make: Make) -> None:
+def test_blobs_stay_inline_until_asked(db: SessionDB, make: Make, factory: Factory) -> None:
     """#55233: Hermes must be able to replay them."""
     text = picture()
     make("s", text)
     db.end_session("s", "done")
     db.compact()
-    assert one(db, "SELECT content FROM messages") == text
+    assert one(factory, db, "SELECT content FROM messages") == text
 
 
-def test_replay_columns_of_settled_sessions_are_compressed(db: SessionDB) -> None:
+def test_replay_columns_of_settled_sessions_are_compressed(db: SessionDB, factory: Factory) -> None:
     """#54189: reasoning details dominated one user's file."""
     details = [{"type": "text", "text": "thinking about it again and again " * 500}]
     db.create_session("s", "cli")
@@ -109,8 +110,8 @@ def test_replay_columns_of_settled_sessions_are_compressed(db: SessionDB) -> Non
     db.offload_blobs()
     columns = ("reasoning", "reasoning_details", "codex_reasoning_items")
     left = " + ".join(f"coalesce(length({name}), 0)" for name in columns)
-    assert one(db, f"SELECT {left} FROM messages") < 1000
-    assert one(db, "SELECT sum(length(data)) FROM tk_blobs") < 5_000
+    assert one(factory, db, f"SELECT {left} FROM messages") < 1000
+    assert one(factory, db, "SELECT sum(length(data)) FROM tk_blobs") < 5_000
     assert db.get_messages("s") == before
     assert db.get_messages_as_conversation("s") == turn
     assert turn[0]["reasoning_details"] == details

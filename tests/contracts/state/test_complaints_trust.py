@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.states import Clock
+from tests.support.states import Clock, Factory
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
@@ -76,9 +75,9 @@ def test_accounting_by_model_source_and_day(s: SessionDB, clock: Clock) -> None:
     assert total(s, "model", source="cli") == {"small": 10, "large": 20}
 
 
-def test_accounting_of_other_programs_is_not_zero(s: SessionDB) -> None:
+def test_accounting_of_other_programs_is_not_zero(s: SessionDB, factory: Factory) -> None:
     """#73823: sessions that Hermes counted are part of the sums."""
-    with raw(s) as other:
+    with factory.raw(s) as other:
         other.execute("UPDATE sessions SET input_tokens = 7, output_tokens = 3, model = 'theirs'")
     assert total(s, "model") == {"theirs": 7}
     assert total(s, "source") == {"cli": 7}

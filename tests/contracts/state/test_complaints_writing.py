@@ -13,7 +13,6 @@ import pytest
 from tests.support.states import Clock, Factory
 from threadkeep.errors import Invalid
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.testing import rows
 
 Make = Callable[..., list[int]]
 Json = dict[str, Any]
@@ -171,11 +170,13 @@ def test_rewind_brings_every_value_back(s: SessionDB) -> None:
     assert s.get_session("s")["tool_call_count"] == 1  # type: ignore[index]
 
 
-def test_rewound_messages_are_out_of_sight_of_other_programs(s: SessionDB, make: Make) -> None:
+def test_rewound_messages_are_out_of_sight_of_other_programs(
+    s: SessionDB, make: Make, factory: Factory
+) -> None:
     """#70516: Hermes must not replay what was taken back."""
     ids = make("s", "one", "two")
     s.rewind_to_message("s", ids[1], any_role=True)
-    assert rows(s, "SELECT content FROM messages") == [{"content": "one"}]
+    assert factory.rows(s, "SELECT content FROM messages") == [{"content": "one"}]
 
 
 def test_rewind_leaves_other_sessions_alone(s: SessionDB, make: Make) -> None:
@@ -239,12 +240,12 @@ def test_odd_values_do_not_lose_later_saves(s: SessionDB) -> None:
     assert contents(s) == [message["content"] for message in turn]
 
 
-def test_odd_values_are_valid_text_to_other_programs(s: SessionDB) -> None:
+def test_odd_values_are_valid_text_to_other_programs(s: SessionDB, factory: Factory) -> None:
     """Commit 81d461970: any reader of the file must be able to read it."""
     s.append_message("s", "user", "bad \udce2 byte")
     s.append_message("s", "user", [{"type": "text", "text": "hello"}])
     sql = "SELECT content AS text, CAST(content AS BLOB) AS bytes FROM messages"
-    assert all(row["bytes"].decode() == row["text"] for row in rows(s, sql))
+    assert all(row["bytes"].decode() == row["text"] for row in factory.rows(s, sql))
 
 
 def test_odd_values_survive_export_and_import(s: SessionDB, factory: Factory) -> None:

@@ -28,7 +28,6 @@ from threadkeep.state.side_values import (
     rebuild,
     unpack,
 )
-from threadkeep.testing import raw
 
 
 class Stopped(Exception):
@@ -194,9 +193,9 @@ def shown(db: SessionDB) -> list[Any]:
     ]
 
 
-def ask(db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
+def ask(factory: Factory, db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
     """Ask, or change, the rows as another program does."""
-    with raw(db) as other:
+    with factory.raw(db) as other:
         return [tuple(row) for row in other.execute(sql).fetchall()]
 
 
@@ -215,10 +214,12 @@ def test_readers_get_everything_back_exactly(full: SessionDB) -> None:
     assert check(full.context) == []
 
 
-def test_other_programs_see_markers_and_valid_json(full: SessionDB) -> None:
+def test_other_programs_see_markers_and_valid_json(full: SessionDB, factory: Factory) -> None:
     offload(full)
     columns = ", ".join(FIELDS)
-    rows = ask(full, f"SELECT {columns} FROM messages WHERE session_id = 'done' ORDER BY id")
+    rows = ask(
+        factory, full, f"SELECT {columns} FROM messages WHERE session_id = 'done' ORDER BY id"
+    )
     assert sum(len(value or "") for row in rows for value in row) < 3_000
     content, calls = [row[0] for row in rows], json.loads(rows[1][1])
     assert content[0].startswith("look: data:image/png;base64,[blob b2:")
@@ -228,10 +229,10 @@ def test_other_programs_see_markers_and_valid_json(full: SessionDB) -> None:
     assert content[4] == "short"
 
 
-def test_running_sessions_are_left_alone(full: SessionDB) -> None:
-    before = ask(full, "SELECT * FROM messages WHERE session_id = 'running'")
+def test_running_sessions_are_left_alone(full: SessionDB, factory: Factory) -> None:
+    before = ask(factory, full, "SELECT * FROM messages WHERE session_id = 'running'")
     offload(full)
-    assert ask(full, "SELECT * FROM messages WHERE session_id = 'running'") == before
+    assert ask(factory, full, "SELECT * FROM messages WHERE session_id = 'running'") == before
 
 
 def test_age_is_counted_from_the_last_message(full: SessionDB, clock: Clock) -> None:
@@ -260,15 +261,15 @@ def test_limit_below_a_markers_length_is_refused(full: SessionDB) -> None:
         offload(full, min_chars=50)
 
 
-def test_blobs_come_back_for_good(full: SessionDB) -> None:
-    before, columns = shown(full), ask(full, "SELECT * FROM messages ORDER BY id")
-    blobs = ask(full, "SELECT hash FROM tk_blobs")  # of exact values, which stay there
+def test_blobs_come_back_for_good(full: SessionDB, factory: Factory) -> None:
+    before, columns = shown(full), ask(factory, full, "SELECT * FROM messages ORDER BY id")
+    blobs = ask(factory, full, "SELECT hash FROM tk_blobs")  # of exact values, which stay there
     offload(full)
     assert inline_blobs(full.context, "running") == 0
     assert inline_blobs(full.context, "done") == 4
-    assert ask(full, "SELECT * FROM messages ORDER BY id") == columns
-    assert ask(full, "SELECT count(*) FROM tk_offloaded") == [(0,)]
-    assert ask(full, "SELECT hash FROM tk_blobs") == blobs
+    assert ask(factory, full, "SELECT * FROM messages ORDER BY id") == columns
+    assert ask(factory, full, "SELECT count(*) FROM tk_offloaded") == [(0,)]
+    assert ask(factory, full, "SELECT hash FROM tk_blobs") == blobs
     assert shown(full) == before
     assert inline_blobs(full.context) == 0
     assert check(full.context) == []
@@ -290,9 +291,9 @@ def test_small_transactions_do_the_same(full: SessionDB, monkeypatch: pytest.Mon
 
 
 def test_failure_half_way_leaves_every_message_whole(
-    full: SessionDB, monkeypatch: pytest.MonkeyPatch
+    full: SessionDB, monkeypatch: pytest.MonkeyPatch, factory: Factory
 ) -> None:
-    before, columns = shown(full), ask(full, "SELECT * FROM messages ORDER BY id")
+    before, columns = shown(full), ask(factory, full, "SELECT * FROM messages ORDER BY id")
     rewrite, seen = blob_migration._rewrite, []
 
     def failing(tx: Any, message: Any, changes: Any) -> None:
@@ -304,27 +305,27 @@ def test_failure_half_way_leaves_every_message_whole(
     monkeypatch.setattr(blob_migration, "_rewrite", failing)
     with pytest.raises(Stopped):
         offload(full)
-    assert ask(full, "SELECT * FROM messages ORDER BY id") == columns
+    assert ask(factory, full, "SELECT * FROM messages ORDER BY id") == columns
     monkeypatch.setattr(blob_migration, "_AT_ONCE", 1)  # now each message is a transaction
     seen.clear()
     with pytest.raises(Stopped):
         offload(full)
-    assert ask(full, "SELECT count(DISTINCT message_id) FROM tk_offloaded") == [(2,)]
+    assert ask(factory, full, "SELECT count(DISTINCT message_id) FROM tk_offloaded") == [(2,)]
     assert shown(full) == before
     assert check(full.context) == []
 
 
 def test_message_changed_while_it_was_packed_is_passed_by(
-    full: SessionDB, monkeypatch: pytest.MonkeyPatch
+    full: SessionDB, monkeypatch: pytest.MonkeyPatch, factory: Factory
 ) -> None:
     plan = blob_migration._plan
 
     def slow(tx: Any, message_id: int, min_chars: int) -> Any:
         found = plan(tx, message_id, min_chars)
         if message_id == 1:
-            ask(full, "UPDATE messages SET content = content || '!' WHERE id = 1")
+            ask(factory, full, "UPDATE messages SET content = content || '!' WHERE id = 1")
         if message_id == 4:
-            ask(full, "UPDATE sessions SET ended_at = NULL WHERE id = 'done'")
+            ask(factory, full, "UPDATE sessions SET ended_at = NULL WHERE id = 'done'")
         return found
 
     monkeypatch.setattr(blob_migration, "_plan", slow)
@@ -334,19 +335,20 @@ def test_message_changed_while_it_was_packed_is_passed_by(
     assert check(full.context) == []
 
 
-def test_what_hermes_writes_over_a_marker_counts(full: SessionDB) -> None:
+def test_what_hermes_writes_over_a_marker_counts(full: SessionDB, factory: Factory) -> None:
     offload(full)
     reasoning = full.get_messages("done")[1]["reasoning"]
-    ask(full, "UPDATE messages SET content = 'mine' WHERE id IN (1, 2)")
+    ask(factory, full, "UPDATE messages SET content = 'mine' WHERE id IN (1, 2)")
     messages = full.get_messages("done")
     assert [message["content"] for message in messages[:2]] == ["mine", "mine"]
     assert messages[1]["reasoning"] == reasoning
     assert check(full.context) == []
 
 
-def test_row_of_another_program_is_moved_too(full: SessionDB) -> None:
+def test_row_of_another_program_is_moved_too(full: SessionDB, factory: Factory) -> None:
     text = f"data:image/png;base64,{image()}"
     ask(
+        factory,
         full,
         "INSERT INTO messages(session_id, role, content, timestamp)"
         f" VALUES ('done', 'user', '{text}', 5.0)",
@@ -364,16 +366,18 @@ def test_rewound_messages_keep_their_blobs(full: SessionDB) -> None:
     assert shown(full) == before
 
 
-def test_blobs_go_with_the_last_session_that_used_them(full: SessionDB, clock: Clock) -> None:
+def test_blobs_go_with_the_last_session_that_used_them(
+    full: SessionDB, clock: Clock, factory: Factory
+) -> None:
     full.end_session("running", "user")
     before = full.get_messages("running")
     offload(full)
     assert retention.delete_sessions(full.context, ["done"]) == 1
     assert full.get_messages("running") == before
-    assert ask(full, "SELECT count(*) FROM tk_blobs")[0][0] > 0
+    assert ask(factory, full, "SELECT count(*) FROM tk_blobs")[0][0] > 0
     clock.pass_days(100)
     assert retention.prune_sessions(full.context) == 1
-    assert ask(full, "SELECT count(*) FROM tk_blobs") == [(0,)]
+    assert ask(factory, full, "SELECT count(*) FROM tk_blobs") == [(0,)]
 
 
 def test_branch_of_an_offloaded_session_is_whole(full: SessionDB) -> None:
@@ -421,10 +425,10 @@ def test_read_only_store_gives_whole_messages(full: SessionDB, factory: Factory)
     ],
 )
 def test_lost_blob_costs_no_more_than_itself(
-    full: SessionDB, caplog: pytest.LogCaptureFixture, damage: str, said: str
+    full: SessionDB, caplog: pytest.LogCaptureFixture, damage: str, said: str, factory: Factory
 ) -> None:
     offload(full)
-    ask(full, damage)
+    ask(factory, full, damage)
     with caplog.at_level(logging.WARNING):
         messages = full.get_messages("done")
     assert "[blob b2:" in messages[0]["content"]

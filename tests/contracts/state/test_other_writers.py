@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.states import Clock
+from tests.support.states import Clock, Factory
 from threadkeep.state.search.index_fill import write_down
 from threadkeep.state.session_db import SessionDB
-from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
 
-def do(db: SessionDB, sql: str, *values: Any) -> None:
+def do(factory: Factory, db: SessionDB, sql: str, *values: Any) -> None:
     """Write as Hermes does: from another connection, with plain SQL."""
-    with raw(db) as other:
+    with factory.raw(db) as other:
         other.execute(sql, values)
 
 
@@ -43,25 +42,29 @@ def test_an_undone_rewind_brings_the_activity_back(db: SessionDB, make: Make) ->
 
 
 def test_a_session_whose_messages_moved_away_is_as_old_as_its_start(
-    db: SessionDB, make: Make
+    db: SessionDB, make: Make, factory: Factory
 ) -> None:
     for name in ("a", "b", "c"):
         db.create_session(name, "cli")
     make("b", "said")
     make("a", "said later")
     settle(db)
-    do(db, "UPDATE messages SET session_id = 'c' WHERE session_id = 'a'")
+    do(factory, db, "UPDATE messages SET session_id = 'c' WHERE session_id = 'a'")
     assert by_activity(db) == ["c", "b", "a"]
 
 
-def test_times_written_as_text_refuse_no_row(db: SessionDB) -> None:
-    do(db, "INSERT INTO sessions(id, source, started_at) VALUES ('t', 'x', '2026-01-15T10:00')")
+def test_times_written_as_text_refuse_no_row(db: SessionDB, factory: Factory) -> None:
+    do(
+        factory,
+        db,
+        "INSERT INTO sessions(id, source, started_at) VALUES ('t', 'x', '2026-01-15T10:00')",
+    )
     sql = "INSERT INTO messages(session_id, role, content, timestamp) VALUES ('t', 'user', 'a', ?)"
-    do(db, sql, "yesterday")
+    do(factory, db, sql, "yesterday")
     settle(db)
     assert by_activity(db) == ["t"]
-    do(db, "DELETE FROM messages")
-    do(db, "UPDATE sessions SET started_at = 'later'")
+    do(factory, db, "DELETE FROM messages")
+    do(factory, db, "UPDATE sessions SET started_at = 'later'")
     assert by_activity(db) == ["t"]
 
 
@@ -172,10 +175,12 @@ def test_a_relation_is_between_sessions_that_exist(db: SessionDB, make: Make) ->
 # ---------------------------------------------------------------------- titles
 
 
-def test_an_automatic_title_leaves_a_name_that_hermes_gave(db: SessionDB, make: Make) -> None:
+def test_an_automatic_title_leaves_a_name_that_hermes_gave(
+    db: SessionDB, make: Make, factory: Factory
+) -> None:
     make("a", "one")
     db.set_auto_title("a", "guess")
-    do(db, "UPDATE sessions SET title = 'mine' WHERE id = 'a'")
+    do(factory, db, "UPDATE sessions SET title = 'mine' WHERE id = 'a'")
     assert db.set_auto_title("a", "better guess") == "mine"
 
 
@@ -192,26 +197,30 @@ def test_the_next_title_is_one_the_setter_takes(db: SessionDB, make: Make, base:
 # ---------------------------------------------------------------------- usage
 
 
-def test_what_hermes_counted_stays_counted_when_the_session_goes(db: SessionDB, make: Make) -> None:
+def test_what_hermes_counted_stays_counted_when_the_session_goes(
+    db: SessionDB, make: Make, factory: Factory
+) -> None:
     make("a", "one")
     db.update_token_counts("a", input_tokens=5, model="m")
-    do(db, "UPDATE sessions SET input_tokens = 50, actual_cost_usd = 1.5 WHERE id = 'a'")
+    do(factory, db, "UPDATE sessions SET input_tokens = 50, actual_cost_usd = 1.5 WHERE id = 'a'")
     before = db.usage("session")
     assert [(one["input_tokens"], one["actual_cost_usd"]) for one in before] == [(50, 1.5)]
     settle(db)
     assert db.usage("session") == before
-    do(db, "DELETE FROM messages")
-    do(db, "DELETE FROM sessions")
+    do(factory, db, "DELETE FROM messages")
+    do(factory, db, "DELETE FROM sessions")
     assert db.usage("session") == before
     assert sum(one["input_tokens"] for one in db.usage("day")) == 50
 
 
-def test_counters_take_fractions_nothing_and_nulls(db: SessionDB, make: Make) -> None:
+def test_counters_take_fractions_nothing_and_nulls(
+    db: SessionDB, make: Make, factory: Factory
+) -> None:
     make("a", "one")
     db.update_token_counts("a", input_tokens=10.5)  # type: ignore[arg-type]
     db.update_token_counts("a", input_tokens=None)  # type: ignore[arg-type]
     assert [one["input_tokens"] for one in db.usage()] == [10.5]
-    do(db, "UPDATE sessions SET output_tokens = NULL, message_count = NULL")
+    do(factory, db, "UPDATE sessions SET output_tokens = NULL, message_count = NULL")
     db.update_token_counts("a", output_tokens=3)
     make("a", "two")
     session = db.get_session("a")

@@ -13,7 +13,6 @@ from threadkeep.state import retention
 from threadkeep.state.check import check
 from threadkeep.state.search.index_fill import drain
 from threadkeep.state.session_db import SessionDB
-from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
@@ -217,14 +216,14 @@ def after_choosing(db: SessionDB, act: Callable[[], object]) -> Iterator[None]:
     ],
 )
 def test_sessions_are_looked_at_again_before_they_go(
-    several: SessionDB, clock: Clock, change: str
+    several: SessionDB, clock: Clock, change: str, factory: Factory
 ) -> None:
     """Another program, which knows no lock of ours, uses a session that was about to go."""
     spared = "message" in change.lower() and "INSERT" in change
     spared = spared or "tk_flags" in change or "other" in change
 
     def other_program() -> None:
-        with raw(several) as other:
+        with factory.raw(several) as other:
             other.execute(change.format(now=clock()))
 
     with after_choosing(several, other_program):

@@ -11,7 +11,6 @@ from threadkeep.errors import Invalid
 from threadkeep.state.search import candidates, search
 from threadkeep.state.search.index_fill import drain
 from threadkeep.state.session_db import SessionDB
-from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
@@ -195,10 +194,10 @@ def test_content_of_any_kind_is_readable_in_a_hit(db: SessionDB) -> None:
     assert hits[1]["context"][1]["content"] == "a walrus\n[image]"
 
 
-def test_not_sees_a_change_at_once(db: SessionDB, make: Make) -> None:
+def test_not_sees_a_change_at_once(db: SessionDB, make: Make, factory: Factory) -> None:
     make("s", "walrus")
     drain(db.context)
-    with raw(db) as other:
+    with factory.raw(db) as other:
         other.execute("UPDATE messages SET content = 'walrus 今天天气'")
     assert ids(db, "walrus NOT 天气") == []
     assert ids(db, "walrus 天气") == [1]

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
+from tests.support.states import Factory
 from threadkeep.state.search import index_fill as drain_
 from threadkeep.state.session_db import SessionDB
-from threadkeep.testing import FACTORIES, raw
+from threadkeep.testing import FACTORIES
 
 TOKEN = re.compile("[a-z0-9]+|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3\u0e00-\u0e7f]")
 LATIN = ("alpha", "beta", "gamma", "delta", "run", "py", "error", "timeout", "x1")
@@ -57,19 +58,25 @@ messages = st.one_of(plain, plain, results, calls, long, pictures)
 
 
 @pytest.fixture(scope="module")
-def store(store_engine: str) -> Iterator[SessionDB]:
+def factory(store_engine: str) -> Iterator[Factory]:
+    """Make stores for all examples of all tests here."""
     with FACTORIES[store_engine]["state"]() as factory:
-        db: SessionDB = factory.open()
-        db.create_session("s", "cli")
-        yield db
+        yield factory
 
 
-def write(db: SessionDB, said: Said) -> int:
+@pytest.fixture(scope="module")
+def store(factory: Factory) -> SessionDB:
+    db: SessionDB = factory.open()
+    db.create_session("s", "cli")
+    return db
+
+
+def write(factory: Factory, db: SessionDB, said: Said) -> int:
     arguments = None if said.call is None else json.dumps({"note": said.call})
     calls = arguments and [{"id": "c", "function": {"name": "0", "arguments": arguments}}]
     if said.by_us:
         return db.append_message("s", said.role, said.content, said.tool, calls)
-    with raw(db) as other:
+    with factory.raw(db) as other:
         cursor = other.execute(
             "INSERT INTO messages(session_id, role, content, tool_name, tool_calls, timestamp)"
             " VALUES ('s', ?, ?, ?, ?, 1)",
@@ -114,13 +121,13 @@ def quoted(term: str) -> str:
     return f'"{term}"'
 
 
-def refill(db: SessionDB, corpus: list[Said], drained: int) -> dict[int, Said]:
+def refill(factory: Factory, db: SessionDB, corpus: list[Said], drained: int) -> dict[int, Said]:
     """Write a corpus over the remains of the last one; our index has seen the first few."""
-    with raw(db) as other:
+    with factory.raw(db) as other:
         other.execute("DELETE FROM messages")
     stored = {}
     for number, said in enumerate(corpus):
-        stored[write(db, said)] = said
+        stored[write(factory, db, said)] = said
         if number + 1 == drained:
             drain_.drain(db.context)
     return stored
@@ -138,10 +145,10 @@ def finds(db: SessionDB, query: str, wanted: set[int]) -> bool:
 @settings(max_examples=examples(40))
 @given(st.data())
 def test_whatever_is_copied_out_of_a_message_finds_it(
-    store: SessionDB, data: st.DataObject
+    factory: Factory, store: SessionDB, data: st.DataObject
 ) -> None:
     corpus = data.draw(st.lists(messages, min_size=1, max_size=8))
-    stored = refill(store, corpus, data.draw(st.integers(0, len(corpus))))
+    stored = refill(factory, store, corpus, data.draw(st.integers(0, len(corpus))))
     wanted = data.draw(st.lists(slices(data.draw(st.sampled_from(corpus))), min_size=1, max_size=3))
     hits = found(store, " ".join(map(quoted, wanted)))
     assert {at for at, said in stored.items() if all(has(said, term) for term in wanted)} <= hits
@@ -150,9 +157,11 @@ def test_whatever_is_copied_out_of_a_message_finds_it(
 
 @settings(max_examples=examples(30))
 @given(st.data())
-def test_or_and_not_hold_over_both_indexes(store: SessionDB, data: st.DataObject) -> None:
+def test_or_and_not_hold_over_both_indexes(
+    factory: Factory, store: SessionDB, data: st.DataObject
+) -> None:
     corpus = data.draw(st.lists(messages, min_size=1, max_size=8))
-    stored = refill(store, corpus, data.draw(st.integers(0, len(corpus))))
+    stored = refill(factory, store, corpus, data.draw(st.integers(0, len(corpus))))
     word = st.sampled_from((*LATIN, "天", "部署", "배", "terminal", "file"))
     one, other, unwanted = data.draw(word), data.draw(word), data.draw(word)
 
@@ -171,9 +180,11 @@ def test_or_and_not_hold_over_both_indexes(store: SessionDB, data: st.DataObject
 
 @settings(max_examples=examples(20))
 @given(st.data())
-def test_prefixes_find_every_word_that_begins_so(store: SessionDB, data: st.DataObject) -> None:
+def test_prefixes_find_every_word_that_begins_so(
+    factory: Factory, store: SessionDB, data: st.DataObject
+) -> None:
     corpus = data.draw(st.lists(messages, min_size=1, max_size=6))
-    stored = refill(store, corpus, data.draw(st.integers(0, len(corpus))))
+    stored = refill(factory, store, corpus, data.draw(st.integers(0, len(corpus))))
     prefix = data.draw(st.sampled_from(LATIN)).encode()[: data.draw(st.integers(1, 4))].decode()
     wanted = {
         at
@@ -185,12 +196,14 @@ def test_prefixes_find_every_word_that_begins_so(store: SessionDB, data: st.Data
 
 @settings(max_examples=examples(20))
 @given(st.data())
-def test_changes_of_other_programs_count_at_once(store: SessionDB, data: st.DataObject) -> None:
+def test_changes_of_other_programs_count_at_once(
+    factory: Factory, store: SessionDB, data: st.DataObject
+) -> None:
     corpus = data.draw(st.lists(messages, min_size=2, max_size=6))
-    stored = refill(store, corpus, len(corpus))
+    stored = refill(factory, store, corpus, len(corpus))
     changed, gone = data.draw(st.permutations(sorted(stored)))[:2]
     new = data.draw(texts)
-    with raw(store) as other:
+    with factory.raw(store) as other:
         other.execute("UPDATE messages SET content = ? WHERE id = ?", (new, changed))
         other.execute("DELETE FROM messages WHERE id = ?", (gone,))
     stored[changed] = stored[changed]._replace(content=new)

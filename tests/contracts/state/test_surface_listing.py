@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.contracts.state.test_surface_sessions import COLUMNS
+from tests.support.states import Factory
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
@@ -134,11 +134,11 @@ def test_newest_child_is_followed(db: SessionDB) -> None:
     assert db.get_compression_tip("p") == "two"
 
 
-def test_circle_of_parents_ends(db: SessionDB) -> None:
+def test_circle_of_parents_ends(db: SessionDB, factory: Factory) -> None:
     for session_id in ("a", "b"):
         db.create_session(session_id, "cli")
         db.end_session(session_id, "compression")
-    with raw(db) as other:
+    with factory.raw(db) as other:
         other.execute("UPDATE sessions SET parent_session_id = 'b', started_at = 9e9 WHERE id='a'")
         other.execute("UPDATE sessions SET parent_session_id = 'a', started_at = 9e9 WHERE id='b'")
     assert db.get_compression_tip("a") in {"a", "b"}

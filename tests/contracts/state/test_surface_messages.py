@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.states import Clock
+from tests.support.states import Clock, Factory
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.testing import raw, rows
 
 COLUMNS = [
     "id",
@@ -41,8 +40,8 @@ def counts(db: SessionDB) -> tuple[int, int]:
     return session["message_count"], session["tool_call_count"]
 
 
-def stored(db: SessionDB, column: str) -> list[Any]:
-    return [row[column] for row in rows(db, f"SELECT {column} FROM messages ORDER BY id")]
+def stored(factory: Factory, db: SessionDB, column: str) -> list[Any]:
+    return [row[column] for row in factory.rows(db, f"SELECT {column} FROM messages ORDER BY id")]
 
 
 # ---------------------------------------------------------------------- appending
@@ -104,18 +103,22 @@ def test_message_may_be_given_by_place(s: SessionDB) -> None:
         ("[1]", 1, '"[1]"'),
     ],
 )
-def test_tool_calls_are_counted(s: SessionDB, calls: Any, count: int, column: str | None) -> None:
+def test_tool_calls_are_counted(
+    s: SessionDB, calls: Any, count: int, column: str | None, factory: Factory
+) -> None:
     s.append_message("s", "assistant", tool_calls=calls)
     assert counts(s) == (1, count)
-    assert stored(s, "tool_calls") == [column]
+    assert stored(factory, s, "tool_calls") == [column]
 
 
 @pytest.mark.parametrize("field", ["reasoning_details", "codex_reasoning_items"])
 @pytest.mark.parametrize("nothing", [[], {}, "", 0])
-def test_empty_structures_are_null(s: SessionDB, field: str, nothing: Any) -> None:
+def test_empty_structures_are_null(
+    s: SessionDB, field: str, nothing: Any, factory: Factory
+) -> None:
     given: dict[str, Any] = {field: nothing}
     s.append_message("s", "assistant", "x", **given)
-    assert stored(s, field) == [None]
+    assert stored(factory, s, field) == [None]
 
 
 def test_unknown_session_is_an_integrity_error(s: SessionDB) -> None:
@@ -175,17 +178,17 @@ def test_conversation_has_what_a_model_needs_and_no_more(s: SessionDB) -> None:
     ]
 
 
-def spoil(db: SessionDB) -> None:
-    with raw(db) as other:
+def spoil(factory: Factory, db: SessionDB) -> None:
+    with factory.raw(db) as other:
         for field in ("tool_calls", "reasoning_details", "codex_reasoning_items"):
             other.execute(f"UPDATE messages SET {field} = '{{broken'")
 
 
 def test_broken_json_is_left_out_with_a_warning(
-    s: SessionDB, caplog: pytest.LogCaptureFixture
+    s: SessionDB, caplog: pytest.LogCaptureFixture, factory: Factory
 ) -> None:
     s.append_message("s", "assistant", "x", tool_calls=[CALL])
-    spoil(s)
+    spoil(factory, s)
     with caplog.at_level(logging.WARNING):
         [message] = s.get_messages("s")
         [turn] = s.get_messages_as_conversation("s")
@@ -231,13 +234,13 @@ def test_any_content_comes_back_as_it_was(s: SessionDB, content: Any) -> None:
     assert exported["messages"][0]["content"] == content
 
 
-def test_column_holds_readable_valid_text(s: SessionDB) -> None:
+def test_column_holds_readable_valid_text(s: SessionDB, factory: Factory) -> None:
     s.append_message("s", "user", "half \ud83d pair")
     s.append_message("s", "user", [{"type": "text", "text": "look here"}])
-    half, parts = stored(s, "content")
+    half, parts = stored(factory, s, "content")
     assert half == "half \ufffd pair"
     assert "look here" in parts
-    assert stored(s, "typeof(content)") == ["text", "text"]
+    assert stored(factory, s, "typeof(content)") == ["text", "text"]
 
 
 @pytest.mark.parametrize("field", ["tool_name", "tool_call_id", "finish_reason", "reasoning"])

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.states import Factory
 from threadkeep.state.hermes_state import SessionDB
-from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 KEYS = {
@@ -102,12 +102,14 @@ def test_better_match_comes_first(db: SessionDB, make: Make) -> None:
     assert [hit["session_id"] for hit in db.search_messages("walrus")] == ["much", "little"]
 
 
-def test_deleted_and_changed_messages_are_not_found(db: SessionDB, make: Make) -> None:
+def test_deleted_and_changed_messages_are_not_found(
+    db: SessionDB, make: Make, factory: Factory
+) -> None:
     make("s", "walrus here")
     make("t", "walrus there")
     db.delete_session("s")
     assert sessions_with(db, "walrus") == {"t"}
-    with raw(db) as other:
+    with factory.raw(db) as other:
         other.execute("UPDATE messages SET content = 'only seals' WHERE session_id = 't'")
     assert db.search_messages("walrus") == []
     assert sessions_with(db, "seals") == {"t"}

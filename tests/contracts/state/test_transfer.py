@@ -11,7 +11,6 @@ from tests.support.states import Clock, Factory
 from threadkeep.errors import Invalid
 from threadkeep.state.export import line, read_lines
 from threadkeep.state.session_db import SessionDB
-from threadkeep.testing import raw
 
 Make = Callable[..., list[int]]
 
@@ -49,7 +48,7 @@ def test_what_only_json_text_can_hold_comes_back_as_the_same_text(
 ) -> None:
     make("a", "one")
     db.set_session_title("a", "half \ud800")
-    with raw(db) as other:
+    with factory.raw(db) as other:
         other.execute(
             "UPDATE messages SET reasoning_details = ?, codex_reasoning_items = ?",
             ('{"a": 1,"a":2 }', "no json"),

@@ -10,29 +10,28 @@ from tests.support.states import Factory
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.session_db import SessionDB
 from threadkeep.state.usage import spent
-from threadkeep.testing import rows
 
 
-def by_model(db: SessionDB) -> list[tuple[Any, ...]]:
+def by_model(factory: Factory, db: SessionDB) -> list[tuple[Any, ...]]:
     sql = (
         "SELECT model, billing_provider, task, input_tokens, api_call_count"
         " FROM session_model_usage ORDER BY 1, 2, 3"
     )
-    return [tuple(row.values()) for row in rows(db, sql)]
+    return [tuple(row.values()) for row in factory.rows(db, sql)]
 
 
 def models(db: SessionDB) -> dict[str, int]:
     return {row["model"]: row["input_tokens"] for row in db.usage()}
 
 
-def test_a_file_that_is_widened_keeps_what_each_model_had(db: SessionDB) -> None:
+def test_a_file_that_is_widened_keeps_what_each_model_had(db: SessionDB, factory: Factory) -> None:
     db.create_session("s", "cli", model="own")
     db.update_token_counts("s", 10, model="own")
     db.update_token_counts("s", 5, model="other")
     db.update_token_counts("s", 3)
     before = models(db)
     db.update_token_counts("s", 1, model="other", api_call_count=1)
-    assert by_model(db) == [("other", "", "", 6, 1), ("own", "", "", 13, 0)]
+    assert by_model(factory, db) == [("other", "", "", 6, 1), ("own", "", "", 13, 0)]
     assert models(db) == before | {"other": 6}
 
 
