@@ -18,7 +18,7 @@ LONG = (
     [
         ("see gateway/run.py now", "gateway/run.py", "see >>>gateway/run.py<<< now"),
         ("a Word and a word", "WORD", "a >>>Word<<< and a >>>word<<<"),
-        ("sword wordy", "word", "sword >>>wordy<<<"),
+        ("sword worded", "word", "sword >>>worded<<<"),
         ("sword word", "word", "sword >>>word<<<"),
         ("he was running", "run", "he was >>>running<<<"),
         ("many studies", "study", "many >>>studies<<<"),

@@ -9,14 +9,19 @@ from itertools import islice
 from typing import Final
 
 from threadkeep.base.match import MAX_TOKENS, Term, parse_query
-from threadkeep.base.words import INDEX_LIMIT, LETTER, contains_unspaced
+from threadkeep.base.words import (
+    INDEX_LIMIT,
+    LETTER,
+    contains_unspaced,
+    head_of,
+    stem,
+    word_pattern,
+)
 
 _Span = tuple[int, int, int]
 _MAX_SPANS_PER_TERM: Final = 50
 _GAP: Final = r"[\W_]{1,32}"
 _NO_GAP: Final = r"[\W_]{0,32}"
-_SHORTEST_STEM: Final = 3
-_SUFFIX: Final = re.compile(r"(?:ations?|ments?|ings?|ness|ies|ied|ed|es|ers?|ly|ions?|s|e|y)$")
 
 
 def snippet(text: str, query: str, width: int = 160, mark: tuple[str, str] = (">>>", "<<<")) -> str:
@@ -63,15 +68,16 @@ def _find(text: str, query: str) -> list[_Span]:
 
 
 def _find_term(folded: str, term: Term, number: int) -> list[_Span]:
-    """Find the words as they are; if they are nowhere, words of the same stem."""
+    """Find the words as they are; if they are nowhere, words of the same stems."""
     words = [_fold(word) for word in term.words]
-    exact = _pattern(words, rest=term.prefix)
-    near = _pattern([_stem(word) for word in words], rest=True)
-    for pattern in (exact, near):
-        spans = _find_pattern(folded, pattern, number)
-        if spans:
-            return spans
-    return []
+    exact = _find_pattern(folded, _pattern(words, rest=term.prefix), number)
+    if exact:
+        return exact
+    stems = [stem(word) for word in words]
+    near = _pattern([head_of(one) for one in stems], rest=True)
+    found = re.finditer(near, folded)
+    alike = (one for one in found if list(map(stem, word_pattern().findall(one[0]))) == stems)
+    return [(one.start(), one.end(), number) for one in islice(alike, _MAX_SPANS_PER_TERM)]
 
 
 def _find_pattern(folded: str, pattern: str, number: int) -> list[_Span]:
@@ -92,13 +98,6 @@ def _pattern(words: list[str], *, rest: bool) -> str:
         # itself is found 20 times as fast.
         pattern += escaped if alone else rf"{escaped}(?<!{LETTER}{escaped}){tail}"
     return pattern
-
-
-def _stem(word: str) -> str:
-    stem = _SUFFIX.sub("", word)
-    if len(stem) > _SHORTEST_STEM and stem[-1] == stem[-2]:
-        stem = stem[:-1]
-    return stem if len(stem) >= _SHORTEST_STEM else word
 
 
 def _fold(text: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from threadkeep.base.match import phrases_in
 from threadkeep.base.text import one_line
 from threadkeep.base.tx import Tx
-from threadkeep.base.words import contains_unspaced, index_words
+from threadkeep.base.words import contains_unspaced, fold, head_of, index_words, stem
 from threadkeep.knowledge.hit_rows import (
     SessionMessage,
     SessionName,
@@ -32,7 +32,7 @@ from threadkeep.memory.records import Hit
 # ------------------------------------------------------------------------------
 # Snippets: the stretch of a text that has most of what was asked for, with the words marked.
 #
-# Words are compared one by one, without their endings. One regular expression for each question
+# Words are compared one by one, by their stems. One regular expression for each question
 # would take four milliseconds to compile, more than all the rest of a hit.
 
 MARKS: Final = (">>>", "<<<")
@@ -40,16 +40,15 @@ _LOOKED_INTO: Final = 64 * 1024  # characters: who wants more opens the hit
 _MOST_SPANS: Final = 400
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_ENDING: Final = re.compile(r"(?:ings?|edly|ed|ies|es|s|e|y|er|ers|ion|ions|ly)$")
-_SHORTEST: Final = 3
 
 
 class Marks(NamedTuple):
-    """What is marked: words without their endings, beginnings of words, and runs of characters."""
+    """What is marked: stems of words, beginnings of words, and runs of characters."""
 
-    stems: frozenset[str]
-    prefixes: tuple[str, ...]
-    runs: tuple[str, ...]
+    stems: frozenset[str] = frozenset()
+    heads: tuple[str, ...] = ()  # what words with these stems begin with
+    prefixes: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
 
 
 class SnippetMark(NamedTuple):
@@ -70,8 +69,9 @@ def marks_of(question: Question) -> Marks:
             elif phrase.prefix:
                 prefixes.add(phrase.words[-1].lower())
             else:
-                stems.update(_stem(word.lower()) for word in phrase.words)
-    return Marks(frozenset(stems), tuple(sorted(prefixes)), tuple(sorted(runs)))
+                stems.update(stem(fold(word)) for word in phrase.words)
+    heads = set(map(head_of, stems))
+    return Marks(frozenset(stems), *(tuple(sorted(some)) for some in (heads, prefixes, runs)))
 
 
 def cut(text: str, marks: Marks, width: int = 240) -> str:
@@ -120,21 +120,13 @@ def _apart(spans: list[SnippetMark]) -> list[SnippetMark]:
 def _marked(token: str, marks: Marks) -> str:
     """Give the word that a token stands for; nothing if it was not asked for."""
     word = token.lower() if token.isascii() else " ".join(index_words(token))
-    stem = _stem(word)
-    if stem in marks.stems:
-        return stem
-    if marks.prefixes and word.startswith(marks.prefixes):
+    if word.startswith(marks.heads) and stem(word) in marks.stems:
+        return stem(word)
+    if word.startswith(marks.prefixes):
         return word
     parts = _CAMEL.split(token)
-    inner = (_stem(part.lower()) for part in parts) if len(parts) > 1 else ()
+    inner = (stem(part.lower()) for part in parts) if len(parts) > 1 else ()
     return next((part for part in inner if part in marks.stems), "")
-
-
-def _stem(word: str) -> str:
-    stem = _ENDING.sub("", word)
-    if len(stem) < _SHORTEST:
-        return word
-    return stem[:-1] if stem[-1] == stem[-2] else stem
 
 
 def _window(text: str, spans: list[SnippetMark], width: int) -> tuple[int, int]:
@@ -156,7 +148,7 @@ def _window(text: str, spans: list[SnippetMark], width: int) -> tuple[int, int]:
 
 
 WIDTH: Final = 240
-NO_MARKS: Final = Marks(frozenset(), (), ())
+NO_MARKS: Final = Marks()
 # Of a node's content, beside its summary: what was written as sentences.
 _SENTENCES: Final = ("intent", "key_decisions", "design_decisions", "problems_encountered")
 # What is opened by a name of its own and found as something else.

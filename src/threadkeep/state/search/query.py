@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from threadkeep.base.match import Match, Phrase, all_of, any_of, parse_query, without
-from threadkeep.base.words import contains_unspaced, index_words
+from threadkeep.base.words import contains_unspaced, fold, index_words
 
 # BM25's usual numbers: how soon more of a word stops counting, and how much length counts.
 _SATURATION: Final = 1.2
@@ -41,7 +41,7 @@ def groups_of(query: str) -> list[Group]:
     """
     groups: list[tuple[list[StateTerm], list[StateTerm]]] = [([], [])]
     for ours, theirs in zip(parse_query(query), parse_query(query, split=False), strict=False):
-        words = tuple(word.lower() for word in ours.words)
+        words = tuple(map(fold, ours.words))
         term = StateTerm(ours.typed, words, theirs.words, ours.prefix)
         if ours.operator == "OR":
             groups.append(([], []))
