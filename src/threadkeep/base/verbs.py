@@ -30,14 +30,22 @@ def reads(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate[
     return verb
 
 
-def writes(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a verb that runs in one write transaction, durable when it returns."""
+def writes(
+    function: Callable[Concatenate[C, Tx, P], R], *, key: Callable[..., str] | None = None
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb that runs in one write transaction, durable when it returns.
+
+    `key` says by the verb's arguments with which other writes it must not overlap; without, with
+    none. The function may be run a second time: see `Database.again`.
+    """
     act = within_limits(function)
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with store.context.db.write() as tx:
-            return act(store.context, tx, *args, **kwargs)
+        ctx, db = store.context, store.context.db
+        chosen = None if key is None else key(*args, **kwargs)
+        done: R = db.again(lambda tx: act(ctx, tx, *args, **kwargs), key=chosen)
+        return done
 
     show_as_method(verb, function, given=2)
     return verb

@@ -62,7 +62,8 @@ class Batches:
     def tx(self) -> Tx:
         """Give the open transaction, or begin one."""
         if self._open is None:
-            self._block = self._store.write()
+            # Two captures at once may have found the same log: they take turns.
+            self._block = self._store.write(key="capture")
             self._open = self._block.__enter__()
             self._begin_step(self._open)
             self._spent = 0

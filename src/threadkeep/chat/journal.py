@@ -26,8 +26,7 @@ BASE = "base"
 EVENT_LOG = "event_log"
 
 
-def append(
-    tx: Tx,
+def event(
     session_id: str,
     kind: str,
     data_json: str,
@@ -35,9 +34,9 @@ def append(
     at: int,
     message_id: str | None = None,
     part_id: str | None = None,
-) -> int:
-    """Append one event to a session's journal and give its number."""
-    params = {
+) -> Json:
+    """Give the columns of an event but for its number."""
+    return {
         "stream_id": session_id,
         "kind": kind,
         "message_id": message_id,
@@ -46,7 +45,11 @@ def append(
         "created_at": at,
         "checksum": checksum(session_id, kind, message_id, part_id, data_json, at),
     }
-    return int(tx.value("append_event", params))
+
+
+def append(tx: Tx, columns: Json) -> int:
+    """Append one event to its session's journal and give its number."""
+    return int(tx.value("append_event", columns))
 
 
 def last_seq(tx: Tx, session_id: str) -> int:
@@ -107,7 +110,7 @@ def note(
         else:
             put.append([row_kind, row])
     data: Json = {"put": put, "deleted": deleted, **({"facts": facts} if facts else {})}
-    append(tx, session_id, kind, json.encode(data), at=ctx.clock())
+    append(tx, event(session_id, kind, json.encode(data), at=ctx.clock()))
 
 
 def check_row(row: tuple[Any, ...]) -> None:

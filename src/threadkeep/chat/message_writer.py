@@ -215,6 +215,23 @@ class Recording:
         self._dirty.update(range(len(self.parts)))
         return True
 
+    def only_chunk(self, owner: "RunOwner", now: float) -> Json | None:
+        """Give the values of the one statement that stores all there is to store, None if more is.
+
+        It stores a delta of a message whose parts need not be folded yet: nearly every chunk.
+        """
+        if not self.stored or self._cut is not None or len(self.pending) != 1:
+            return None
+        entry = self.pending[0]
+        more = entry.late or entry.change.metadata or entry.chunk["type"] in _STEP_ENDS
+        if more or self._due(now, everything=False):
+            return None
+        return {**self._event(entry), "run_id": owner.run_id}
+
+    def appended(self, seq: int) -> None:
+        """Note the number that the only chunk got; `written` follows."""
+        self._seqs, self._folded = [seq], []
+
     def written(self, now: float) -> None:
         """The transaction was committed: remember what is stored."""
         self.last_seq = self.end_seq()
@@ -253,26 +270,28 @@ class Recording:
             # Whoever replays the journal from here needs what the chunks are applied to.
             text = json.encode(self.base)
             at, message_id = ctx.clock(), self.message_id
-            journal.append(tx, self.session_id, journal.BASE, text, at=at, message_id=message_id)
+            base = journal.event(self.session_id, journal.BASE, text, at=at, message_id=message_id)
+            journal.append(tx, base)
 
     def _append(self, ctx: ChatContext, tx: Tx, entry: JournalEntry) -> int:
-        message_id = self.message_id
         if entry.late is not None:
-            message_id = entry.late.message_id
             self._write_late(ctx, tx, entry)
-        seq = journal.append(
-            tx,
+        seq = journal.append(tx, self._event(entry))
+        if entry.late is not None:  # the earlier message is finished again, with its result
+            message_id = entry.late.message_id
+            params = {"stream_id": self.session_id, "seq": seq, "message_id": message_id}
+            tx.run("add_finished", params)
+        return seq
+
+    def _event(self, entry: JournalEntry) -> Json:
+        return journal.event(
             self.session_id,
             journal.UNKNOWN if entry.change.unknown else journal.CHUNK,
             entry.text,
             at=entry.at,
-            message_id=message_id,
+            message_id=self.message_id if entry.late is None else entry.late.message_id,
             part_id=entry.part_id if entry.late is None else entry.late.id,
         )
-        if entry.late is not None:  # the earlier message is finished again, with its result
-            params = {"stream_id": self.session_id, "seq": seq, "message_id": message_id}
-            tx.run("add_finished", params)
-        return seq
 
     def _write_late(self, ctx: ChatContext, tx: Tx, entry: JournalEntry) -> None:
         late = entry.late

@@ -190,7 +190,8 @@ def put_rows(tx: Tx, rows: Iterable[tuple[str, Json]]) -> None:
 def put_chunk(tx: Tx, session_id: str, message_id: str, chunk: Json) -> None:
     """Keep a chunk of an unknown type with a message."""
     text, at = chunk["data_json"], chunk["created_at"]
-    journal.append(tx, session_id, journal.UNKNOWN, text, at=at, message_id=message_id)
+    found = journal.event(session_id, journal.UNKNOWN, text, at=at, message_id=message_id)
+    journal.append(tx, found)
 
 
 class _Insert:

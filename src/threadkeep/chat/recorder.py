@@ -439,16 +439,27 @@ class Recorder:
         if recording is None:
             return
         now = self._monotonic()
-        with self._ctx.db.write(durable=durable, budget=budget) as tx:
-            self._store_run(tx, recording)
-            recording.write(self._ctx, tx, self._owner, now, everything=everything)
-            if everything:
-                # A commit that changes no byte syncs nothing: without this a flush that found
-                # every part folded did not save the chunks before it (a power cut took 40).
-                tx.run("count_flush")
+        at_once = not everything and budget is None and self._run_stored
+        if not (at_once and self._send(recording, now, durable=durable)):
+            with self._ctx.db.write(durable=durable, key=self.session_id, budget=budget) as tx:
+                self._store_run(tx, recording)
+                recording.write(self._ctx, tx, self._owner, now, everything=everything)
+                if everything:
+                    # A commit that changes no byte syncs nothing: without this a flush that found
+                    # every part folded did not save the chunks before it (a power cut took 40).
+                    tx.run("count_flush")
         recording.written(now)
         self._run_stored = True
         self._saves.wrote(now, durable=durable)
+
+    def _send(self, recording: Recording, now: float, *, durable: bool) -> bool:
+        """Store a chunk in one statement; False if there is more to it, or the message is lost."""
+        values = recording.only_chunk(self._owner, now)
+        stored = values and self._ctx.db.send("append_chunk", values, durable=durable)
+        if not stored:
+            return False
+        recording.appended(stored[0])
+        return True
 
     def _store_run(self, tx: Tx, recording: Recording | None) -> None:
         if not self._run_stored:
@@ -498,7 +509,7 @@ class Recorder:
     def _finish_message(self, *, last: bool = False) -> None:
         recording = self._recording
         now = self._monotonic()
-        with self._ctx.db.write() as tx:
+        with self._ctx.db.write(key=self.session_id) as tx:
             self._store_run(tx, recording)
             if recording is not None:
                 recording.write(self._ctx, tx, self._owner, now, everything=True)

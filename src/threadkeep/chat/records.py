@@ -114,6 +114,11 @@ def ref_id(ref: object, what: str) -> str:
     return found
 
 
+def session_key(session: object = None, *_: object, **__: object) -> str:
+    """Give what a verb that writes to one session must not overlap with: the session's id."""
+    return str(session.id if isinstance(session, Session) else session)
+
+
 def is_number(value: Any) -> TypeGuard[int | float]:
     """Tell whether a JSON value is a number (true and false are not)."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

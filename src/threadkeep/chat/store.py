@@ -36,6 +36,7 @@ from threadkeep.chat import (
     usage as timeline_,
 )
 from threadkeep.chat.context import PART_LIMIT, ChatContext
+from threadkeep.chat.records import session_key
 from threadkeep.chat.schema import QUERIES, SCHEMA, TUNING, read_version
 from threadkeep.errors import Invalid
 
@@ -147,8 +148,8 @@ class ChatStore:
     delete = writes(sessions_.delete_session)
 
     # messages
-    say = writes(turns.say)
-    put_message = writes(turns.put_message)
+    say = writes(turns.say, key=session_key)
+    put_message = writes(turns.put_message, key=session_key)
     ui_messages = reads(turns.ui_messages)
     messages = reads(turns.message_page)
     message = reads(turns.ui_message)
@@ -162,7 +163,7 @@ class ChatStore:
     tail = calls(tail_.tail)
     read_tail = calls(tail_.read_events)
     journal = calls(tail_.journal_page)
-    record_usage = writes(usage.record_usage)
+    record_usage = writes(usage.record_usage, key=session_key)
     spend = reads(usage.spend)
     repair_orphans = writes(orphans.repair_orphans)
 

@@ -291,13 +291,18 @@ class KnowledgeStore:
         return self.context.db.read(lenient=lenient)
 
     def write(
-        self, *, durable: bool = True, budget: float | None = None, foreign_keys: bool = True
+        self,
+        *,
+        durable: bool = True,
+        key: str | None = None,
+        budget: float | None = None,
+        foreign_keys: bool = True,
     ) -> AbstractContextManager[Tx]:
-        """Give the one write transaction there is at a time, for the same functions."""
+        """Give a write transaction for the same functions; those of one `key` never overlap."""
         if not foreign_keys:  # a table is rebuilt
             file = sqlite_file(self.context.db)
             return file.write(durable=durable, budget=budget, foreign_keys=False)
-        return self.context.db.write(durable=durable, budget=budget)
+        return self.context.db.write(durable=durable, key=key, budget=budget)
 
     @property
     def archive(self) -> ArchiveVerbs:

@@ -488,8 +488,8 @@ class SessionDB:
     branch_session = writes(lineage_.branch_session)
 
     # ------------------------------------------------------------------ usage
-    update_token_counts = writes(usage_.update_token_counts)
-    record_auxiliary_usage = writes(usage_.record_auxiliary_usage)
+    update_token_counts = writes(usage_.update_token_counts, of_session=True)
+    record_auxiliary_usage = writes(usage_.record_auxiliary_usage, of_session=True)
     get_dominant_session_model_route = reads(usage_.get_dominant_session_model_route, counted=True)
     usage = reads(usage_sums_.usage, counted=True)
     usage_totals = reads(usage_sums_.usage_totals, counted=True)

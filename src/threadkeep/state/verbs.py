@@ -56,11 +56,13 @@ def writes(
     *,
     newest: bool = False,
     counted: bool = False,
+    of_session: bool = False,
 ) -> Callable[Concatenate[Any, P], R]:
     """Make a verb that runs in one write transaction, durable when it returns.
 
     With `newest` it needs tables or columns that came after version 6: the file gets them first.
     With `counted` it changes what usage is counted for: what is still queued is written first.
+    With `of_session` it writes to the session that it is given first, and to no other.
     """
 
     def widened(ctx: StateContext, tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -71,7 +73,9 @@ def writes(
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if counted:
             store.flush_token_counts()
-        return write(store.context, widened if newest else function, *args, **kwargs)
+        act = widened if newest else function
+        key = _session_key(*args, **kwargs) if of_session else None
+        return write_apart(store.context, key, act, *args, **kwargs)
 
     show_as_method(verb, function, given=2)
     return verb
@@ -84,12 +88,17 @@ def appends(
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> Ids:
-        stored = write(store.context, function, *args, **kwargs)
+        key = _session_key(*args, **kwargs)
+        stored = write_apart(store.context, key, function, *args, **kwargs)
         after_append(store.context, stored if isinstance(stored, list) else [stored])
         return stored
 
     show_as_method(verb, function, given=2)
     return verb
+
+
+def _session_key(session_id: object = None, *_: object, **__: object) -> str | None:
+    return session_id if isinstance(session_id, str) else None
 
 
 def write(
@@ -99,16 +108,30 @@ def write(
     **kwargs: P.kwargs,
 ) -> R:
     """Run a function in one durable write transaction; without the index if that is broken."""
+    return write_apart(ctx, None, function, *args, **kwargs)
+
+
+def write_apart(
+    ctx: StateContext,
+    key: str | None,
+    function: Callable[Concatenate[StateContext, Tx, P], R],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R:
+    """Do the same for one that must not overlap with writes of the same key only."""
     given: Any = args
     named: Any = kwargs
     # An iterator can be read once only, and a write may be done twice.
     if not (_PLAIN.issuperset(map(type, args)) and _PLAIN.issuperset(map(type, kwargs.values()))):
         given = [_kept(value) for value in args]
         named = {name: _kept(value) for name, value in kwargs.items()}
+
+    def act(tx: Tx) -> R:
+        ctx.forms.look(tx)
+        return function(ctx, tx, *given, **named)
+
     try:
-        with ctx.db.write() as tx:
-            ctx.forms.look(tx)
-            return function(ctx, tx, *given, **named)
+        return ctx.db.again(act, key=key)
     except ReadOnly as error:
         refusal = ctx.form.refusal
         if refusal is None:

@@ -354,9 +354,9 @@ def test_commits_are_durable_at_boundaries_and_once_a_second(
     levels: list[bool] = []
     write = store.context.db.write
 
-    def spy(*, durable: bool = True, budget: float | None = None) -> Any:
+    def spy(*, durable: bool = True, **rest: Any) -> Any:
         levels.append(durable)
-        return write(durable=durable, budget=budget)
+        return write(durable=durable, **rest)
 
     monkeypatch.setattr(store.context.db, "write", spy)
     now = [0.0]

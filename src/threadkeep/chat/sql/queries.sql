@@ -198,14 +198,26 @@ WHERE tool_state IN ('input-streaming', 'input-available', 'approval-responded')
 
 -- ---------------------------------------------------------------- journal
 
--- name: append_event
+-- piece: next_seq
 -- The next number is one past the stream's last, whether its row is still there or not.
+1 + max(
+    coalesce((SELECT max(seq) FROM chat_events WHERE stream_id = :stream_id), 0),
+    coalesce((SELECT max(seq) FROM tk_finished WHERE stream_id = :stream_id), 0))
+
+-- name: append_event
 INSERT INTO chat_events(
   stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
-SELECT :stream_id, 1 + max(
-    coalesce((SELECT max(seq) FROM chat_events WHERE stream_id = :stream_id), 0),
-    coalesce((SELECT max(seq) FROM tk_finished WHERE stream_id = :stream_id), 0)),
+SELECT :stream_id, {next_seq},
   :kind, :message_id, :part_id, :data_json, :created_at, :checksum
+RETURNING seq;
+
+-- name: append_chunk
+-- The same for a chunk of a message that is still being recorded by this run, else nothing.
+INSERT INTO chat_events(
+  stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
+SELECT :stream_id, {next_seq},
+  :kind, :message_id, :part_id, :data_json, :created_at, :checksum
+FROM tk_recordings WHERE message_id = :message_id AND run_id = :run_id
 RETURNING seq;
 
 -- name: last_seq

@@ -447,7 +447,7 @@ class Enricher:
         if room <= 0:
             return []
         worker, now = self._worker, self._store.clock()
-        with self._store.write() as tx:
+        with self._store.write(key=f"tickets:{queue}") as tx:
             taken = claim(tx, queue, worker=worker, now=now, limit=room, at_once=course.at_once)
             wanted = _without_suspects(taken)
             put_back(tx, (ticket for ticket in taken if ticket not in wanted))
