@@ -14,8 +14,8 @@ from threadkeep.base.hashes import checksum
 from threadkeep.base.tx import Tx
 from threadkeep.chat.context import ChatContext
 from threadkeep.chat.records import Json, read_object
-from threadkeep.chat.rows import image
-from threadkeep.chat.wire.reduce import StreamState
+from threadkeep.chat.rows import PartRow, image
+from threadkeep.chat.wire.reduce import Change, StreamState
 from threadkeep.errors import Damaged
 
 CHUNK = "chunk"
@@ -45,6 +45,28 @@ def event(
         "created_at": at,
         "checksum": checksum(session_id, kind, message_id, part_id, data_json, at),
     }
+
+
+class JournalEntry(NamedTuple):
+    """A chunk on its way into the journal; `late` is the earlier part that it has the result of."""
+
+    chunk: Json
+    text: str
+    change: Change
+    at: int
+    part_id: str | None
+    late: PartRow | None = None
+
+    def columns(self, session_id: str, message_id: str) -> Json:
+        """Give the columns of its event, in a message that is being recorded."""
+        return event(
+            session_id,
+            UNKNOWN if self.change.unknown else CHUNK,
+            self.text,
+            at=self.at,
+            message_id=message_id if self.late is None else self.late.message_id,
+            part_id=self.part_id if self.late is None else self.late.id,
+        )
 
 
 def append(tx: Tx, columns: Json) -> int:

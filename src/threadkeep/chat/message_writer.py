@@ -19,6 +19,7 @@ from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat import journal
 from threadkeep.chat.context import ChatContext, encode_part
+from threadkeep.chat.journal import JournalEntry
 from threadkeep.chat.records import Json, message_of, read_object
 from threadkeep.chat.recovery import settle_unless_running
 from threadkeep.chat.rows import (
@@ -45,17 +46,6 @@ _TAIL_SHARE = 8
 # that come anyway; only a pause leaves work for the timer.
 _FOLD_SECONDS = 0.125
 _STEP_ENDS = frozenset({"finish-step", "finish", "abort"})
-
-
-class JournalEntry(NamedTuple):
-    """A chunk on its way into the journal."""
-
-    chunk: Json
-    text: str
-    change: Change
-    at: int
-    part_id: str | None
-    late: PartRow | None = None
 
 
 class PartState:
@@ -226,7 +216,7 @@ class Recording:
         more = entry.late or entry.change.metadata or entry.chunk["type"] in _STEP_ENDS
         if more or self._due(now, everything=False):
             return None
-        return {**self._event(entry), "run_id": owner.run_id}
+        return {**entry.columns(self.session_id, self.message_id), "run_id": owner.run_id}
 
     def appended(self, seq: int) -> None:
         """Note the number that the only chunk got; `written` follows."""
@@ -276,22 +266,12 @@ class Recording:
     def _append(self, ctx: ChatContext, tx: Tx, entry: JournalEntry) -> int:
         if entry.late is not None:
             self._write_late(ctx, tx, entry)
-        seq = journal.append(tx, self._event(entry))
+        seq = journal.append(tx, entry.columns(self.session_id, self.message_id))
         if entry.late is not None:  # the earlier message is finished again, with its result
             message_id = entry.late.message_id
             params = {"stream_id": self.session_id, "seq": seq, "message_id": message_id}
             tx.run("add_finished", params)
         return seq
-
-    def _event(self, entry: JournalEntry) -> Json:
-        return journal.event(
-            self.session_id,
-            journal.UNKNOWN if entry.change.unknown else journal.CHUNK,
-            entry.text,
-            at=entry.at,
-            message_id=self.message_id if entry.late is None else entry.late.message_id,
-            part_id=entry.part_id if entry.late is None else entry.late.id,
-        )
 
     def _write_late(self, ctx: ChatContext, tx: Tx, entry: JournalEntry) -> None:
         late = entry.late

@@ -20,9 +20,9 @@ from threadkeep.chat.context import (
     optional_text,
     too_large,
 )
+from threadkeep.chat.journal import JournalEntry
 from threadkeep.chat.message_writer import (
     TIMER,
-    JournalEntry,
     Recording,
     RunOwner,
     SavePolicy,
