@@ -47,11 +47,12 @@ def _below(room: str) -> set[str]:
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     **{room: _below(room) for room in ROOMS},
-    **{room: _below(room) | {"__init__", "verbs"} for room in SURFACES},
+    **{room: _below(room) | {"__init__", "aio", "verbs"} for room in SURFACES},
     "verbs": _below("sources"),  # ... the table of the stores' verbs,
     "aio": _below("service") | {"verbs"},  # the async face of the stores,
+    "client": _below("sources") | {"verbs"},  # the stores of another host,
     "testing": _below("service") | {"aio"},  # what users need for their own tests,
-    "__init__": _below("service") | {"aio"},
+    "__init__": _below("service") | {"aio", "client"},
     "__main__": {"cli"},
 }
 

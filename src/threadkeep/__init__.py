@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from threadkeep.chat.records import Event, Message, Run, Session
     from threadkeep.chat.search import ChatHit, ChatHit as Hit
     from threadkeep.chat.store import ChatStore
+    from threadkeep.client import connect
     from threadkeep.home.home import Home
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.mailbox.mailroom import Mailroom
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["ChatHit", "ChatStore", "Event", "History", "Hit", "Home", "KnowledgeStore"]
 __all__ += ["Mailroom", "Message", "Page", "Recorder", "Run", "Session", "SessionDB"]
-__all__ += ["ThreadkeepError", "__version__", "errors", "open"]
+__all__ += ["ThreadkeepError", "__version__", "connect", "errors", "open"]
 
 _LAZY = {  # where each name lives; it is loaded when first asked for, so that importing is quick
     **dict.fromkeys(("Event", "Message", "Run", "Session"), "threadkeep.chat.records"),
@@ -30,6 +31,7 @@ _LAZY = {  # where each name lives; it is loaded when first asked for, so that i
     "ChatStore": "threadkeep.chat.store",
     "History": "threadkeep.capture.capture",
     **dict.fromkeys(("ChatHit", "Hit"), "threadkeep.chat.search"),
+    "connect": "threadkeep.client",
     "Home": "threadkeep.home",
     "KnowledgeStore": "threadkeep.knowledge.store",
     "Mailroom": "threadkeep.mailbox.mailroom",

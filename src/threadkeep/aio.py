@@ -58,13 +58,16 @@ class Pools:
             for piece in batch:
                 yield piece
 
+    def let_go(self) -> None:
+        """End the threads when they are done; the store stays open."""
+        self._readers.shutdown(wait=False)
+        self._writers.shutdown(wait=False)
+
     async def close(self, close_store: Callable[[], None]) -> None:
         """Close the store in a thread; once is enough."""
         if self._closing is None:
             self._closing = self._begin(self._readers, close_store)
-            # What was begun before goes on in its thread, and finds the store closed.
-            self._readers.shutdown(wait=False)
-            self._writers.shutdown(wait=False)
+            self.let_go()  # what was begun before goes on in its thread, and finds it closed
         await to_the_end(self._closing)
 
 

@@ -110,6 +110,13 @@ class ReadOnly(ThreadkeepError):
     http_status = 403
 
 
+class Unreachable(ThreadkeepError):
+    """The server that keeps the stores does not answer; whether a write was done is not known."""
+
+    exit_code = 4
+    http_status = 502
+
+
 class Closed(ThreadkeepError):
     """The store is closed."""
 

@@ -15,6 +15,12 @@ from threadkeep.base.verb_table import Verb, VerbOwner, table, verb
 CHAT: Final = VerbOwner("chat", "threadkeep.chat.store", "ChatStore")
 STATE: Final = VerbOwner("state", "threadkeep.state.session_db", "SessionDB", "look")
 
+NAMED: Final = VerbOwner(
+    "state_sessions", "threadkeep.state.named_sessions", "NamedSessions", "look"
+)
+
+KNOWLEDGE: Final = VerbOwner("knowledge", "threadkeep.knowledge.library", "Browse", "look")
+
 # ------------------------------------------------------------------------------
 # How answers look at an address that are no records by themselves.
 
@@ -67,6 +73,19 @@ class FoundMessage(msgspec.Struct, frozen=True):
     id: str
 
 
+class StoredIds(msgspec.Struct, frozen=True):
+    """The ids of messages that are stored."""
+
+    ids: list[int]
+
+
+class Cleared(msgspec.Struct, frozen=True):
+    """How many messages went, or would go."""
+
+    dry_run: bool
+    messages: int
+
+
 class BackupFile(msgspec.Struct, frozen=True):
     """Where a copy of a store is."""
 
@@ -100,6 +119,7 @@ _CHAT: Final = table(
     verb(CHAT, "say", f"POST {_ONE}/messages", 201, names=_SAID),
     verb(CHAT, "put_message", "POST"),
     verb(CHAT, "journal", f"GET {_ONE}/journal"),
+    verb(CHAT, "tail", "GET"),
     verb(CHAT, "read_tail", "GET"),
     verb(CHAT, "timeline", f"GET {_ONE}/timeline"),
     verb(CHAT, "search", "GET /chat/search", names={"q": "text"}),
@@ -151,8 +171,8 @@ _CHAT: Final = table(
 # State: Hermes's session file.
 
 _STATE: Final = table(
-    verb(STATE, "create_session", "POST"),
-    verb(STATE, "ensure_session", "POST"),
+    verb(STATE, "create_session", "POST", begins=True),
+    verb(STATE, "ensure_session", "POST", begins=True),
     verb(STATE, "end_session", "POST"),
     verb(STATE, "reopen_session", "POST"),
     verb(STATE, "update_system_prompt", "POST"),
@@ -161,7 +181,7 @@ _STATE: Final = table(
     verb(STATE, "search_sessions", "GET"),
     verb(STATE, "session_count", "GET"),
     verb(STATE, "session_count_ge", "GET"),
-    verb(STATE, "session_count_by_source", "GET"),
+    verb(STATE, "session_count_by_source", "GET /state/counts"),
     verb(STATE, "delete_session", "POST"),
     verb(STATE, "get_session_delete_targets", "GET"),
     verb(STATE, "set_session_pinned", "POST"),
@@ -327,7 +347,7 @@ _STATE: Final = table(
     verb(STATE, "export_session", "GET"),
     verb(STATE, "export_all", "GET"),
     verb(STATE, "export_session_lineage", "GET"),
-    verb(STATE, "import_sessions", "POST"),
+    verb(STATE, "import_sessions", "POST", begins=True),
     verb(STATE, "prune_candidates", "GET"),
     verb(STATE, "list_prune_candidates", "GET"),
     verb(STATE, "count_prune_matches", "GET"),
@@ -347,34 +367,120 @@ _STATE: Final = table(
     verb(STATE, "finalize_orphaned_compression_sessions", "POST"),
     verb(STATE, "retag_kanban_worker_sessions", "POST"),
     verb(STATE, "logical_size_bytes", "GET"),
-    verb(STATE, "compact", "POST"),
-    verb(STATE, "vacuum", "POST"),
-    verb(STATE, "offload_blobs", "POST"),
-    verb(STATE, "inline_blobs", "POST"),
-    verb(STATE, "size_report", "GET"),
+    verb(STATE, "compact", "POST /state/compact"),
+    verb(STATE, "vacuum", "POST /state/vacuum"),
+    verb(STATE, "offload_blobs", "POST /state/offload"),
+    verb(STATE, "inline_blobs", "POST /state/inline"),
+    verb(STATE, "size_report", "GET /state/size"),
     verb(STATE, "check", "GET"),
-    verb(STATE, "facts", "GET"),
+    verb(STATE, "facts", "GET /state/facts"),
     verb(STATE, "plan_update", "GET"),
     verb(STATE, "release", "POST"),
     verb(STATE, "queue_token_counts", "POST"),
     verb(STATE, "flush_token_counts", "GET"),
-    verb(STATE, "backup", "POST"),
+    verb(STATE, "backup", "POST /state/backup", shape=BackupFile),
     verb(STATE, "iter_messages", "GET"),
-    verb(STATE, "iter_export", "GET"),
+    verb(STATE, "iter_export", "GET /state/export"),
+)
+
+_SESSION: Final = "/state/sessions/{session}"
+
+_NAMED: Final = table(
+    verb(NAMED, "sessions", "GET /state/sessions"),
+    verb(NAMED, "create_session", "POST /state/sessions", 201, begins=True),
+    verb(NAMED, "session", f"GET {_SESSION}"),
+    verb(NAMED, "change", f"PATCH {_SESSION}"),
+    verb(NAMED, "delete", f"DELETE {_SESSION}", destroys=True, shape=DeleteReport),
+    verb(NAMED, "end", f"POST {_SESSION}/end"),
+    verb(NAMED, "reopen", f"POST {_SESSION}/reopen"),
+    verb(NAMED, "lineage", f"GET {_SESSION}/lineage"),
+    verb(NAMED, "compress", f"POST {_SESSION}/compress", 201),
+    verb(NAMED, "branch", f"POST {_SESSION}/branch", 201),
+    verb(NAMED, "relate", f"PUT {_SESSION}/relation"),
+    verb(NAMED, "messages", f"GET {_SESSION}/messages"),
+    verb(NAMED, "append", f"POST {_SESSION}/messages", 201, shape=StoredIds),
+    verb(NAMED, "conversation", f"GET {_SESSION}/conversation"),
+    verb(NAMED, "around", "GET /state/messages/{message}/around"),
+    verb(NAMED, "rewind", f"POST {_SESSION}/rewind", shape=ChangeCount),
+    verb(NAMED, "unrewind", f"POST {_SESSION}/unrewind", shape=ChangeCount),
+    verb(NAMED, "clear", f"POST {_SESSION}/clear", destroys=True, shape=Cleared),
+    verb(NAMED, "search", "GET /state/search", names={"q": "text"}, way="ask"),
+    verb(NAMED, "usage", "GET /state/usage"),
+    verb(NAMED, "count_tokens", f"POST {_SESSION}/usage"),
+    verb(NAMED, "export", f"GET {_SESSION}/export"),
+    verb(NAMED, "import_lines", "POST /state/import", begins=True, upload="lines"),
+    verb(NAMED, "prune", "POST /state/prune", destroys=True),
+    verb(NAMED, "check", "GET /state/check", way="ask"),
+    verb(NAMED, "reindex", "POST /state/reindex", shape=ChangeCount),
+)
+
+# ------------------------------------------------------------------------------
+# Knowledge: what was captured and learned, to look at it.
+
+_OF_COMMANDS: Final = (
+    *("session", "agent", "project", "branch", "role", "tool", "outcome", "entity"),
+    *("failed", "since", "until"),
+)
+_OF_RUNS: Final = ("project", "branch", "outcome", "failed", "since", "until")
+_OF_NODES: Final = ("project", "outcome", "since", "until")
+_PAGE: Final = {"cursor": "after"}
+_CAPTURED: Final = "/sessions/{session}"
+
+_KNOWLEDGE: Final = table(
+    verb(KNOWLEDGE, "sessions", "GET /sessions", names=_PAGE, kept=True),
+    verb(KNOWLEDGE, "count", "GET"),
+    verb(KNOWLEDGE, "facets", "GET /sessions/facets", kept=True),
+    verb(KNOWLEDGE, "session", f"GET {_CAPTURED}", names={"session": "ref"}, kept=True),
+    verb(KNOWLEDGE, "window", f"GET {_CAPTURED}/window", names={"session": "ref"}, kept=True),
+    verb(
+        KNOWLEDGE,
+        "find",
+        f"GET {_CAPTURED}/find",
+        names={"session": "ref", "q": "words"},
+        kept=True,
+    ),
+    verb(KNOWLEDGE, "usage", "GET /usage", kept=True),
+    verb(KNOWLEDGE, "activity", "GET /usage/activity", kept=True),
+    verb(KNOWLEDGE, "blocks_report", "GET /usage/blocks", preset={"now": None}, kept=True),
+    verb(KNOWLEDGE, "block_now", "GET"),
+    verb(KNOWLEDGE, "today", "GET /usage/today", preset={"now": None}, kept=True),
+    verb(KNOWLEDGE, "projects", "GET"),
+    verb(KNOWLEDGE, "project_page", "GET /projects", kept=True),
+    verb(KNOWLEDGE, "commands", "GET /commands", takes=_OF_COMMANDS),
+    verb(KNOWLEDGE, "visits", "GET /visits", takes=("since", "until")),
+    verb(KNOWLEDGE, "runs", "GET /runs", takes=_OF_RUNS),
+    verb(KNOWLEDGE, "run", "GET /runs/{run}"),
+    verb(KNOWLEDGE, "nodes", "GET /nodes", names=_PAGE, takes=_OF_NODES),
+    verb(KNOWLEDGE, "node", "GET /nodes/{node}", names={"node": "name"}),
+    verb(KNOWLEDGE, "entities", "GET"),
+    verb(KNOWLEDGE, "entity_page", "GET /entities", names={"q": "text"}),
+    verb(KNOWLEDGE, "entity", "GET /entities/{entity}", names={"entity": "number"}),
+    verb(KNOWLEDGE, "graph", "GET /entities/graph"),
+    verb(KNOWLEDGE, "lessons", "GET"),
+    verb(KNOWLEDGE, "lesson_page", "GET /lessons"),
 )
 
 # ------------------------------------------------------------------------------
 # All of them.
 
-TABLES: Final[Mapping[str, Mapping[str, Verb]]] = {"chat": _CHAT, "state": _STATE}
-OWNERS: Final = {"chat": CHAT, "state": STATE}
+TABLES: Final[Mapping[str, Mapping[str, Verb]]] = {
+    "chat": _CHAT,
+    "state": _STATE,
+    "state_sessions": _NAMED,
+    "knowledge": _KNOWLEDGE,
+}
+OWNERS: Final = {
+    "chat": CHAT,
+    "state": STATE,
+    "state_sessions": NAMED,
+    "knowledge": KNOWLEDGE,
+}
 _HANDLE: Final = "it opens or closes the store itself, which belongs to whoever keeps it"
 INSIDE: Final[Mapping[str, Mapping[str, str]]] = {
     "chat": {
         "open": _HANDLE,
         "close": _HANDLE,
         "record": "a recorder is kept by the server: it is fed at addresses of its own",
-        "tail": "who follows from outside asks for `read_tail` again and again",
     },
     "state": {
         "close": _HANDLE,
@@ -382,5 +488,11 @@ INSIDE: Final[Mapping[str, Mapping[str, str]]] = {
             ("sanitize_title", "session_gateway_runtime", "session_unread", "session_yolo_enabled"),
             "it needs no store: it only looks at what it is given",
         ),
+    },
+    "state_sessions": {},
+    "knowledge": {
+        "close": _HANDLE,
+        "mark": "who follows a store from outside is told by /events",
+        "changed_since": "who follows a store from outside is told by /events",
     },
 }

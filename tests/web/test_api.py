@@ -18,8 +18,6 @@ from threadkeep.home.stores import Stores
 from threadkeep.verbs import TABLES
 from threadkeep.web import aliases
 from threadkeep.web.api import DESCRIBED
-from threadkeep.web.api.state import StateList, sessions as state_sessions
-from threadkeep.web.api.state_messages import StateSearch, search
 
 MODEL = {"agent": "helper", "model": "example/large"}
 NEEDED = {"q": "test", "left": "a", "right": "b", "every": "0+8+*+*+*"}
@@ -355,8 +353,10 @@ def test_looking_at_a_file_of_hermes_leaves_it_alone(tmp_path: Path) -> None:
         hermes.create_session("s1", "cli")
         hermes.append("s1", "user", "hello")
     stores = Stores(Home(tmp_path))
-    assert [one["id"] for one in state_sessions(stores, StateList()).items] == ["s1"]
-    assert [one["session_id"] for one in search(stores, StateSearch(q="hello")).items] == ["s1"]
+    verbs = TABLES["state_sessions"]
+    assert [one["id"] for one in stores.call(verbs["sessions"], {}).items] == ["s1"]
+    found = stores.call(verbs["search"], {"text": "hello"}).items
+    assert [one["session_id"] for one in found] == ["s1"]
     with sqlite3.connect(file) as database:
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
     assert not [name for name in names if name.startswith("tk_")]

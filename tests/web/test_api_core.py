@@ -15,7 +15,6 @@ from threadkeep.verbs import TABLES
 from threadkeep.web.api import DESCRIBED
 from threadkeep.web.api.endpoints import Unfit, read_address, read_body
 from threadkeep.web.api.openapi import document
-from threadkeep.web.api.state_messages import NewMessages
 
 KEYS = st.tuples(st.integers(0, 5), st.text(max_size=3))
 
@@ -30,6 +29,7 @@ class Sample(Given, frozen=True):
 
 NEW_CHAT: Any = TABLES["chat"]["create_session"].body
 PRUNE: Any = TABLES["chat"]["prune"].body
+NEW_MESSAGES: Any = TABLES["state_sessions"]["append"].body
 
 
 def all_pages(ask: Callable[[int, str], Page[Any]], limit: int) -> list[Any]:
@@ -82,19 +82,19 @@ def test_a_body_is_refused_with_the_place_of_what_is_wrong() -> None:
         read_body(NEW_CHAT, b"{not json")
     assert caught.value.http_status == 400
     with pytest.raises(Unfit, match=re.escape("messages[1].role: Expected `str`")):
-        read_body(NewMessages, b'{"messages":[{"role":"user"},{"role":7}]}')
+        read_body(NEW_MESSAGES, b'{"messages":[{"role":"user"},{"role":7}]}')
     with pytest.raises(Unfit, match="unknown field `extra`"):
         read_body(NEW_CHAT, b'{"agent":"a","model":"m","extra":1}')
 
 
 def test_a_whole_number_may_be_written_with_a_point_and_nothing_else_changes() -> None:
     raw = b'{"messages":[{"role":"user","token_count":8.0,"content":{"kept":8.0}}]}'
-    (message,) = read_body(NewMessages, raw).messages
+    (message,) = read_body(NEW_MESSAGES, raw).messages
     assert type(message.token_count) is int
     assert type(message.content["kept"]) is float
     assert read_body(PRUNE, b'{"before":1e3}').before == 1000
     with pytest.raises(Unfit, match="token_count"):
-        read_body(NewMessages, b'{"messages":[{"role":"user","token_count":8.5}]}')
+        read_body(NEW_MESSAGES, b'{"messages":[{"role":"user","token_count":8.5}]}')
 
 
 def test_a_half_character_is_text_like_any_other() -> None:

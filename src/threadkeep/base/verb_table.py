@@ -30,7 +30,6 @@ from typing import (
 import msgspec
 from msgspec import Meta, UnsetType
 
-from threadkeep.base.page import Page
 from threadkeep.errors import Invalid, NotFound
 
 Json = dict[str, Any]
@@ -92,6 +91,8 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
     shape: Any = None  # how the answer is shown at its address
     names: Mapping[str, str] = {}  # what the address calls a parameter -> the parameter
     preset: Mapping[str, Any] = {}  # what the address says by itself
+    takes: tuple[str, ...] = ()  # the fields of a filter that the address has; none: all
+    way: Way | None = None  # what the store is opened for, where that is something else
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -143,11 +144,11 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         return self.method == "GET"
 
     @property
-    def way(self) -> Way:
+    def opened_to(self) -> Way:
         """What its store is opened for."""
         if self.begins:
             return "begin"
-        return self.owner.reads if self.reads else "change"
+        return self.way or (self.owner.reads if self.reads else "change")
 
     @property
     def streams(self) -> bool:
@@ -170,9 +171,33 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         kind = get_origin(self.answer) or self.answer
         if not self.reads or self.in_path:  # of something that is not there
             return None
-        return {dict: {}, list: [], Page: Page([])}.get(kind)
+        if isinstance(kind, type) and {"items", "next"} <= set(getattr(kind, "__match_args__", ())):
+            return kind([], None)
+        return {dict: {}, list: []}.get(kind)
 
     # -------------------------------------------------------------- at its own address
+
+    @cached_property
+    def filter(self) -> str:
+        """The parameter that is a filter: its fields are arguments of the address; or none."""
+        found = (name for name, one in self.arguments.items() if hasattr(one.kind, "SPREAD"))
+        return next(found, "")
+
+    @cached_property
+    def _spread(self) -> dict[str, VerbArgument]:
+        """The fields of the filter, and `q`, which says the same in the filter language."""
+        if not self.filter:
+            return {}
+        kind = self.arguments[self.filter].kind
+        wanted = self.takes or tuple(kind.SPREAD)
+        said = "In the filter language: `agent:codex cost:>1 docker`."
+        words = Annotated[str, Meta(max_length=2000, description=said)]
+        found = {"q": VerbArgument("q", words, "")}
+        none = {bool: False, list: ()}
+        for name, one in kind.SPREAD.items():
+            if name in wanted:
+                found[name] = VerbArgument(name, one, none.get(get_origin(one) or one))
+        return found
 
     @cached_property
     def asked(self) -> type[Given]:
@@ -189,7 +214,8 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
 
     def _struct(self, part: str, wanted: Callable[[str], bool]) -> type[Given]:
         named = [one for one in self._wire_names() if wanted(one[0])]
-        fields = [self._field(name, self.arguments[target]) for name, target in named]
+        fields = [self._field(name, one) for name, one in self._spread.items() if wanted(name)]
+        fields += [self._field(name, self.arguments[target]) for name, target in named]
         made = f"{self.owner.store}_{self.name}_{part}"
         return cast("type[Given]", msgspec.defstruct(made, fields, bases=(Given,), frozen=True))
 
@@ -197,7 +223,7 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         """Give what the address calls each parameter; some have two names."""
         renamed = set(self.names.values())
         for name in self.arguments:
-            if name == self.upload or name in self.preset:
+            if name in (self.upload, self.filter) or name in self.preset:
                 continue
             if name in renamed:
                 yield from ((told, one) for told, one in self.names.items() if one == name)
@@ -232,6 +258,8 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
             if part is not None:
                 said |= msgspec.structs.asdict(part)
         found = dict(self.preset)
+        if self.filter:  # read by who knows the time and the zone
+            found[self.filter] = {name: said.pop(name) for name in self._spread if name in said}
         for name, value in said.items():
             target = self.names.get(name, name)
             if target in self._said_twice:
@@ -239,7 +267,7 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
                     continue
                 if target in found:
                     raise Invalid(f"{name!r} and another say the same", hint="give one of them")
-            found[target] = self._meant(target, value)
+            found[target] = (value or None) if name == "cursor" else self._meant(target, value)
         missing = [n for n in self._needed() if n not in found]
         if missing:
             words = [name for name, target in self._wire_names() if target == missing[0]]
@@ -247,9 +275,7 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         return found
 
     def _meant(self, name: str, value: Any) -> Any:
-        """Read what an address can only say in words; an empty cursor is the first page."""
-        if name == "cursor":
-            return value or None
+        """Read what an address can only say in words."""
         three = self.reads and isinstance(value, str) and self.arguments[name].kind == bool | None
         return _THREE[value] if three else value
 

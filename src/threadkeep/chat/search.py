@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from threadkeep.base.limits import Moment
 from threadkeep.base.match import Match, literal_terms, read_match
 from threadkeep.base.page import Limit
 from threadkeep.base.snippet import snippet
 from threadkeep.base.sql import load_text
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
+from threadkeep.base.verbs import Moment
 from threadkeep.base.word_index import WordIndex
 from threadkeep.base.words import index_text
 from threadkeep.chat.context import ChatContext, optional_text, optional_whole

@@ -9,12 +9,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.base import json
-from threadkeep.base.limits import Moment, Number
 from threadkeep.base.page import Cursor, Page
 from threadkeep.base.sqlite.catalogue import pages
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Sql, Tx
+from threadkeep.base.verbs import Moment, Number
 from threadkeep.chat import journal, search
 from threadkeep.chat.context import (
     NOTHING,

@@ -198,8 +198,10 @@ class Stores:
     def call(self, verb: "Verb", given: dict[str, Any]) -> Any:
         """Call a verb of the table; a list of what is not there yet is empty."""
         try:
-            if verb.upload and verb.owner.store == "chat":
-                given = {**given, verb.upload: self._checked(given[verb.upload])}
+            if verb.upload:
+                given = {**given, verb.upload: self._checked(verb, given[verb.upload])}
+            if verb.filter and isinstance(given.get(verb.filter), dict):
+                given = {**given, verb.filter: self._query(given[verb.filter])}
             return verb.function(self._opened_for(verb), **given)
         except NoStore:
             if verb.nothing is None:
@@ -207,17 +209,33 @@ class Stores:
             return verb.nothing
 
     def _opened_for(self, verb: "Verb") -> Any:
-        opens: dict[str, Callable[[Way], Any]] = {"chat": self.chat, "state": self.state}
-        return opens[verb.owner.store](verb.way)
+        opens: dict[str, Callable[[Way], Any]] = {
+            "chat": self.chat,
+            "state": self.state,
+            "state_sessions": lambda way: verb.owner.type(self.state(way)),
+            "knowledge": lambda _: self.browse(),
+        }
+        return opens[verb.owner.store](verb.opened_to)
 
-    def _checked(self, lines: Any) -> Any:
+    def _query(self, fields: dict[str, Any]) -> Any:
+        """Read the fields of a filter that a request has; `q` is in the filter language."""
+        from zoneinfo import ZoneInfo
+
+        from threadkeep.base.clock import now_ms
+        from threadkeep.knowledge.query import fill_query
+
+        return fill_query(fields, now_ms(), ZoneInfo(self.home.zone))
+
+    def _checked(self, verb: "Verb", lines: Any) -> Any:
         """Look at what is imported before a store is begun for it."""
         if isinstance(lines, str):
             lines = lines.splitlines(keepends=True)
-        as_bytes = (
-            one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in lines
-        )
-        return self.home.checked_input(as_bytes, path=self._chat)
+        as_bytes = (one if isinstance(one, bytes) else _as_bytes(one) for one in lines)
+        if verb.owner.store == "chat":
+            return self.home.checked_input(as_bytes, path=self._chat)
+        from threadkeep.state.naming import session_lines
+
+        return session_lines(as_bytes)
 
     # ------------------------------------------------------------------ chat, state, mail
 
@@ -298,6 +316,14 @@ class Stores:
             return self.home.history(self.db, must_exist=True)
 
         return self._once("history", opens, _database)
+
+
+def _as_bytes(line: str) -> bytes:
+    """Write a line as it was; one that was no UTF-8 came with its bytes escaped."""
+    try:
+        return line.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return line.encode("utf-8", "surrogatepass")
 
 
 def _database(found: "SessionArchive | Memory | History") -> "Database":

@@ -8,10 +8,15 @@ from contextlib import contextmanager
 from datetime import UTC, timedelta, tzinfo
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+import msgspec
+
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import Database
+from threadkeep.base.page import Cursor, Limit, Page, page_before, page_of
 from threadkeep.base.tx import Tx
+from threadkeep.base.verbs import LARGEST, Number, RowId
 from threadkeep.knowledge import session_detail, session_list, usage, views
+from threadkeep.knowledge.command_list import CommandRow, StoredVisit
 from threadkeep.knowledge.lessons import Lesson, list_lessons
 from threadkeep.knowledge.prices import tokens_of
 from threadkeep.knowledge.query import EVERYTHING, Query, day_of, start_of
@@ -46,6 +51,7 @@ from threadkeep.knowledge.transcript import (
     read_window,
     span,
 )
+from threadkeep.knowledge.workflow_runs import RunDetails, RunRow
 
 # ------------------------------------------------------------------------------
 # Answers that are remembered: the latest few, for readers in several threads.
@@ -156,6 +162,7 @@ _READ_WHOLE: Final = 2_000
 _MOST_TEXT: Final = 16_000_000  # characters of a session that are kept to be searched again
 _MOST_NEW: Final = 10_000  # entries that one look at what is new goes through
 _SHOWN_TODAY: Final = 20
+_ALL: Final = 100_000
 
 
 class Browse:
@@ -199,7 +206,7 @@ class Browse:
     # ------------------------------------------------------------------ lists
 
     def sessions(
-        self, query: Query = EVERYTHING, *, after: str | None = None, limit: int = 50
+        self, query: Query = EVERYTHING, *, after: Cursor | None = None, limit: Limit = 50
     ) -> SessionPage:
         """List the sessions that a query means, the latest first; `after` is a page's `next`."""
         with self._reading() as around:
@@ -257,9 +264,9 @@ class Browse:
         ref: str,
         *,
         at: str | int | None = None,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 100,
+        before: Number | None = None,
+        after: Number | None = None,
+        limit: Limit = 100,
     ) -> Window:
         """Give consecutive messages of a session: around a key or position, before or after one.
 
@@ -268,13 +275,15 @@ class Browse:
         with self._reading() as around:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)
             outline = self._outline(around, found)
+            if isinstance(at, str) and at.isascii() and at.isdigit():
+                at = min(int(at), LARGEST)
             place = position_in(outline, found, at)
             part = span(outline.total, place, before, after, limit)
             small = outline.total <= _READ_WHOLE
             prompts = self._prompts_of(around, found, outline) if small else ()
             return read_window(ArchivedEntries(around.tx, self.sources), outline, part, prompts)
 
-    def find(self, ref: str, words: str, limit: int = 200) -> list[Spot]:
+    def find(self, ref: str, words: str, limit: Limit = 200) -> list[Spot]:
         """Find words in one session, in its order; any text may be looked for."""
         with self._reading() as around:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)
@@ -393,7 +402,7 @@ class Browse:
     # ------------------------------------------------------------------ memory
 
     def nodes(
-        self, query: Query = EVERYTHING, *, after: str | None = None, limit: int = 50
+        self, query: Query = EVERYTHING, *, after: Cursor | None = None, limit: Limit = 50
     ) -> NodePage:
         """List what was learned, the newest first; `after` is a page's `next`."""
         with self.database.read(lenient=True) as tx:
@@ -416,12 +425,12 @@ class Browse:
         with self.database.read(lenient=True) as tx:
             return views.list_entities(tx, text, type, limit)
 
-    def entity(self, number: int) -> EntityView:
+    def entity(self, number: RowId) -> EntityView:
         """Give something that knowledge mentions, with its nodes and neighbours."""
         with self.database.read(lenient=True) as tx:
             return views.read_entity(tx, number)
 
-    def graph(self, limit: int = 150) -> Graph:
+    def graph(self, limit: Limit = 150) -> Graph:
         """Give the entities that are mentioned most, and what ties them."""
         with self.database.read(lenient=True) as tx:
             return views.read_graph(tx, limit)
@@ -439,6 +448,75 @@ class Browse:
                 return []
             return self._answers.latest("projects", changes, lambda: views.list_projects(around.tx))
 
+    # ------------------------------------------------------------------ pages
+
+    def project_page(self, *, limit: Limit = 50, cursor: Cursor | None = None) -> Page[ProjectRow]:
+        """List projects, the one used last first, one page at a time."""
+        found = self.projects()
+        return page_of(
+            found, lambda one: (one.last_at or 0, one.name), limit, cursor, newest_first=True
+        )
+
+    def entity_page(
+        self,
+        *,
+        text: str = "",
+        type: str | None = None,  # noqa: A002  (what the contract calls it)
+        limit: Limit = 50,
+        cursor: Cursor | None = None,
+    ) -> Page[EntityRow]:
+        """List what knowledge mentions, the most often mentioned first, one page at a time."""
+        found = self.entities(text=text, type=type, limit=_ALL)
+        return page_of(found, lambda one: (one.nodes, one.id), limit, cursor, newest_first=True)
+
+    def lesson_page(self, *, limit: Limit = 50, cursor: Cursor | None = None) -> Page[Lesson]:
+        """List failures that came back, the most frequent first, one page at a time."""
+        found = self.lessons(_ALL)
+        return page_of(
+            found, lambda one: (one.occurrences, one.id), limit, cursor, newest_first=True
+        )
+
+    def commands(
+        self, query: Query = EVERYTHING, *, limit: Limit = 50, cursor: Cursor | None = None
+    ) -> Page[CommandRow]:
+        """List commands of shells and tools, the latest first."""
+
+        def fetch(until: int | None, count: int) -> list[CommandRow]:
+            return views.commands(self.store, _before(query, until), count)
+
+        return page_before(fetch, lambda one: (one.timestamp, one.id), limit, cursor)
+
+    def visits(
+        self,
+        query: Query = EVERYTHING,
+        *,
+        domain: str | None = None,
+        limit: Limit = 50,
+        cursor: Cursor | None = None,
+    ) -> Page[StoredVisit]:
+        """List web pages that were read, the latest first."""
+
+        def fetch(until: int | None, count: int) -> list[StoredVisit]:
+            return views.visits(self.store, _before(query, until), domain, count)
+
+        return page_before(fetch, lambda one: (one.timestamp, one.id), limit, cursor)
+
+    def runs(
+        self, query: Query = EVERYTHING, *, limit: Limit = 50, cursor: Cursor | None = None
+    ) -> Page[RunRow]:
+        """List runs of CI, the newest first."""
+        return page_of(
+            views.ci_runs(self.store, query, _ALL),
+            lambda one: (one.started_at or one.first_seen_at, one.id),
+            limit,
+            cursor,
+            newest_first=True,
+        )
+
+    def run(self, run: RowId) -> RunDetails:
+        """Give a run of CI with its jobs and what they said."""
+        return views.ci_run(self.store, run)
+
     # ------------------------------------------------------------------ the end
 
     def close(self) -> None:
@@ -450,6 +528,12 @@ class Browse:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _before(query: Query, until: int | None) -> Query:
+    """Narrow a query to what is older than a page."""
+    ends = [at for at in (query.until, until) if at is not None]
+    return msgspec.structs.replace(query, until=min(ends, default=None))
 
 
 def _mark(tx: Tx) -> int:

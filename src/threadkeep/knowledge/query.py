@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
+from threadkeep.base.verbs import Moment
 from threadkeep.errors import Invalid
+from threadkeep.knowledge.records import Kind as EntryKind, Outcome, Role
 
 Field = Literal["cost", "tokens", "messages", "prompts", "tools", "errors", "minutes"]
 Op = Literal[">", ">=", "<", "<=", "="]
@@ -35,6 +37,17 @@ class Query(msgspec.Struct, frozen=True):
     Time is that of what is listed: a session overlaps the span, everything else lies in it.
     """
 
+    # What an address can say of it beside the filter language, and as what; `failed` is an outcome.
+    SPREAD: ClassVar[Mapping[str, Any]] = {
+        **dict.fromkeys(("session", "agent", "project", "branch", "model", "tool"), list[str]),
+        "role": list[Role],
+        "part": list[EntryKind],
+        "outcome": list[Outcome],
+        **dict.fromkeys(("entity", "parent"), str | None),
+        "failed": bool,
+        **dict.fromkeys(("since", "until"), Moment | None),
+    }
+
     text: str = ""  # words; "a phrase", OR, NOT, prefix*
     session: tuple[str, ...] = ()  # agent:id, an id, or a beginning that only one has
     kind: tuple[Kind, ...] = ()
@@ -49,8 +62,8 @@ class Query(msgspec.Struct, frozen=True):
     entity: str | None = None  # a name or its canonical form
     parent: str | None = None  # the session whose subagents are meant
     exclude: tuple[tuple[str, str], ...] = ()  # key and value that it must not have
-    since: int | None = None  # epoch milliseconds
-    until: int | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     hours: tuple[int, ...] = ()  # hours of the week, from Monday 00:00, that a model answered in
     bounds: tuple[Bound, ...] = ()
     marks: tuple[Mark, ...] = ()

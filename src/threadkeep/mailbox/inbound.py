@@ -351,8 +351,8 @@ def put_task(
     return put(tx, NewMail(row_id, "task", text, ctx.now_iso(), where, **fields))[0]
 
 
-def note(ctx: MailContext, text: str, *, trigger: bool) -> Mail:
-    """Write a word of the host itself."""
+def note(ctx: MailContext, text: str, *, trigger: bool = False) -> Mail:
+    """Tell the agent something in the host's own name; by itself it wakes nobody."""
     place = Place("agent", ctx.agent_group)
     row_id = ctx.new_id("sys")
     content = shapes.note(need_str(text, "text"))
@@ -363,11 +363,12 @@ def answer(
     ctx: MailContext,
     question_id: str,
     option: str,
-    user_id: str,
-    place: Place | None,
-    asked_ms: int | None,
+    *,
+    user_id: str = "user",
+    place: Place | None = None,
+    asked_ms: int | None = None,
 ) -> Mail:
-    """Write the answer to a question, once: of several the first counts.
+    """Answer a question of the agent's, once: of several answers the first counts.
 
     It wakes nobody by itself; the one who asked is waiting.
     """

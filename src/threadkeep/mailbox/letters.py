@@ -330,7 +330,7 @@ def _text_of(raw: str) -> str:
 
 
 def retry(ctx: MailContext, which: str | int, *, force: bool = False) -> Mail | Delivery:
-    """Try a dead letter once more.
+    """Try a dead letter once more; one that may have been sent needs `force`.
 
     Mail to the agent is tried as a copy under a new id: the container has answered for the old
     one for good. Mail from the agent goes back to be delivered. If it may have been sent already
@@ -439,7 +439,7 @@ def _retry_delivery(ctx: MailContext, tx: Tx, row: Delivery, *, force: bool) -> 
 # ------------------------------------------------------------------ purging
 
 
-def purge(ctx: MailContext, which: str | int | None = None, older_than_ms: int = 0) -> int:
+def purge(ctx: MailContext, which: str | int | None = None, *, older_than_ms: int = 0) -> int:
     """Remove what dead letters said and brought along; give how many that were.
 
     Rows and numbers stay, so that no number is given twice. What the agent wrote into its own

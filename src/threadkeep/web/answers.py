@@ -1,6 +1,7 @@
 """Answers: JSON, problems, and tags by which a client knows that nothing has changed."""
 
 import hashlib
+import math
 from html import escape
 from http import HTTPStatus
 from typing import Any, Final
@@ -10,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from threadkeep.base import json
-from threadkeep.errors import ThreadkeepError
+from threadkeep.base.verb_table import plain
+from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.web.guard import RequestRefusal
 
 JSON_TYPE: Final = "application/json"
@@ -66,8 +68,23 @@ def kind_of(error: Exception) -> str:
 
 
 def as_json(value: Any) -> bytes:
-    """Write records and plain values as JSON, whatever text is in them."""
-    return json.encode(msgspec.to_builtins(value)).encode()
+    """Write records and plain values as JSON, whatever text and numbers are in them."""
+    given = plain(value)
+    try:
+        return json.encode(given).encode()
+    except Invalid:
+        return json.encode(_finite(given)).encode()
+
+
+def _finite(value: Any) -> Any:
+    """Copy a value: a number that JSON does not know becomes its name."""
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def json_answer(request: Request, value: Any, status: int = 200) -> Response:

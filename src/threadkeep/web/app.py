@@ -34,6 +34,7 @@ from threadkeep.service.web_access import (
 )
 from threadkeep.web.answers import problem, problem_of, refusal, wants_page
 from threadkeep.web.api import api_routes
+from threadkeep.web.api.calls import Recordings
 from threadkeep.web.gate import (
     BodyTooLarge,
     Gate,
@@ -239,6 +240,7 @@ def make_app(home: Home, place: ServerAddress, db: str | None = None) -> Gate:
             yield
         finally:
             live.close()
+            app.state.recordings.close()
             stores.close()
 
     app = Starlette(
@@ -255,6 +257,7 @@ def make_app(home: Home, place: ServerAddress, db: str | None = None) -> Gate:
     )
     app.state.stores = stores
     app.state.live = live
+    app.state.recordings = Recordings()
     app.state.renderer = Renderer(ZoneInfo(home.zone), lambda: page_cache(home))
     app.state.place = place
     app.state.reads = Reads(Lane())

@@ -9,14 +9,14 @@ from typing import Any, Final, Self
 
 from threadkeep.base.clock import Clock, now_ms, zone_name
 from threadkeep.base.presence import ExclusiveLock
+from threadkeep.base.verbs import calls
 from threadkeep.mailbox.arguments import need_text
-from threadkeep.mailbox.commands import CommandReply
 from threadkeep.mailbox.container import agent_loop, inbox, outbound, requests
 from threadkeep.mailbox.container.agent_loop import Handler
 from threadkeep.mailbox.context import DEFAULT, MailContext, Policy
 from threadkeep.mailbox.folder import Folder, bring_up_outbound
-from threadkeep.mailbox.host.sweep import PrunedMail, prune
-from threadkeep.mailbox.records import Destination, Json, Mail, OutMail, Place
+from threadkeep.mailbox.host import sweep as sweeps
+from threadkeep.mailbox.records import Json, Mail, OutMail, Place
 
 Moment = datetime | str | int
 Which = str | Mail
@@ -116,16 +116,8 @@ class Container:
         """Tell whether any mail that is due wants an answer, not only to be known."""
         return inbox.triggered(self.context, first=self._first)
 
-    def system_mail(self) -> list[Mail]:
-        """Give the open answers and other mail for the program itself."""
-        return inbox.system_mail(self.context)
-
-    def claim(self, mails: Iterable[Which]) -> list[str]:
-        """Take mail in hand; give the ids that are ours now.
-
-        What somebody else has, or had often enough, is left out; the latter is given up.
-        """
-        return inbox.claim(self.context, mails)
+    system_mail = calls(inbox.system_mail)
+    claim = calls(inbox.claim)
 
     def complete(self, mails: Iterable[Which]) -> None:
         """Say that mail was dealt with."""
@@ -135,9 +127,7 @@ class Container:
         """Say that mail could not be dealt with, and why; it is not tried again by itself."""
         inbox.finish(self.context, mails, "failed", reason)
 
-    def release(self, mails: Iterable[Which]) -> int:
-        """Give mail back untouched, for the next poll."""
-        return inbox.release(self.context, mails)
+    release = calls(inbox.release)
 
     # ------------------------------------------------------------------ mail from the agent
 
@@ -169,17 +159,9 @@ class Container:
             message_id=id,
         )
 
-    def edit(self, seq: int, text: str) -> OutMail:
-        """Change a message by its number."""
-        return outbound.edit(self.context, seq, text)
-
-    def react(self, seq: int, emoji: str) -> OutMail:
-        """React to a message by its number."""
-        return outbound.react(self.context, seq, emoji)
-
-    def card(self, card: Json, fallback: str, *, to: str | None = None) -> OutMail:
-        """Send a card, with text for channels that cannot show one."""
-        return outbound.card(self.context, card, fallback, to)
+    edit = calls(outbound.edit)
+    react = calls(outbound.react)
+    card = calls(outbound.card)
 
     def insert_message(self, kind: str, content: Json | str, place: Place, **more: Any) -> OutMail:
         """Write any outbound row; the other verbs are this with a shape."""
@@ -187,24 +169,9 @@ class Container:
 
     # ------------------------------------------------------------------ questions
 
-    def ask(
-        self,
-        question: str,
-        options: Sequence[str | Json],
-        *,
-        title: str = "Question",
-        to: str | None = None,
-    ) -> str:
-        """Ask a question with buttons; give its id, for `answer` and `wait_for_answer`."""
-        return requests.ask(self.context, question, options, title, to)
-
-    def answer(self, question_id: str) -> Json | None:
-        """Give the answer to a question if it is there, and be done with it."""
-        return requests.answer(self.context, question_id)
-
-    def wait_for_answer(self, question_id: str, timeout: float = 300.0) -> Json | None:
-        """Wait for the answer to a question; None if nobody answers in time."""
-        return requests.wait_for_answer(self.context, question_id, timeout)
+    ask = calls(requests.ask)
+    answer = calls(requests.answer)
+    wait_for_answer = calls(requests.wait_for_answer)
 
     # ------------------------------------------------------------------ tasks
 
@@ -266,65 +233,28 @@ class Container:
         """
         return self.run_command(words, flags or {}, timeout).data
 
-    def run_command(self, words: str, flags: Mapping[str, Any], timeout: float) -> CommandReply:
-        """Do the same; give also the words to print, if the host has any."""
-        return requests.run_command(self.context, words, flags, timeout)
+    run_command = calls(requests.run_command)
 
     def act(self, action: str, /, **fields: Any) -> OutMail:
         """Ask the host for anything else it knows how to do."""
         return outbound.act(self.context, action, **fields)
 
-    def tasks(self) -> list[Mail]:
-        """List the tasks of this folder that are still to come.
-
-        Later NanoClaw hosts keep them elsewhere: `command("tasks list")` gives those.
-        """
-        return inbox.tasks(self.context)
+    tasks = calls(inbox.tasks)
 
     # ------------------------------------------------------------------ what is known
 
-    def mail(self, which: str | int) -> Mail | OutMail:
-        """Give mail by its id or number: even numbers came in, odd ones went out."""
-        return inbox.mail(self.context, which)
-
-    def target(self, seq: int) -> tuple[str, Place]:
-        """Give what the channel calls a message of either direction, and where it is.
-
-        That is what an edit or a reaction needs.
-        """
-        return outbound.target_of(self.context, seq)
-
-    def destinations(self) -> list[Destination]:
-        """List the names that mail can be sent to."""
-        return inbox.destinations(self.context)
-
-    def routing(self) -> Place:
-        """Give where mail goes that names no destination."""
-        return inbox.routing(self.context)
-
-    def attachment(self, mail: Mail, name: str) -> bytes:
-        """Read a file that came with mail."""
-        return inbox.attachment(self.context, mail, name)
+    mail = calls(inbox.mail)
+    target = calls(outbound.target_of)
+    destinations = calls(inbox.destinations)
+    routing = calls(inbox.routing)
+    attachment = calls(inbox.attachment)
 
     # ------------------------------------------------------------------ memory
 
-    def get_state(self, key: str) -> str | None:
-        """Give a value that was kept between starts."""
-        return outbound.get_state(self.context, key)
-
-    def set_state(self, key: str, value: str | None) -> None:
-        """Keep a value between starts; None forgets it."""
-        outbound.set_state(self.context, key, value)
-
-    def clear(self) -> int:
-        """Forget the conversations that would be continued; give how many there were."""
-        return outbound.forget_conversations(self.context)
-
-    def prune(
-        self, *, older_than_ms: int | None = None, keep: int | None = None, dry_run: bool = False
-    ) -> PrunedMail:
-        """Remove old mail of ours that is delivered, by age, by how many stay, or by both."""
-        return prune(self.context, older_than_ms, keep, dry_run=dry_run)
+    get_state = calls(outbound.get_state)
+    set_state = calls(outbound.set_state)
+    clear = calls(outbound.forget_conversations)
+    prune = calls(sweeps.prune)
 
     def tool_started(self, tool: str, timeout_ms: int | None = None) -> None:
         """Tell the host which tool runs now, and for how long it may."""

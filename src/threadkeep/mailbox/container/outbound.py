@@ -147,7 +147,7 @@ def set_state(ctx: MailContext, key: str, value: str | None) -> None:
 
 
 def forget_conversations(ctx: MailContext) -> int:
-    """Drop what would continue the conversations so far."""
+    """Forget the conversations that would be continued; give how many there were."""
     with ctx.folder.outbound.write() as tx:
         return tx.count("forget_conversations")
 
@@ -226,10 +226,10 @@ def send_content(
     return put(ctx, kind, said, place, message_id=message_id, in_reply_to=newest)
 
 
-def card(ctx: MailContext, shape: Json, fallback: str, to: str | None) -> OutMail:
+def card(ctx: MailContext, card: Json, fallback: str, *, to: str | None = None) -> OutMail:
     """Send a card, with text for channels that cannot show one."""
     text = need_str(fallback, "fallback")
-    said = {"type": "card", "card": need_dict(shape, "card"), "fallbackText": text}
+    said = {"type": "card", "card": need_dict(card, "card"), "fallbackText": text}
     return send_content(ctx, "chat-sdk", said, to=to)
 
 
@@ -271,13 +271,13 @@ def _names(known: Sequence[Destination]) -> str:
 
 
 def edit(ctx: MailContext, seq: int, text: str) -> OutMail:
-    """Change the words of a message."""
+    """Change a message by its number."""
     target, place = target_of(ctx, seq)
     return put(ctx, "chat", shapes.edit(target, need_str(text, "text")), place)
 
 
 def react(ctx: MailContext, seq: int, emoji: str) -> OutMail:
-    """React to a message."""
+    """React to a message by its number."""
     said = need_text(emoji, "emoji")
     target, place = target_of(ctx, seq)
     return put(ctx, "chat", shapes.reaction(target, said), place)

@@ -20,16 +20,21 @@ _FIRST_LOOK, _LAST_LOOK = 0.02, 0.5  # seconds between two looks for the answer 
 
 
 def ask(
-    ctx: MailContext, question: str, options: Sequence[str | Json], title: str, to: str | None
+    ctx: MailContext,
+    question: str,
+    options: Sequence[str | Json],
+    *,
+    title: str = "Question",
+    to: str | None = None,
 ) -> str:
-    """Send a question; its id is the id of its message."""
+    """Ask a question with buttons; give its id, for `answer` and `wait_for_answer`."""
     question_id = ctx.new_id("msg")
     said = shapes.question(question_id, title, question, options)
     return outbound.send_content(ctx, "chat-sdk", said, to=to, message_id=question_id).id
 
 
 def answer(ctx: MailContext, question_id: str) -> Json | None:
-    """Give an answer that has come, and acknowledge it."""
+    """Give the answer to a question if it is there, and be done with it."""
     need_text(question_id, "question id")
     for mail in inbox.system_mail(ctx):
         if answers(mail, question_id):
@@ -46,8 +51,8 @@ def answers(mail: Mail, question_id: str | None = None) -> bool:
     return question_id is None or said.get("questionId") == question_id
 
 
-def wait_for_answer(ctx: MailContext, question_id: str, timeout: float) -> Json | None:
-    """Look for an answer each second, and once more when the time is up."""
+def wait_for_answer(ctx: MailContext, question_id: str, timeout: float = 300.0) -> Json | None:
+    """Wait for the answer to a question; None if nobody answers in time."""
     deadline = time.monotonic() + need_seconds(timeout, "timeout")
     while True:
         found = answer(ctx, question_id)

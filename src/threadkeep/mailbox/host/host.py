@@ -8,29 +8,17 @@ from typing import Any, Final
 
 from threadkeep.base.clock import Clock, find_zone, known_zone, now_ms
 from threadkeep.base.tx import Tx
-from threadkeep.mailbox import content as shapes, inbound, letters, tasks
+from threadkeep.base.verbs import calls
+from threadkeep.mailbox import content as shapes, inbound, letters, tasks as tasks_, verification
 from threadkeep.mailbox.adapters import Adapter
 from threadkeep.mailbox.arguments import need_each
 from threadkeep.mailbox.container import outbound
 from threadkeep.mailbox.context import DEFAULT, MailContext, Policy
 from threadkeep.mailbox.folder import Folder, Owner, bring_up_inbound, provision
-from threadkeep.mailbox.host import delivery, sweep
+from threadkeep.mailbox.host import delivery, sweep as sweeps, trace as traces
 from threadkeep.mailbox.host.delivery import DeliveryReport
 from threadkeep.mailbox.host.post_office import Handler, LocalPost
-from threadkeep.mailbox.host.sweep import (
-    PrunedMail,
-    ResetReport,
-    SessionRunner,
-    SettleReport,
-    SweepReport,
-    prune_as_host,
-    sweep_session,
-)
-from threadkeep.mailbox.host.trace import MailboxEvent, trace
 from threadkeep.mailbox.records import (
-    Claim,
-    DeadLetter,
-    Delivery,
     Destination,
     Json,
     Mail,
@@ -38,7 +26,6 @@ from threadkeep.mailbox.records import (
     Place,
 )
 from threadkeep.mailbox.rows import CAP, destination_of, mail_of, out_of
-from threadkeep.mailbox.verification import Problem, verify
 
 Moment = datetime | str | int
 _ZONE: Final = "zone"
@@ -180,21 +167,8 @@ class Host:
             self.context, prompt, process_after, recurrence, script, task_id=id, place=place
         )
 
-    def note(self, text: str, *, trigger: bool = False) -> Mail:
-        """Tell the agent something in the host's own name; by itself it wakes nobody."""
-        return inbound.note(self.context, text, trigger=trigger)
-
-    def answer(
-        self,
-        question_id: str,
-        option: str,
-        *,
-        user_id: str = "user",
-        place: Place | None = None,
-        asked_ms: int | None = None,
-    ) -> Mail:
-        """Answer a question of the agent's; the same question is answered once."""
-        return inbound.answer(self.context, question_id, option, user_id, place, asked_ms)
+    note = calls(inbound.note)
+    answer = calls(inbound.answer)
 
     # ------------------------------------------------------------------ places
 
@@ -238,78 +212,32 @@ class Host:
 
     # ------------------------------------------------------------------ answers and sweeps
 
-    def sync(self) -> SettleReport:
-        """Take over what the container said of its mail; what failed stays failed."""
-        return sweep.sync(self.context)
-
-    def claims(self) -> list[Claim]:
-        """List the mail that the container has in hand."""
-        return sweep.open_claims(self.context)
-
-    def reset_claims(self) -> ResetReport:
-        """Let go of the claims of a container that is gone: its mail waits its turn again."""
-        return sweep.reset_claims(self.context)
-
-    def sweep(self, runner: SessionRunner | None = None) -> SweepReport:
-        """Bring the session up to date: answers, stuck containers, claims, series, and waking."""
-        return sweep_session(self.context, runner)
+    sync = calls(sweeps.sync)
+    claims = calls(sweeps.open_claims)
+    reset_claims = calls(sweeps.reset_claims)
+    sweep = calls(sweeps.sweep_session)
 
     # ------------------------------------------------------------------ tasks
 
-    def tasks(self) -> list[Mail]:
-        """List the tasks that are still to come, held ones among them."""
-        return tasks.live(self.context)
-
-    def cancel_task(self, task_id: str) -> int:
-        """Drop a task by its id or its series, with all later runs; give how many rows."""
-        return tasks.cancel(self.context, task_id)
-
-    def pause_task(self, task_id: str) -> int:
-        """Hold a task; give how many rows."""
-        return tasks.pause(self.context, task_id)
-
-    def resume_task(self, task_id: str) -> int:
-        """Go on with a task that was held; give how many rows."""
-        return tasks.resume(self.context, task_id)
+    tasks = calls(tasks_.live)
+    cancel_task = calls(tasks_.cancel)
+    pause_task = calls(tasks_.pause)
+    resume_task = calls(tasks_.resume)
 
     def update_task(self, task_id: str, **changes: Any) -> int:
         """Change prompt, script, process_after or recurrence of a task; give how many rows."""
-        return tasks.update(self.context, task_id, changes)
+        return tasks_.update(self.context, task_id, changes)
 
-    def rearm(self) -> list[Mail]:
-        """Give every series whose run is over its next one."""
-        return tasks.rearm(self.context)
+    rearm = calls(tasks_.rearm)
 
     # ------------------------------------------------------------------ dead letters and checks
 
-    def dead_letters(self) -> list[DeadLetter]:
-        """List what failed, in both directions, and why."""
-        return letters.dead_letters(self.context)
-
-    def retry(self, which: str | int, *, force: bool = False) -> Mail | Delivery:
-        """Try a dead letter once more; one that may have been sent needs `force`."""
-        return letters.retry(self.context, which, force=force)
-
-    def purge(self, which: str | int | None = None, *, older_than_ms: int = 0) -> int:
-        """Remove what dead letters said, one or all that are old enough; give how many."""
-        return letters.purge(self.context, which, older_than_ms)
-
-    def prune(
-        self, *, older_than_ms: int | None = None, keep: int | None = None, dry_run: bool = False
-    ) -> PrunedMail:
-        """Remove old mail of the agent that is delivered, while no container works in the folder.
-
-        By age, by how many of the newest stay, or by both; what is still needed is kept.
-        """
-        return prune_as_host(self.context, older_than_ms, keep, dry_run=dry_run)
-
-    def trace(self, which: str | int) -> list[MailboxEvent]:
-        """Tell all that is known of one message of either direction, in the order of time."""
-        return trace(self.context, which)
-
-    def verify(self, *, read_only: bool = True) -> list[Problem]:
-        """Look for everything that is wrong with the folder; nothing is changed."""
-        return verify(self.context, read_only=read_only)
+    dead_letters = calls(letters.dead_letters)
+    retry = calls(letters.retry)
+    purge = calls(letters.purge)
+    prune = calls(sweeps.prune_as_host)
+    trace = calls(traces.trace)
+    verify = calls(verification.verify)
 
     # ------------------------------------------------------------------ mail from the agent
 
@@ -331,12 +259,7 @@ class Host:
         with self.context.folder.inbound.read() as tx:
             return inbound.look_up(tx, which)
 
-    def target(self, seq: int) -> tuple[str, Place]:
-        """Give what the channel calls a message of either direction, and where it is.
-
-        That is what an edit or a reaction needs.
-        """
-        return outbound.target_of(self.context, seq)
+    target = calls(outbound.target_of)
 
     def inbox(
         self, status: str | None = None, *, kind: str | None = None, limit: int = 50

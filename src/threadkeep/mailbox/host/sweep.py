@@ -337,7 +337,9 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sweep_session(ctx: MailContext, runner: SessionRunner | None = None) -> SweepReport:
-    """Bring one session up to date; without a runner nothing is started or ended.
+    """Bring the session up to date: answers, stuck containers, claims, series, and waking.
+
+    Without a runner nothing is started or ended.
 
     A container that this sweep starts is not judged by it: it had no time yet to show life.
     """
@@ -482,19 +484,31 @@ class _Old(NamedTuple):
 
 
 def prune_as_host(
-    ctx: MailContext, older_than_ms: int | None, keep: int | None, *, dry_run: bool = False
+    ctx: MailContext,
+    *,
+    older_than_ms: int | None = None,
+    keep: int | None = None,
+    dry_run: bool = False,
 ) -> PrunedMail:
-    """Prune while no container works in the folder: the file is the container's to write."""
+    """Remove old mail of the agent that is delivered, while no container works in the folder.
+
+    By age, by how many of the newest stay, or by both; what is still needed is kept. The file is
+    the container's to write, so it is refused while one works.
+    """
     if not dry_run and is_running(ctx):
         msg = f"an agent is at work in {ctx.folder.path}: outbound.db is its own"
         raise Conflict(msg, hint="end it first, or let it prune by itself")
-    return prune(ctx, older_than_ms, keep, dry_run=dry_run)
+    return prune(ctx, older_than_ms=older_than_ms, keep=keep, dry_run=dry_run)
 
 
 def prune(
-    ctx: MailContext, older_than_ms: int | None, keep: int | None, *, dry_run: bool = False
+    ctx: MailContext,
+    *,
+    older_than_ms: int | None = None,
+    keep: int | None = None,
+    dry_run: bool = False,
 ) -> PrunedMail:
-    """Remove what is older than `older_than_ms`, beyond the newest `keep`, or both if both are set.
+    """Remove old mail of ours that is delivered: by age, by how many stay, or by both.
 
     What waits for its delivery, failed and may be tried again, or answers mail that is not settled
     yet is kept, however old it is.

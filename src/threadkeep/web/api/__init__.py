@@ -10,30 +10,27 @@ from starlette.routing import BaseRoute, Route
 from threadkeep import __version__
 from threadkeep.web.answers import json_answer
 from threadkeep.web.api import (
+    calls,
     chat,
-    happened,
     health,
     history,
     mail,
     mail_write,
     memory,
     openapi,
-    state,
-    state_messages,
     streams,
     web,
 )
+from threadkeep.web.api.addresses import verbs_of_tables
 from threadkeep.web.api.endpoints import routes_of
 from threadkeep.web.api.openapi import document
 from threadkeep.web.api.verb import ApiVerb, Json
 
 VERBS: tuple[ApiVerb, ...] = (
+    *verbs_of_tables(),
     *history.VERBS,
     *memory.VERBS,
-    *happened.VERBS,
     *chat.VERBS,
-    *state.VERBS,
-    *state_messages.VERBS,
     *mail.VERBS,
     *mail_write.VERBS,
     *health.VERBS,
@@ -44,7 +41,7 @@ DESCRIBED: tuple[ApiVerb, ...] = (*VERBS, *streams.VERBS)
 
 def api_routes() -> list[BaseRoute]:
     """Give the routes below /api."""
-    return [Route("/openapi.json", _described), *routes_of(VERBS), *streams.ROUTES]
+    return [Route("/openapi.json", _described), *calls.ROUTES, *routes_of(VERBS), *streams.ROUTES]
 
 
 @cache

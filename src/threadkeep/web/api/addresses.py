@@ -7,12 +7,13 @@ from threadkeep.base.page import Page
 from threadkeep.base.verb_table import Given, Verb
 from threadkeep.home.stores import Stores
 from threadkeep.verbs import TABLES
-from threadkeep.web.api.verb import ApiVerb, Empty, GivenLines, Lines, Method
+from threadkeep.web.api.verb import ApiVerb, Empty, GivenLines, Lines, Method, tag_of
 
 
-def verbs_of(store: str) -> Iterator[ApiVerb]:
-    """Give the verbs of a store that have addresses of their own."""
-    return (address(one) for one in TABLES[store].values() if one.path)
+def verbs_of_tables() -> Iterator[ApiVerb]:
+    """Give the verbs that have addresses of their own."""
+    for lines in TABLES.values():
+        yield from (address(one) for one in lines.values() if one.path)
 
 
 def address(one: Verb) -> ApiVerb:
@@ -29,14 +30,14 @@ def address(one: Verb) -> ApiVerb:
     body: Any = GivenLines if one.upload else one.body
     if body is not None and body is not GivenLines and not body.__struct_fields__:
         body = Empty
-    name = f"{one.owner.store}_{one.name}"
+    name = f"{tag_of(one.path)}_{one.name}"
     return ApiVerb(
         method,
         one.path,
         call,
         name,
         one.said,
-        one.owner.store,
+        tag_of(one.path),
         asked,
         body,
         _answer(one),

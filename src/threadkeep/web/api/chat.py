@@ -1,4 +1,4 @@
-"""The chat store: its lines of the table, and the two verbs whose requests look different here."""
+"""The two verbs of the chat store whose requests look different here."""
 
 import msgspec
 
@@ -6,7 +6,6 @@ from threadkeep.base.verb_table import Given
 from threadkeep.chat.records import Message
 from threadkeep.home.stores import Stores
 from threadkeep.verbs import Used
-from threadkeep.web.api.addresses import verbs_of
 from threadkeep.web.api.verb import ApiVerb, Json, Name, verb
 
 
@@ -55,7 +54,6 @@ def put_message(stores: Stores, asked: OneMessage, body: UiMessage) -> Message:
 
 _ONE = "/chat/sessions/{session}"
 VERBS: tuple[ApiVerb, ...] = (
-    *verbs_of("chat"),
     verb("POST", f"{_ONE}/usage", add_usage),
     verb("PUT", f"{_ONE}/messages/{{message}}", put_message),
 )

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from functools import partial
 from http import HTTPStatus
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
@@ -16,11 +15,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from threadkeep.base import json
-from threadkeep.base.limits import limit_words, limits_of
 from threadkeep.base.old_words import renamed, today
+from threadkeep.base.verbs import limit_words, limits_of
 from threadkeep.errors import Invalid, NoStore
 from threadkeep.web import aliases
-from threadkeep.web.answers import JSON_TYPE, problem, tagged
+from threadkeep.web.answers import JSON_TYPE, as_json, problem, tagged
 from threadkeep.web.api.openapi import LINES_TYPE
 from threadkeep.web.api.verb import ApiVerb, GivenLines, Lines
 from threadkeep.web.gate import Receive, Send
@@ -218,16 +217,7 @@ def _lines(raw: bytes) -> GivenLines:
 def _written(one: ApiVerb, request: Request, answer: Any) -> Response:
     if isinstance(answer, Lines):
         return StreamingResponse(_pieces(answer.lines), one.status, media_type=LINES_TYPE)
-    plain = msgspec.to_builtins(answer, enc_hook=_plain)
-    return tagged(request, json.encode(plain).encode(), JSON_TYPE, one.status)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Iterable):
-        return list(value)
-    raise NotImplementedError(type(value))
+    return tagged(request, as_json(answer), JSON_TYPE, one.status)
 
 
 def _pieces(lines: Iterable[str]) -> Iterator[bytes]:

@@ -3,9 +3,9 @@
 import msgspec
 
 from threadkeep import __version__
-from threadkeep.base.limits import RowId
 from threadkeep.base.page import Cursor, Limit, Page, page_of
 from threadkeep.base.verb_table import Given
+from threadkeep.base.verbs import RowId
 from threadkeep.home.status import Status
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.health import Alarm

@@ -6,8 +6,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.base.clock import now_ms
-from threadkeep.base.limits import Number
 from threadkeep.base.verb_table import Given
+from threadkeep.base.verbs import Number
 from threadkeep.errors import Conflict, NotFound
 from threadkeep.home.mail import host_of, session_named
 from threadkeep.home.stores import Stores

@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta
 
-from threadkeep.base.limits import Moment
 from threadkeep.base.page import Cursor, Limit, Page, page_before
 from threadkeep.base.verb_table import Given
+from threadkeep.base.verbs import Moment
 from threadkeep.errors import Invalid
 from threadkeep.home.opening import answering
 from threadkeep.home.stores import Stores

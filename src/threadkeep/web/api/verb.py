@@ -94,6 +94,12 @@ class ApiVerb(msgspec.Struct, frozen=True):
         return get_args(self.answer)[0] if get_origin(self.answer) is Page else None
 
 
+def tag_of(path: str) -> str:
+    """Name the store that an address is about."""
+    first = path.split("/")[1]
+    return first if first in _OTHERS else "knowledge"
+
+
 def verb(
     method: Method,
     path: str,
@@ -108,8 +114,7 @@ def verb(
     asked, *rest = [kind for kind in hints.values() if kind is not Stores]
     body = rest[0] if rest else None
     said = " ".join((call.__doc__ or "").split())
-    first = path.split("/")[1]
-    tag = first if first in _OTHERS else "knowledge"
+    tag = tag_of(path)
     name = f"{tag}_{call.__name__}"
     return ApiVerb(method, path, call, name, said, tag, asked, body, answer, status, kept)
 

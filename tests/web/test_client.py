@@ -1,0 +1,141 @@
+"""The remote client: the stores of a served home, used as if they were here."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import threadkeep
+from tests.web.site import Site
+from threadkeep.client import RemoteHome
+from threadkeep.errors import Conflict, Invalid, NoStore, NotFound, Unreachable
+from threadkeep.state.leases import CompressionSessionBusyError
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("client") / "home")
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def home(served: Site) -> Iterator[RemoteHome]:
+    with threadkeep.connect(served.url, served.token) as found:
+        yield found
+
+
+def test_what_is_written_there_is_the_same_record_here(served: Site, home: RemoteHome) -> None:
+    made = home.chat().create_session(agent="helper", model="m", title="Tides")
+    with served.home.chat(must_exist=True) as here:
+        assert here.session(made) == made
+        assert here.find_session(made.id[:12]) == home.chat().find_session(made.id[:12])
+    assert home.chat().sessions(title="Tides").items == [made]
+
+
+def test_a_list_of_a_store_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    bare = Site(tmp_path / "bare")
+    try:
+        with threadkeep.connect(bare.url, bare.token) as home:
+            assert home.chat().sessions().items == []
+            with pytest.raises(NoStore):
+                home.chat().session("s")
+        assert not list(bare.folder.glob("*.db"))
+    finally:
+        bare.close()
+
+
+def test_errors_come_back_as_what_they_are(home: RemoteHome) -> None:
+    chat, state = home.chat(), home.state()
+    with pytest.raises(NotFound, match="nobody") as caught:
+        chat.session("nobody")
+    assert type(caught.value) is NotFound
+    assert caught.value.hint
+    chat.create_session(agent="a", model="m", session_id="twice")
+    with pytest.raises(Conflict, match="twice"):
+        chat.create_session(agent="a", model="m", session_id="twice")
+    state.create_session("s1", "cli")
+    with pytest.raises(CompressionSessionBusyError, match="lease lost"):
+        state.publish_compression_child(
+            parent_session_id="none", child_session_id="c", source="cli", messages=[]
+        )
+    with pytest.raises(TypeError, match="agnet"):
+        chat.create_session(agnet="a")  # type: ignore[call-arg]
+
+
+def test_a_path_stays_where_it_is(home: RemoteHome, tmp_path: Path) -> None:
+    home.chat().create_session(agent="a", model="m")
+    with pytest.raises(Invalid, match="'target' of backup cannot be sent"):
+        home.chat().backup(tmp_path / "copy.db")
+    copied = home.chat().backup()
+    assert isinstance(copied, Path)
+    assert copied.is_file()
+
+
+def test_progress_is_told_while_it_works(home: RemoteHome) -> None:
+    chat = home.chat()
+    session = chat.create_session(agent="a", model="m")
+    for number in range(3):
+        chat.say(session, f"words {number}")
+    lines = list(chat.export(session))
+    steps: list[int] = []
+    chat.delete(session)
+    report = chat.import_sessions(lines, progress=steps.append)
+    assert report.imported == [session.id]
+    assert steps
+    with pytest.raises(Invalid):
+        chat.import_sessions(["{}"], progress=steps.append)
+
+
+def test_a_recorder_and_who_follows_it(home: RemoteHome) -> None:
+    chat = home.chat()
+    session = chat.create_session(agent="a", model="m")
+    seen: list[str] = []
+    first = threading.Event()
+
+    def follow() -> None:
+        for event in chat.tail(session, until_idle=True):
+            seen.append(event.data["type"])
+            first.set()
+
+    with chat.record(session) as recorder:
+        recorder.feed({"type": "start", "messageId": "m1"})
+        thread = threading.Thread(target=follow)
+        thread.start()
+        assert first.wait(30)
+        recorder.feed({"type": "text-start", "id": "t"})
+        recorder.feed({"type": "text-delta", "id": "t", "delta": "high water"})
+        message = recorder.message
+    thread.join(30)
+    assert seen[:3] == ["start", "text-start", "text-delta"]
+    assert message is not None
+    assert message["parts"][0]["text"] == "high water"
+    assert chat.message(session, "m1")["parts"][0]["text"] == "high water"
+
+
+def test_a_stream_leaves_room_for_other_questions(home: RemoteHome) -> None:
+    chat = home.chat()
+    session = chat.create_session(agent="a", model="m")
+    chat.say(session, "one")
+    pieces = chat.export(session)
+    first = next(pieces)
+    assert chat.session(session).id == session.id
+    assert [first, *pieces] == list(chat.export(session))
+
+
+def test_what_is_captured_is_listed(home: RemoteHome) -> None:
+    assert list(home.knowledge().sessions().items) == []
+
+
+def test_nobody_there_and_a_wrong_token_are_told(served: Site) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(Unreachable, match=str(port)):
+        threadkeep.connect(f"http://127.0.0.1:{port}", "x").chat().sessions()
+    with pytest.raises(threadkeep.ThreadkeepError, match="token"):
+        threadkeep.connect(served.url, "wrong").chat().sessions()
+    with pytest.raises(Invalid, match="no address"):
+        threadkeep.connect("localhost:80")
