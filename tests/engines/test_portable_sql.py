@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -23,8 +24,11 @@ from tests.support.postgres import (
 )
 from threadkeep.base.sql import load_overrides, load_queries, load_text
 from threadkeep.base.sqlite.tx import SqliteTx
+from threadkeep.knowledge.kinds import QueriesOfKinds
+from threadkeep.knowledge.schema import CHANGES, script_of
+from threadkeep.knowledge.vectors import _CREATE_CONTRACT_MODEL
 from threadkeep.state.context import Queries, survey
-from threadkeep.testing import ChatFactory, StateFactory
+from threadkeep.testing import ChatFactory, KnowledgeFactory, StateFactory
 
 # What stands in every SQLite file, whatever made it.
 _OF_SQLITE: Final = re.compile(r"\b(sqlite_\w+|pragma_\w+|dbstat)\b")
@@ -43,12 +47,28 @@ class Store(NamedTuple):
 SQLITE_ALONE: Final[Mapping[str, Mapping[str, str]]] = {
     "chat": {},
     "state": {"make_keys": "makes a table that files of older versions lack"},
+    "knowledge": dict.fromkeys(
+        (
+            *("watch_between", "drop_watch", "waiting_lesson_between", "drop_waiting_lesson"),
+            "drop_orphan",
+        ),
+        "names a row by SQLite's own number: the table has no id",
+    ),
+    "merge": {},
 }
+PACKAGES: Final = {"merge": "knowledge"}  # where it is not the name
 FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "chat": ("queries.sql",),
     "state": (
         *("queries.sql", "sessions.sql", "search.sql", "upkeep.sql", "gateway.sql", "care.sql"),
     ),
+    "knowledge": (
+        *("queries.sql", "forget.sql", "observed.sql", "workflows.sql", "tickets.sql", "nodes.sql"),
+        *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql", "service.sql"),
+        *("evidence.sql", "memory_views.sql", "browse.sql", "agent_views.sql", "tail.sql"),
+        "memory.sql",
+    ),
+    "merge": ("merge.sql",),
 }
 
 
@@ -72,7 +92,30 @@ def state() -> Iterator[Store]:
             yield Store(file, *queries)
 
 
-STORES: Final[Mapping[str, Callable[[], Any]]] = {"chat": chat, "state": state}
+@contextmanager
+def knowledge(part: str) -> Iterator[Store]:
+    """Give a knowledge file with all tables that any version has."""
+    with KnowledgeFactory() as factory, opened(factory.place(factory.open())) as file:
+        for change in CHANGES:
+            add_missing(file, script_of(change))
+        add_missing(file, load_text("threadkeep.knowledge", "orphans.sql"))
+        file.execute(_CREATE_CONTRACT_MODEL)
+        # Not every Python can load what makes these: any virtual tables will do.
+        file.execute("CREATE VIRTUAL TABLE knowledge_vectors_rowids USING fts5(x)")
+        columns = "knowledge_node_id, vec_knowledge, vec_command"
+        file.execute(f"CREATE VIRTUAL TABLE knowledge_vectors USING fts5({columns})")
+        ours, theirs = queries_of(part)
+        if part == "knowledge":
+            ours, theirs = QueriesOfKinds(ours), QueriesOfKinds(theirs, "postgres")
+        yield Store(file, ours, theirs)
+
+
+STORES: Final[Mapping[str, Callable[[], Any]]] = {
+    "chat": chat,
+    "state": state,
+    "knowledge": partial(knowledge, "knowledge"),
+    "merge": partial(knowledge, "merge"),
+}
 
 
 @contextmanager
@@ -101,8 +144,12 @@ def add_missing(file: sqlite3.Connection, script: str) -> None:
     wanted.close()
 
 
+def package_of(store: str) -> str:
+    return f"threadkeep.{PACKAGES.get(store, store)}"
+
+
 def queries_of(store: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    package, files = f"threadkeep.{store}", FILES[store]
+    package, files = package_of(store), FILES[store]
     return load_queries(package, *files), load_queries(package, *files, engine="postgres")
 
 
@@ -140,7 +187,7 @@ def test_few_queries_are_written_twice() -> None:
         query
         for name, files in FILES.items()
         for file in files
-        for query in load_overrides(f"threadkeep.{name}", file)
+        for query in load_overrides(package_of(name), file)
     ]
     assert len(found) <= _MOST_OVERRIDES
 

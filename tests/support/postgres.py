@@ -37,6 +37,7 @@ _SETTINGS: Final = {
 }
 _NOBODY: Final = "nobody"  # the server refuses to run as root
 SCHEMA: Final = f"tk_{os.getpid()}"  # other processes have theirs in the same server
+_SMALL: Final = {21, 23}  # smallint and integer: a time in milliseconds does not fit
 # Types as they are declared for SQLite, by the words that SQLite itself looks for.
 _TYPES: Final = {"INT": "bigint", "REAL": "double precision", "BLOB": "bytea"}
 
@@ -270,7 +271,11 @@ def prepared_by(server: psycopg.Connection[Any]) -> Accepts:
         text = re.sub(r"%\((\w+)\)s", number, query).replace("%%", "%")
         done = server.pgconn.prepare(b"", text.encode())
         said = done.error_field(DiagnosticField.MESSAGE_PRIMARY)
-        return "" if said is None else said.decode()
+        if said is not None:
+            return said.decode()
+        told = server.pgconn.describe_prepared(b"")
+        small = [name for n, name in enumerate(names) if told.param_type(n) in _SMALL]
+        return f"these would have 32 bits: {', '.join(small)}" if small else ""
 
     return refusal
 

@@ -16,6 +16,7 @@ names is a piece that each engine fills in:
 | `{ranked:index}` | the same with a `score`, the best is the least |
 | `{behind}` | a value that sorts behind every text |
 | `{nul}` | the first character of the raw text that begins with NUL |
+| `{newline}` | the end of a line |
 
 `to_postgres` does the rest. A query that has to be another one on PostgreSQL stands once more under
 its name, in the file of the same name in the folder `sql/postgres`.
@@ -44,6 +45,7 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "ranked": "(SELECT rowid AS id, rank AS score FROM {0} WHERE {0} MATCH :match)",
         "behind": "x''",
         "nul": "x'00'",
+        "newline": "char(10)",
     },
     "postgres": {
         # A JSON list of integers is an array with other brackets.
@@ -57,6 +59,7 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         " FROM json_array_elements(CAST(:match AS json)) AS f)",
         "behind": "chr(1114111)",
         "nul": "chr(63743)",  # it cannot be kept: U+F8FF begins what stands for it
+        "newline": "chr(10)",
     },
 }
 
@@ -99,7 +102,10 @@ def _with_pieces(lines: list[str], pieces: Mapping[str, str], engine: Engine) ->
             return pieces[name]
         return piece_of(name, argument, engine)
 
-    return _PIECE.sub(put_in, "\n".join(lines).strip())
+    text = "\n".join(lines).strip()
+    while (filled := _PIECE.sub(put_in, text)) != text:  # one may be the argument of another
+        text = filled
+    return text
 
 
 # What stands in quotes or comments is found first, so that the others are found outside of it only.

@@ -229,7 +229,7 @@ def write_entries(
     rows, replaced = [], []
     for key, ((entry, *place), hashed) in latest.items():
         if key in known:
-            replaced.append((known[key][0],))
+            replaced.append({"id": known[key][0]})
         copied = bool(entry.origin) and origins.have(entry, following)
         kind = COPY if copied else entry.kind
         rows.append(_row(following, session, entry, (log_id, *place), (kind, hashed)))
@@ -251,7 +251,7 @@ class _Origins:
         self._tx = tx
         self._session = session
         self._here: dict[str, bool] = {}
-        self._lone: list[tuple[object, ...]] = []
+        self._lone: list[dict[str, object]] = []
 
     def have(self, entry: Entry, number: int) -> bool:
         """Tell whether the store has an entry where it was copied from; if not, note that."""
@@ -261,7 +261,9 @@ class _Origins:
         if entry.origin not in self._here:
             self._here[entry.origin] = is_here(self._tx, origin, self._session)
         if not self._here[entry.origin]:
-            self._lone.append((number, self._session, *origin))
+            harness, session_id = origin
+            place = {"entry": number, "session": self._session}
+            self._lone.append({**place, "harness": harness, "session_id": session_id})
         return self._here[entry.origin]
 
     def note(self) -> None:
@@ -307,7 +309,7 @@ def _known(tx: Tx, session: int, keys: Iterable[str]) -> dict[str, tuple[int, in
         return {}
     known = {}
     for key in keys:
-        row = tx.one("entry_by_key", (session, key))
+        row = tx.one("entry_by_key", {"session": session, "key": key})
         if row is not None:
             known[key] = row
     return known
@@ -315,10 +317,23 @@ def _known(tx: Tx, session: int, keys: Iterable[str]) -> dict[str, tuple[int, in
 
 def _row(
     id_: int, session: int, entry: Entry, place: tuple[int, ...], what: tuple[str, int]
-) -> tuple[object, ...]:
+) -> dict[str, object]:
+    log_id, line, part = place
     kind, hashed = what
-    said = (entry.role, kind, entry.at, entry.tool or None, int(entry.error), hashed)
-    return (id_, session, entry.key, *place, *said)
+    return {
+        "id": id_,
+        "session": session,
+        "key": entry.key,
+        "log_id": log_id,
+        "line": line,
+        "part": part,
+        "role": entry.role,
+        "kind": kind,
+        "at": entry.at,
+        "tool": entry.tool or None,
+        "error": int(entry.error),
+        "hash": hashed,
+    }
 
 
 # ------------------------------------------------------------------------------
@@ -499,7 +514,7 @@ def records_of(tx: Tx, log_id: int, keys: list[str] | None = None) -> dict[str, 
 
 def put_record(tx: Tx, log_id: int, key: str, name: bytes, line: int) -> None:
     """Store where a record of a document stands, and the digest of its text."""
-    tx.run("put_record", (log_id, key, name, line))
+    tx.run("put_record", {"log": log_id, "key": key, "digest": name, "line": line})
 
 
 def folders_of_log(tx: Tx, log: LogRow) -> tuple[str, str, str | None, bool]:

@@ -129,7 +129,7 @@ def list_events(tx: Tx, query: Query = EVERYTHING, *, limit: int = 50) -> list[C
 
 _MENTIONED: Final = """EXISTS (SELECT 1 FROM event_entities AS k
   JOIN entities AS n ON n.id = k.entity_id WHERE k.event_id = e.id
-  AND (n.name = :entity COLLATE NOCASE OR n.canonical = :entity COLLATE NOCASE))"""
+  AND (lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity)))"""
 
 
 def contract_events(

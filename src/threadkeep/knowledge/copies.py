@@ -5,7 +5,7 @@ was said first, as long as that session is here; what has no other place counts 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -62,7 +62,9 @@ def note_retold(tx: Tx, retold: Mapping[str, Iterable[int]]) -> None:
         origin = parts_of(ref)
         if origin is not None:
             new = set(hashes) - told_in(tx, origin)
-            tx.run_bulk("put_retold", [(*origin, one) for one in sorted(new)])
+            harness, session_id = origin
+            place = {"harness": harness, "session_id": session_id}
+            tx.run_bulk("put_retold", [{**place, "hash": one} for one in sorted(new)])
 
 
 def settle(tx: Tx) -> None:
@@ -75,16 +77,17 @@ def settle(tx: Tx) -> None:
         if is_here(tx, (harness, session_id), session):
             values = {"session": session, "harness": harness, "session_id": session_id}
             told = told_in(tx, (harness, session_id))
-            _become_copies(tx, [row for row in tx.all("lone_copies", values) if row[-1] in told])
+            copies = [row for row in tx.dicts("lone_copies", values) if row["hash"] in told]
+            _become_copies(tx, copies)
             tx.run("drop_lone_copies", values)
             tx.run("recount_session", {"session": session})
 
 
-def _become_copies(tx: Tx, rows: list[tuple[object, ...]]) -> None:
+def _become_copies(tx: Tx, rows: list[dict[str, Any]]) -> None:
     """Give entries new numbers, so that their words in the index lead nowhere."""
     following = int(tx.value("last_entry_id") or 0) + 1
-    tx.run_bulk("delete_entry", [row[:1] for row in rows])
-    tx.run_bulk("insert_entry", [(following + n, *row[1:]) for n, row in enumerate(rows)])
+    tx.run_bulk("delete_entry", [{"id": row["id"]} for row in rows])
+    tx.run_bulk("insert_entry", [{**row, "id": n} for n, row in enumerate(rows, following)])
 
 
 def links_of(tx: Tx, sessions: Iterable[int]) -> dict[int, Links]:

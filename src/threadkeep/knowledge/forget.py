@@ -218,7 +218,7 @@ def matching_names(tx: Tx, what: BareName, searches: Callable[[str], bool]) -> l
 
 def drop_names(tx: Tx, what: BareName, names_: Iterable[str]) -> None:
     """Take out such names, with what was counted under them."""
-    tx.run_bulk(_BARE[what][1], [(name,) for name in names_])
+    tx.run_bulk(_BARE[what][1], [{"name": name} for name in names_])
 
 
 def _beside_events(tx: Tx, ids: Iterable[int]) -> tuple[set[int], set[int]]:
@@ -251,7 +251,7 @@ def _column(tx: Tx, query: str, number: int) -> list[int]:
 
 def remember_forgotten(tx: Tx, lines: Iterable[bytes]) -> None:
     """Keep lines from ever being captured again; only their digests are stored."""
-    tx.run_bulk("put_forgotten_line", [(digest(line),) for line in lines if line])
+    tx.run_bulk("put_forgotten_line", [{"digest": digest(line)} for line in lines if line])
 
 
 def forgotten_lines(tx: Tx) -> Callable[[bytes], bool]:
@@ -341,14 +341,18 @@ Marks = Sequence[tuple[str, int]]  # the rule and the place of each mask in a li
 
 def note_masks(tx: Tx, log_id: int, found: Mapping[int, Marks]) -> None:
     """Note the masks of some lines, given by their numbers."""
-    rows = [(log_id, line, place, rule) for line, marks in found.items() for rule, place in marks]
+    rows = [
+        {"log": log_id, "line": line, "place": place, "rule": rule}
+        for line, marks in found.items()
+        for rule, place in marks
+    ]
     if rows:
         tx.run_bulk("put_mask", rows)
 
 
 def drop_masks(tx: Tx, log_id: int, lines: Iterable[int]) -> None:
     """Drop what is noted of the masks of some lines."""
-    tx.run_bulk("delete_line_masks", [(log_id, line) for line in lines])
+    tx.run_bulk("delete_line_masks", [{"log": log_id, "line": line} for line in lines])
 
 
 def masks_of(tx: Tx, log_id: int) -> dict[int, list[tuple[str, int]]]:
@@ -377,7 +381,8 @@ def rules_exempt_anywhere(tx: Tx) -> frozenset[str]:
 
 def exempt(tx: Tx, harness: str, session_id: str, rules: Iterable[str], now: int) -> None:
     """Remember that rules mask no more in a session."""
-    tx.run_bulk("put_exempt_rule", [(harness, session_id, rule, now) for rule in sorted(rules)])
+    where = {"harness": harness, "session_id": session_id, "now": now}
+    tx.run_bulk("put_exempt_rule", [{**where, "rule": rule} for rule in sorted(rules)])
 
 
 def _all(tx: Tx, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:

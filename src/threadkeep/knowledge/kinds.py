@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
-from threadkeep.base.sql import load_text, parse_queries
+from threadkeep.base.sql import Engine, load_text, parse_queries
 from threadkeep.base.sqlite.statements import split_statements
 
 Queue = Literal["shell", "agentic", "browser", "workflow", "memory"]
@@ -231,22 +231,24 @@ def triggers() -> str:
 
 
 @cache
-def _queries() -> dict[str, str]:
+def _queries(engine: Engine) -> dict[str, str]:
     templates = _MARKED.split(load_text(__package__, "kinds.sql"))[1:]
-    return parse_queries("".join(made for template in templates for made in _made(template)))
+    made = (query for template in templates for query in _made(template))
+    return parse_queries("".join(made), engine)
 
 
 class QueriesOfKinds(Mapping[str, str]):
     """Queries by name: those that are written out, and behind them those that are made."""
 
-    def __init__(self, written: Mapping[str, str]) -> None:
+    def __init__(self, written: Mapping[str, str], engine: Engine = "sqlite") -> None:
         self._written = written
+        self._engine: Engine = engine
 
     def __getitem__(self, name: str) -> str:
-        return self._written[name] if name in self._written else _queries()[name]
+        return self._written[name] if name in self._written else _queries(self._engine)[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**dict.fromkeys(self._written), **_queries()})
+        return iter({**dict.fromkeys(self._written), **_queries(self._engine)})
 
     def __len__(self) -> int:
         return len(list(iter(self)))

@@ -475,10 +475,17 @@ def _revise(tx: Tx, document: KnownDocument, seen: SeenMemory, hashed: str, now:
 
 def _cut(tx: Tx, revision: int, text: str, now: int) -> int:
     rows = [
-        (
-            *(revision, ordinal, part.heading_path, part.start, part.end, part.text),
-            *(hash_of(part.text), len(part.text.split()), now),
-        )
+        {
+            "revision": revision,
+            "ordinal": ordinal,
+            "heading_path": part.heading_path,
+            "start": part.start,
+            "end": part.end,
+            "content": part.text,
+            "hash": hash_of(part.text),
+            "words": len(part.text.split()),
+            "now": now,
+        }
         for ordinal, part in enumerate(sections(text))
     ]
     tx.run_bulk("add_memory_chunk", rows)

@@ -208,7 +208,8 @@ def _same_words(tx: Tx, row: Mapping[str, Any]) -> list[int]:
 
 def _link(tx: Tx, node: int, evidence: Evidence) -> None:
     for kind in _LINKED:
-        tx.run_bulk(f"link_{kind}", [(node, number) for number in _of_kind(evidence, kind)])
+        rows = [{"node": node, "row": number} for number in _of_kind(evidence, kind)]
+        tx.run_bulk(f"link_{kind}", rows)
 
 
 def _own_events(tx: Tx, queue: Queue, evidence: Evidence) -> tuple[int, ...]:
@@ -259,7 +260,7 @@ def _replace(tx: Tx, queue: Queue, nodes: Iterable[int], targets: Sequence[int])
     doomed: list[int] = []
     for node in sorted(nodes):
         if queue != "agentic":
-            tx.run_bulk(f"unlink_{about}", [(node, target) for target in targets])
+            tx.run_bulk(f"unlink_{about}", [{"node": node, "row": target} for target in targets])
         if queue == "agentic" or not _column(tx, f"{about}_of_node", node):
             doomed.append(node)
     ties: set[Tie] = {tie for node in doomed for tie in ties_among(tx, node)}
@@ -475,7 +476,7 @@ def drop_twins(tx: Tx) -> int:
         for node in sorted(decode(nodes))[1:]:
             later[node].add(segment)
     for node, segments in later.items():
-        tx.run_bulk("unlink_segment", [(node, segment) for segment in segments])
+        tx.run_bulk("unlink_segment", [{"node": node, "row": segment} for segment in segments])
     left = [node for node in later if not _column(tx, "segment_of_node", node)]
     erase_nodes(tx, left)
     return len(later)

@@ -91,7 +91,7 @@ def _place_entries(tx: Tx, limit: int) -> int:
             turn = turns[session] = _next_turn(tx, turns, session)
         count = first_varint(size or b"\0")
         words += count
-        placed.append((entry, session, turn, count))
+        placed.append({"entry": entry, "session": session, "turn": turn, "words": count})
     tx.run_bulk("place_entry", placed)
     if rows:
         values = {"kind": "entry", "upto": rows[-1][0], "rows": len(placed), "words": words}
@@ -148,13 +148,13 @@ def _index_stale(tx: Tx, limit: int) -> int:
             wanted.setdefault("ci" if kind == "job" else kind, set()).add(run)
     for kind, numbers in wanted.items():
         _put(tx, kind, list(_read_again(tx, kind, numbers)))
-    tx.run_bulk("not_stale", stale)
+    tx.run_bulk("not_stale", [{"kind": kind, "row": row} for kind, row in stale])
     return len(stale)
 
 
 def _read_again(tx: Tx, kind: str, numbers: Iterable[int]) -> Iterator[Thing]:
     for number in sorted(numbers):
-        tx.run("drop_thing", (kind, number))
+        tx.run("drop_thing", {"kind": kind, "row": number})
         for row in tx.all(f"things_{kind}", {"after": number - 1, "through": number, "limit": 1}):
             yield _READERS[kind](tx, row)
 
@@ -165,7 +165,7 @@ def _put(tx: Tx, kind: str, things: list[Thing], upto: int = 0) -> None:
         text = "\n".join(text for text in thing.texts if text)[:_MOST_TEXT]
         if not text.strip():
             continue
-        tx.run("drop_thing", (kind, thing.row))
+        tx.run("drop_thing", {"kind": kind, "row": thing.row})
         size = len(text.split())
         values = {**thing._asdict(), "kind": kind, "words": size, "hash": text_hash(text)}
         del values["texts"]

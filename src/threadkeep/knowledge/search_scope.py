@@ -47,11 +47,11 @@ _OF_CATEGORY: Final = """(t.kind = 'node' AND EXISTS (
 _MENTIONS: Final = """((t.kind = 'node' AND EXISTS (
   SELECT 1 FROM knowledge_node_entities AS k JOIN entities AS n ON n.id = k.entity_id
   WHERE k.knowledge_node_id = t.row
-    AND (n.name = :entity COLLATE NOCASE OR n.canonical = :entity COLLATE NOCASE)))
+    AND (lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity))))
 OR (t.kind = 'command' AND EXISTS (
   SELECT 1 FROM event_entities AS k JOIN entities AS n ON n.id = k.entity_id
   WHERE k.event_id = t.row
-    AND (n.name = :entity COLLATE NOCASE OR n.canonical = :entity COLLATE NOCASE))))"""
+    AND (lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity)))))"""
 
 
 class Thing(NamedTuple):

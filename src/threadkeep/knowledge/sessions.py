@@ -113,7 +113,7 @@ def latest_entries(
     chosen = _followed(tx, query, session)
     sql = (
         f"SELECT {ENTRY}, {SESSION} FROM tk_sessions AS s"  # noqa: S608  (our own names)
-        " CROSS JOIN tk_entries AS e ON e.session = s.id WHERE s.id IN"
+        " CROSS JOIN tk_entries AS e WHERE e.session = s.id AND s.id IN"
         f" (SELECT s.id FROM tk_sessions AS s WHERE s.entries > 0 AND {chosen.sql('message')}"
         " ORDER BY s.ended_at DESC, s.id DESC LIMIT :limit)"
         f" AND e.id <= :upto AND e.kind != 'copy' AND {chosen.sql()}"
@@ -130,9 +130,8 @@ def entries_after(
     chosen = _followed(tx, query, session)
     sql = (
         f"SELECT {ENTRY}, {SESSION} FROM tk_entries AS e"  # noqa: S608  (our own names)
-        " CROSS JOIN tk_sessions AS s ON s.id = e.session"
-        f" WHERE e.id > :mark AND e.id <= :upto AND e.kind != 'copy' AND {chosen.sql()}"
-        " ORDER BY e.id"
+        " CROSS JOIN tk_sessions AS s WHERE s.id = e.session AND e.id > :mark AND e.id <= :upto"
+        f" AND e.kind != 'copy' AND {chosen.sql()} ORDER BY e.id"
     )
     rows = tx.each(Sql(sql), {**chosen.params, "mark": mark, "upto": upto})
     return [(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in rows]

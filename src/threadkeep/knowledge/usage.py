@@ -118,8 +118,8 @@ def spent_sql(conditions: str, zone: tzinfo) -> str:
         "WITH sums AS MATERIALIZED ("  # noqa: S608  (our own names)
         f" SELECT u.harness AS harness, u.model AS model, {_STEP} AS step, {_QUARTER} AS quarter,"
         f" coalesce(nullif(s.project, ''), nullif(s.cwd, ''), '{UNKNOWN}') AS project, {_SUMS}"
-        " FROM tk_sessions AS s CROSS JOIN tk_usage AS u ON u.session = s.id"
-        f" WHERE {conditions} GROUP BY s.id, u.harness, u.model, {_QUARTER}, {_STEP})"
+        " FROM tk_sessions AS s CROSS JOIN tk_usage AS u WHERE u.session = s.id"
+        f" AND {conditions} GROUP BY s.id, u.harness, u.model, {_QUARTER}, {_STEP})"
         f" SELECT 1, harness, model, step, ({local}) / {QUARTERS_OF_DAY}, project, min(quarter),"
         f" {_ALL_SUMS} FROM sums GROUP BY 5, 6, 4, 3, 2 UNION ALL"
         f" SELECT 0, '', model, 0, NULL, '', ({local}) % {QUARTERS_OF_WEEK}, {_TOKENS},"
@@ -264,7 +264,7 @@ def _answers(around: ListContext, query: Query, matches: Matches | None) -> Iter
     sql = (
         "SELECT u.at, u.harness, u.model, u.input, u.output, u.cache_read, u.cache_write,"  # noqa: S608
         " u.cache_write_1h, u.reasoning FROM tk_sessions AS s CROSS JOIN tk_usage AS u"
-        f" ON u.session = s.id WHERE {conditions} AND u.at IS NOT NULL"
+        f" WHERE u.session = s.id AND {conditions} AND u.at IS NOT NULL"
     )
     rows = around.tx.all(Sql(sql), values)
     kept = _models_kept({row[2] or UNKNOWN for row in rows}, query)
@@ -287,7 +287,10 @@ def write_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> Non
 
 def drop_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None:
     """Take out usage that was stored with the number of its session."""
-    rows = [(harness, one.key, session, one.at) for session, one in usage]
+    rows = [
+        {"harness": harness, "key": one.key, "session": session, "at": one.at}
+        for session, one in usage
+    ]
     tx.run_bulk("delete_usage", rows)
 
 
@@ -308,7 +311,18 @@ def counted(tx: Tx, log: LogRow, usage: list[Usage]) -> list[Usage]:
     return [one for one in usage if not one.stands_in]
 
 
-def _usage_row(harness: str, session: int, one: Usage) -> tuple[object, ...]:
-    cache = (one.cache_read, one.cache_write, one.cache_write_1h)
-    spent = (one.input, one.output, *cache, one.reasoning)
-    return (harness, one.key, session, one.at, one.model, *spent, int(one.final))
+def _usage_row(harness: str, session: int, one: Usage) -> dict[str, object]:
+    return {
+        "harness": harness,
+        "key": one.key,
+        "session": session,
+        "at": one.at,
+        "model": one.model,
+        "input": one.input,
+        "output": one.output,
+        "cache_read": one.cache_read,
+        "cache_write": one.cache_write,
+        "cache_write_1h": one.cache_write_1h,
+        "reasoning": one.reasoning,
+        "final": int(one.final),
+    }

@@ -1,16 +1,16 @@
 -- What agents ask of the contract's tables in the contract's own shapes; probes are never among it.
 
 -- piece: in_project
-(:projects = '[]' OR EXISTS (SELECT 1 FROM json_each(:projects) AS p WHERE e.cwd LIKE p.value ESCAPE '\' OR e.git_repo LIKE p.value ESCAPE '\'))
+(:projects = '[]' OR EXISTS (SELECT 1 FROM ({texts:projects}) AS p WHERE e.cwd LIKE p.value ESCAPE '\' OR e.git_repo LIKE p.value ESCAPE '\'))
 
 -- piece: session_in_project
-(:projects = '[]' OR EXISTS (SELECT 1 FROM json_each(:projects) AS p WHERE a.cwd LIKE p.value ESCAPE '\' OR a.project_dir LIKE p.value ESCAPE '\'))
+(:projects = '[]' OR EXISTS (SELECT 1 FROM ({texts:projects}) AS p WHERE a.cwd LIKE p.value ESCAPE '\' OR a.project_dir LIKE p.value ESCAPE '\'))
 
 -- ------------------------------------------------------------------ nodes
 
 -- name: viewed_nodes
-SELECT id, uuid, CAST(content AS BLOB), CAST(embed_text AS BLOB), CAST(outcome AS BLOB), CAST(tags AS BLOB), created_at
-FROM knowledge_nodes WHERE id IN (SELECT value FROM json_each(:ids))
+SELECT id, uuid, {raw:content}, {raw:embed_text}, {raw:outcome}, {raw:tags}, created_at
+FROM knowledge_nodes WHERE id IN ({ids:ids})
 
 -- name: viewed_links
 SELECT 'event', '', event_id FROM knowledge_node_events WHERE knowledge_node_id = :id
@@ -26,29 +26,29 @@ SELECT 'memory', '', memory_chunk_id FROM knowledge_node_memory_chunks WHERE kno
 ORDER BY 1, 3 LIMIT :limit
 
 -- name: viewed_entities
-SELECT CAST(e.name AS BLOB) FROM knowledge_node_entities AS l JOIN entities AS e ON e.id = l.entity_id
+SELECT {raw:e.name} FROM knowledge_node_entities AS l JOIN entities AS e ON e.id = l.entity_id
 WHERE l.knowledge_node_id = :id AND e.type IN ('tool', 'file', 'service', 'project', 'env_var') ORDER BY e.id LIMIT :limit
 
 -- ------------------------------------------------------------------ events
 
 -- name: viewed_commands
-SELECT e.id, e.timestamp, CAST(e.command AS BLOB), e.exit_code, e.duration_ms, CAST(e.cwd AS BLOB), CAST(e.git_branch AS BLOB) FROM events AS e
+SELECT e.id, e.timestamp, {raw:e.command}, e.exit_code, e.duration_ms, {raw:e.cwd}, {raw:e.git_branch} FROM events AS e
 WHERE e.probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR e.command LIKE :text ESCAPE '\')
   AND (CAST(:since AS INTEGER) IS NULL OR e.timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR e.timestamp < :until) AND {in_project}
-  AND (:branches = '[]' OR e.git_branch IN (SELECT value FROM json_each(:branches)))
+  AND (:branches = '[]' OR e.git_branch IN ({texts:branches}))
 ORDER BY e.timestamp DESC, e.id DESC LIMIT :limit
 
 -- name: viewed_segments
-SELECT a.id, a.start_time, CAST(substr(a.summary_text, 1, 4000) AS BLOB), a.message_count,
-  CASE WHEN json_valid(a.tool_calls_json) THEN json_array_length(a.tool_calls_json) ELSE 0 END, CAST(a.cwd AS BLOB), CAST(a.git_branch AS BLOB)
+SELECT a.id, a.start_time, {raw:substr(a.summary_text, 1, 4000)}, a.message_count,
+  CASE WHEN json_valid(a.tool_calls_json) THEN json_array_length(a.tool_calls_json) ELSE 0 END, {raw:a.cwd}, {raw:a.git_branch}
 FROM agentic_sessions AS a
 WHERE a.probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR a.summary_text LIKE :text ESCAPE '\')
   AND (CAST(:since AS INTEGER) IS NULL OR a.start_time >= :since) AND (CAST(:until AS INTEGER) IS NULL OR a.start_time < :until) AND {session_in_project}
-  AND (:branches = '[]' OR a.git_branch IN (SELECT value FROM json_each(:branches)))
+  AND (:branches = '[]' OR a.git_branch IN ({texts:branches}))
 ORDER BY a.start_time DESC, a.id DESC LIMIT :limit
 
 -- name: viewed_visits
-SELECT id, timestamp, CAST(url AS BLOB), CAST(title AS BLOB), domain, dwell_ms, scroll_depth FROM browser_events
+SELECT id, timestamp, {raw:url}, {raw:title}, domain, dwell_ms, scroll_depth FROM browser_events
 WHERE probe_tag IS NULL AND (CAST(:text AS TEXT) IS NULL OR url LIKE :text ESCAPE '\' OR title LIKE :text ESCAPE '\')
   AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
 ORDER BY timestamp DESC, id DESC LIMIT :limit
@@ -56,7 +56,7 @@ ORDER BY timestamp DESC, id DESC LIMIT :limit
 -- ------------------------------------------------------------------ entities, projects, CI
 
 -- name: viewed_all_entities
-SELECT n.type, CAST(n.name AS BLOB), CAST(n.canonical AS BLOB), n.first_seen, n.last_seen FROM entities AS n
+SELECT n.type, {raw:n.name}, {raw:n.canonical}, n.first_seen, n.last_seen FROM entities AS n
 WHERE (CAST(:type AS TEXT) IS NULL OR n.type = :type) AND (CAST(:text AS TEXT) IS NULL OR n.name LIKE :text ESCAPE '\')
   AND (CAST(:since AS INTEGER) IS NULL OR n.last_seen >= :since) AND (CAST(:until AS INTEGER) IS NULL OR n.last_seen < :until)
   AND (:projects = '[]' OR EXISTS (
@@ -68,7 +68,7 @@ WHERE (CAST(:type AS TEXT) IS NULL OR n.type = :type) AND (CAST(:text AS TEXT) I
 ORDER BY n.last_seen DESC, n.id DESC LIMIT :limit
 
 -- name: viewed_projects
-SELECT CAST(repo AS BLOB), CAST(root AS BLOB), max(seen) FROM (
+SELECT {raw:repo}, {raw:root}, max(seen) FROM (
   SELECT git_repo AS repo, cwd AS root, max(timestamp) AS seen FROM events WHERE cwd != '' AND probe_tag IS NULL GROUP BY git_repo, cwd
   UNION ALL
   -- Claude Code names the folder of a project's logs after it, in a way that cannot be undone: then it is where the session worked

@@ -29,7 +29,7 @@ UPDATE capture_alarms SET clean_ticks = :ticks, resolved_at = :now WHERE id = :i
 
 -- name: reopen_alarm
 UPDATE capture_alarms SET resolved_at = NULL, clean_ticks = 0, details_json = :details,
-  acked_at = CASE WHEN ack_note IS :pruned THEN NULL ELSE acked_at END, ack_note = NULLIF(ack_note, :pruned)
+  acked_at = CASE WHEN ack_note IS NOT DISTINCT FROM :pruned THEN NULL ELSE acked_at END, ack_note = NULLIF(ack_note, :pruned)
 WHERE id = :id
 
 -- name: refresh_alarm
@@ -100,7 +100,7 @@ SELECT count(*) FROM knowledge_nodes WHERE id NOT IN (SELECT id FROM knowledge_f
 
 -- name: nodes_differing
 SELECT count(*) FROM knowledge_nodes AS n JOIN knowledge_fts_content AS f ON f.id = n.id
-WHERE f.c1 IS NOT n.embed_text OR f.c2 IS NOT n.content
+WHERE f.c1 IS DISTINCT FROM n.embed_text OR f.c2 IS DISTINCT FROM n.content
 
 -- name: words_without_nodes
 SELECT count(*) FROM knowledge_fts_content WHERE id NOT IN (SELECT id FROM knowledge_nodes)
@@ -112,4 +112,4 @@ SELECT id FROM tk_blocks ORDER BY id
 
 -- name: count_nodes_without_vector
 SELECT count(*) FROM knowledge_nodes AS n LEFT JOIN tk_vectors AS v ON v.kind = 'node' AND v.id = n.id
-WHERE n.created_at <= :before AND v.mark IS NOT n.uuid || '/' || n.updated_at
+WHERE n.created_at <= :before AND v.mark IS DISTINCT FROM n.uuid || '/' || n.updated_at

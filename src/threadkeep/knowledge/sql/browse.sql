@@ -25,32 +25,32 @@ count(*), sum(u.input), sum(u.output), sum(u.cache_read), sum(u.cache_write), su
 
 -- name: browse_sums
 SELECT u.session, u.harness, u.model, {step}, max(u.at), {spent}
-FROM json_each(:ids) AS i CROSS JOIN tk_usage AS u ON u.session = i.value GROUP BY u.session, u.harness, u.model, 4
+FROM ({ids:ids}) AS i CROSS JOIN tk_usage AS u WHERE u.session = i.value GROUP BY u.session, u.harness, u.model, 4
 
 -- name: browse_children
-SELECT s.harness, s.parent_session_id, count(*) FROM json_each(:ids) AS i CROSS JOIN tk_sessions AS s ON s.parent_session_id = i.value
-WHERE s.entries > 0 GROUP BY s.harness, s.parent_session_id
+SELECT s.harness, s.parent_session_id, count(*) FROM ({texts:ids}) AS i CROSS JOIN tk_sessions AS s
+WHERE s.parent_session_id = i.value AND s.entries > 0 GROUP BY s.harness, s.parent_session_id
 
 -- name: browse_matches
 SELECT e.session, max(e.id), count(*) FROM (
   SELECT id FROM {matching:tk_entry_words} ORDER BY id DESC LIMIT :limit
-) AS f CROSS JOIN tk_entries AS e ON e.id = f.id GROUP BY e.session
+) AS f CROSS JOIN tk_entries AS e WHERE e.id = f.id GROUP BY e.session
 
 -- name: browse_having
-SELECT i.value FROM json_each(:ids) AS i WHERE EXISTS (
-  SELECT 1 FROM tk_entries AS e CROSS JOIN {matching:tk_entry_words} AS f ON f.id = e.id WHERE e.session = i.value)
+SELECT i.value FROM ({ids:ids}) AS i WHERE EXISTS (
+  SELECT 1 FROM tk_entries AS e CROSS JOIN {matching:tk_entry_words} AS f WHERE f.id = e.id AND e.session = i.value)
 
 -- name: browse_ended_badly
-SELECT i.value FROM json_each(:ids) AS i
+SELECT i.value FROM ({ids:ids}) AS i
 WHERE (SELECT e.error FROM tk_entries AS e WHERE e.session = i.value AND e.kind = 'tool_result' ORDER BY e.id DESC LIMIT 1) = 1
 
 -- name: browse_newer
 SELECT s.harness, s.session_id FROM tk_sessions AS s
-WHERE {shown} AND (s.ended_at, s.id) > (:at, :id) ORDER BY s.ended_at, s.id LIMIT 1
+WHERE {shown} AND (s.ended_at, s.id) > (:at, :id) ORDER BY s.ended_at NULLS FIRST, s.id LIMIT 1
 
 -- name: browse_older
 SELECT s.harness, s.session_id FROM tk_sessions AS s
-WHERE {shown} AND (s.ended_at, s.id) < (:at, :id) ORDER BY s.ended_at DESC, s.id DESC LIMIT 1
+WHERE {shown} AND (s.ended_at, s.id) < (:at, :id) ORDER BY s.ended_at DESC NULLS LAST, s.id DESC LIMIT 1
 
 -- ------------------------------------------------------------------ one session
 
@@ -71,15 +71,15 @@ SELECT {entry} FROM tk_entries AS e WHERE e.session = :session
 SELECT max(id) FROM tk_entries WHERE session = :session
 
 -- name: browse_documents
-SELECT l.id FROM json_each(:ids) AS i CROSS JOIN tk_logs AS l ON l.id = i.value WHERE l.item <> ''
+SELECT l.id FROM ({ids:ids}) AS i CROSS JOIN tk_logs AS l WHERE l.id = i.value AND l.item <> ''
 
 -- name: browse_usage_of_session
 SELECT u.at, u.harness, u.model, u.input, u.output, u.cache_read, u.cache_write, u.cache_write_1h
-FROM tk_usage AS u WHERE u.session = :session ORDER BY u.at
+FROM tk_usage AS u WHERE u.session = :session ORDER BY u.at NULLS FIRST
 
 -- name: browse_matches_within
-SELECT e.id FROM {matching:tk_entry_words} AS f CROSS JOIN tk_entries AS e ON e.id = f.id
-WHERE f.id BETWEEN :first AND :last AND e.session = :session LIMIT :limit
+SELECT e.id FROM {matching:tk_entry_words} AS f CROSS JOIN tk_entries AS e
+WHERE e.id = f.id AND f.id BETWEEN :first AND :last AND e.session = :session LIMIT :limit
 
 -- ------------------------------------------------------------------ what is new
 
@@ -90,8 +90,8 @@ JOIN tk_sessions AS s ON s.id = e.session
 -- ------------------------------------------------------------------ a day
 
 -- name: browse_messages_since
-SELECT count(*) FROM tk_sessions AS s CROSS JOIN tk_entries AS e ON e.session = s.id
-WHERE s.ended_at >= :since AND e.at >= :since AND e.kind IN ('prompt', 'text')
+SELECT count(*) FROM tk_sessions AS s CROSS JOIN tk_entries AS e
+WHERE e.session = s.id AND s.ended_at >= :since AND e.at >= :since AND e.kind IN ('prompt', 'text')
 
 -- name: browse_commands_since
 SELECT count(*) FROM events WHERE timestamp >= :since AND probe_tag IS NULL AND source_kind = 'shell'
@@ -109,46 +109,46 @@ n.id, n.uuid, n.content, n.outcome, n.tags, n.created_at, n.enrichment_model, n.
 
 -- name: browse_nodes
 SELECT {node} FROM knowledge_nodes AS n
-WHERE n.id < :before AND (CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN (SELECT value FROM json_each(:outcomes))) ORDER BY n.id DESC LIMIT :limit
+WHERE n.id < :before AND (CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN ({texts:outcomes})) ORDER BY n.id DESC LIMIT :limit
 
 -- name: browse_nodes_with_words
 SELECT {node} FROM (SELECT id FROM {matching:knowledge_fts} WHERE id < :before ORDER BY id DESC) AS f
-CROSS JOIN knowledge_nodes AS n ON n.id = f.id
-WHERE CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN (SELECT value FROM json_each(:outcomes)) LIMIT :limit
+CROSS JOIN knowledge_nodes AS n
+WHERE n.id = f.id AND (CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN ({texts:outcomes})) LIMIT :limit
 
 -- name: browse_node
 SELECT {node} FROM knowledge_nodes AS n WHERE n.id = :id
 
 -- name: browse_nodes_by_id
-SELECT {node} FROM json_each(:ids) AS i CROSS JOIN knowledge_nodes AS n ON n.id = i.value ORDER BY n.id DESC
+SELECT {node} FROM ({ids:ids}) AS i CROSS JOIN knowledge_nodes AS n WHERE n.id = i.value ORDER BY n.id DESC
 
 -- What nodes rest on: the node, the kind and number of the evidence, when and where it was, and whether it is a probe.
 -- name: browse_grounds
 SELECT l.knowledge_node_id, 'command', e.id, e.timestamp, coalesce(nullif(e.git_repo, ''), e.cwd), e.cwd, e.probe_tag IS NOT NULL
-FROM json_each(:ids) AS i CROSS JOIN knowledge_node_events AS l ON l.knowledge_node_id = i.value JOIN events AS e ON e.id = l.event_id
+FROM ({ids:ids}) AS i CROSS JOIN knowledge_node_events AS l JOIN events AS e ON e.id = l.event_id WHERE l.knowledge_node_id = i.value
 UNION ALL
 SELECT l.knowledge_node_id, 'segment', a.id, a.end_time, a.cwd, a.cwd, a.probe_tag IS NOT NULL
-FROM json_each(:ids) AS i CROSS JOIN knowledge_node_agentic_sessions AS l ON l.knowledge_node_id = i.value
-JOIN agentic_sessions AS a ON a.id = l.agentic_session_id
+FROM ({ids:ids}) AS i CROSS JOIN knowledge_node_agentic_sessions AS l
+JOIN agentic_sessions AS a ON a.id = l.agentic_session_id WHERE l.knowledge_node_id = i.value
 UNION ALL
 SELECT l.knowledge_node_id, 'page', b.id, b.timestamp, NULL, NULL, b.probe_tag IS NOT NULL
-FROM json_each(:ids) AS i CROSS JOIN knowledge_node_browser_events AS l ON l.knowledge_node_id = i.value
-JOIN browser_events AS b ON b.id = l.browser_event_id
+FROM ({ids:ids}) AS i CROSS JOIN knowledge_node_browser_events AS l
+JOIN browser_events AS b ON b.id = l.browser_event_id WHERE l.knowledge_node_id = i.value
 UNION ALL
-SELECT l.knowledge_node_id, 'ci', r.id, coalesce(r.completed_at, r.started_at, r.first_seen_at), r.repo, NULL, 0
-FROM json_each(:ids) AS i CROSS JOIN knowledge_node_workflow_runs AS l ON l.knowledge_node_id = i.value JOIN workflow_runs AS r ON r.id = l.run_id
+SELECT l.knowledge_node_id, 'ci', r.id, coalesce(r.completed_at, r.started_at, r.first_seen_at), r.repo, NULL, false
+FROM ({ids:ids}) AS i CROSS JOIN knowledge_node_workflow_runs AS l JOIN workflow_runs AS r ON r.id = l.run_id WHERE l.knowledge_node_id = i.value
 UNION ALL
-SELECT l.knowledge_node_id, 'lesson', k.id, k.last_seen_at, k.repo, NULL, 0
-FROM json_each(:ids) AS i CROSS JOIN knowledge_node_lessons AS l ON l.knowledge_node_id = i.value JOIN lessons AS k ON k.id = l.lesson_id
+SELECT l.knowledge_node_id, 'lesson', k.id, k.last_seen_at, k.repo, NULL, false
+FROM ({ids:ids}) AS i CROSS JOIN knowledge_node_lessons AS l JOIN lessons AS k ON k.id = l.lesson_id WHERE l.knowledge_node_id = i.value
 UNION ALL
 SELECT l.knowledge_node_id, 'memory', c.id, r.source_mtime_ms, d.repository, NULL, d.repository = 'hippo/__hippo_probe__'
-FROM json_each(:ids) AS i JOIN knowledge_node_memory_chunks AS l ON l.knowledge_node_id = i.value
+FROM ({ids:ids}) AS i JOIN knowledge_node_memory_chunks AS l ON l.knowledge_node_id = i.value
 JOIN memory_chunks AS c ON c.id = l.memory_chunk_id JOIN memory_revisions AS r ON r.id = c.revision_id
 JOIN memory_documents AS d ON d.id = r.document_id
 
 -- name: browse_names_in_nodes
-SELECT k.knowledge_node_id, e.name FROM json_each(:ids) AS i CROSS JOIN knowledge_node_entities AS k ON k.knowledge_node_id = i.value
-JOIN entities AS e ON e.id = k.entity_id ORDER BY k.knowledge_node_id, e.type, e.name
+SELECT k.knowledge_node_id, e.name FROM ({ids:ids}) AS i CROSS JOIN knowledge_node_entities AS k
+JOIN entities AS e ON e.id = k.entity_id WHERE k.knowledge_node_id = i.value ORDER BY k.knowledge_node_id, e.type, e.name
 
 -- piece: entity
 e.id, e.type, e.name, e.canonical, (SELECT count(*) FROM knowledge_node_entities AS k WHERE k.entity_id = e.id), e.first_seen, e.last_seen
@@ -160,7 +160,7 @@ WHERE (CAST(:type AS TEXT) IS NULL OR e.type = :type)
 ORDER BY 5 DESC, e.last_seen DESC, e.id LIMIT :limit
 
 -- name: browse_entities_by_id
-SELECT {entity} FROM json_each(:ids) AS i CROSS JOIN entities AS e ON e.id = i.value
+SELECT {entity} FROM ({ids:ids}) AS i CROSS JOIN entities AS e WHERE e.id = i.value
 
 -- name: browse_entities_of_node
 SELECT {entity} FROM knowledge_node_entities AS l JOIN entities AS e ON e.id = l.entity_id WHERE l.knowledge_node_id = :id
@@ -172,12 +172,12 @@ SELECT knowledge_node_id FROM knowledge_node_entities WHERE entity_id = :id ORDE
 -- name: browse_neighbours
 SELECT b.entity_id, count(*) FROM (
   SELECT knowledge_node_id AS node FROM knowledge_node_entities WHERE entity_id = :id ORDER BY knowledge_node_id DESC LIMIT :nodes
-) AS a CROSS JOIN knowledge_node_entities AS b ON b.knowledge_node_id = a.node AND b.entity_id <> :id
+) AS a CROSS JOIN knowledge_node_entities AS b WHERE b.knowledge_node_id = a.node AND b.entity_id <> :id
 GROUP BY b.entity_id ORDER BY 2 DESC, 1 LIMIT :limit
 
 -- name: browse_ties
-SELECT r.from_entity_id, r.to_entity_id, r.relationship, r.evidence_count FROM json_each(:ids) AS i
-CROSS JOIN relationships AS r ON r.from_entity_id = i.value WHERE r.to_entity_id IN (SELECT value FROM json_each(:ids))
+SELECT r.from_entity_id, r.to_entity_id, r.relationship, r.evidence_count FROM ({ids:ids}) AS i
+CROSS JOIN relationships AS r WHERE r.from_entity_id = i.value AND r.to_entity_id IN ({ids:ids})
 ORDER BY r.evidence_count DESC, r.id LIMIT :limit
 
 -- name: browse_ties_of
@@ -189,9 +189,9 @@ ORDER BY 4 DESC LIMIT :limit
 -- The newest nodes only: the pairs of all would take seconds in a large file.
 -- name: browse_together
 SELECT a.entity_id, b.entity_id, count(*) FROM (SELECT id FROM knowledge_nodes ORDER BY id DESC LIMIT :nodes) AS n
-CROSS JOIN knowledge_node_entities AS a ON a.knowledge_node_id = n.id AND a.entity_id IN (SELECT value FROM json_each(:ids))
-CROSS JOIN knowledge_node_entities AS b ON b.knowledge_node_id = n.id AND b.entity_id > a.entity_id
-  AND b.entity_id IN (SELECT value FROM json_each(:ids))
+CROSS JOIN knowledge_node_entities AS a
+CROSS JOIN knowledge_node_entities AS b WHERE b.knowledge_node_id = n.id AND b.entity_id > a.entity_id
+  AND b.entity_id IN ({ids:ids}) AND a.knowledge_node_id = n.id AND a.entity_id IN ({ids:ids})
 GROUP BY a.entity_id, b.entity_id ORDER BY 3 DESC, 1, 2 LIMIT :limit
 
 -- name: browse_projects
@@ -199,7 +199,7 @@ SELECT s.project, count(*), max(s.ended_at) FROM tk_sessions AS s WHERE {shown} 
 GROUP BY s.project ORDER BY 3 DESC, 1
 
 -- name: browse_folder_of_project
-SELECT s.cwd FROM tk_sessions AS s WHERE {shown} AND s.project = :project ORDER BY s.ended_at DESC, s.id DESC LIMIT 1
+SELECT s.cwd FROM tk_sessions AS s WHERE {shown} AND s.project = :project ORDER BY s.ended_at DESC NULLS LAST, s.id DESC LIMIT 1
 
 -- name: browse_agents_of_projects
 SELECT DISTINCT s.project, s.harness FROM tk_sessions AS s WHERE {shown} AND s.project <> '' ORDER BY s.project, s.harness

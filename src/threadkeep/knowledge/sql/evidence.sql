@@ -6,11 +6,11 @@ SELECT id, session_id, timestamp, command, stdout, stderr, exit_code, duration_m
   source_kind = 'claude-tool' AND EXISTS (
     SELECT 1 FROM sessions AS s JOIN agentic_sessions AS a ON a.session_id = s.terminal WHERE s.id = events.session_id AND a.probe_tag IS NULL
   )
-FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL ORDER BY session_id, timestamp, id
+FROM events WHERE id IN ({ids:ids}) AND probe_tag IS NULL ORDER BY session_id, timestamp, id
 
 -- name: evidence_visits
 SELECT id, timestamp, url, title, domain, dwell_ms, search_query, extracted_text, scroll_depth
-FROM browser_events WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL ORDER BY timestamp, id
+FROM browser_events WHERE id IN ({ids:ids}) AND probe_tag IS NULL ORDER BY timestamp, id
 
 -- name: evidence_visits_around
 SELECT id, timestamp, url, title, domain, dwell_ms, search_query, NULL, scroll_depth
@@ -19,7 +19,7 @@ FROM browser_events WHERE timestamp BETWEEN :since AND :until AND probe_tag IS N
 -- name: evidence_segments
 SELECT id, harness, session_id, segment_index, cwd, project_dir, git_branch, title, is_subagent, summary_text, user_prompts_json, tool_calls_json,
   commit_messages_json, snapshot_diffs_json, start_time, end_time, message_count, {count_prompts}, {count_tools}
-FROM agentic_sessions WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL ORDER BY start_time, id
+FROM agentic_sessions WHERE id IN ({ids:ids}) AND probe_tag IS NULL ORDER BY start_time, id
 
 -- name: evidence_session
 SELECT id, first_prompt FROM tk_sessions WHERE harness = :harness AND session_id = :session_id
@@ -41,13 +41,13 @@ WHERE e.session = :session AND e.at IS NOT NULL AND e.kind NOT IN ('reasoning', 
 
 -- name: evidence_entries
 SELECT id, session, key, log_id, line, part, role, kind, at, tool, error, hash FROM tk_entries
-WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY log_id, line, part
+WHERE id IN ({ids:ids}) ORDER BY log_id, line, part
 
 -- name: evidence_run
 SELECT id, repo, head_sha, head_branch, event, conclusion, html_url, actor, raw_json, started_at, completed_at FROM workflow_runs WHERE id = :id
 
 -- name: evidence_jobs
-SELECT id, name, conclusion FROM workflow_jobs WHERE run_id = :id ORDER BY started_at, id
+SELECT id, name, conclusion FROM workflow_jobs WHERE run_id = :id ORDER BY started_at NULLS FIRST, id
 
 -- name: evidence_remarks
 SELECT level, tool, rule_id, path, start_line, message FROM workflow_annotations WHERE job_id = :id ORDER BY id LIMIT :limit

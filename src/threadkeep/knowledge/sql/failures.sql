@@ -5,7 +5,7 @@ e.id, e.timestamp, e.command, e.tool_name, e.exit_code, substr(coalesce(e.stdout
 e.cwd, e.git_repo, coalesce(e.envelope_id, 'event-' || e.id || '-' || e.timestamp), e.session_id
 
 -- piece: is_open
-CASE e.source_kind WHEN 'claude-tool' THEN (e.stdout, e.exit_code, e.duration_ms) IS (NULL, 0, 0)
+CASE e.source_kind WHEN 'claude-tool' THEN (e.stdout, e.exit_code, e.duration_ms) IS NOT DISTINCT FROM (NULL, 0, 0)
   ELSE e.exit_code IS NULL AND EXISTS (SELECT 1 FROM tk_events AS t WHERE t.event_id = e.id AND t.running = 1) END
 
 -- name: runs_after
@@ -30,7 +30,7 @@ INSERT INTO tk_learned (origin, seen) VALUES (:origin, :seen) ON CONFLICT (origi
 SELECT row FROM tk_unended WHERE origin = :origin ORDER BY row LIMIT :limit
 
 -- name: note_unended
-INSERT OR IGNORE INTO tk_unended (origin, row) VALUES (:origin, :row)
+INSERT INTO tk_unended (origin, row) VALUES (:origin, :row) ON CONFLICT DO NOTHING
 
 -- name: drop_unended
 DELETE FROM tk_unended WHERE origin = :origin AND row = :row
@@ -74,8 +74,8 @@ UPDATE tk_failures SET fixed = :fixed WHERE command = :command AND origin = :ori
 -- ------------------------------------------------------------------ hints
 
 -- name: put_fix_hint
-UPDATE lessons SET fix_hint = :hint WHERE repo = :repo COLLATE NOCASE AND tool = :tool AND rule_id = :rule_id AND path_prefix = :path_prefix
-  AND fix_hint IS NOT :hint AND :at >= last_seen_at
+UPDATE lessons SET fix_hint = :hint WHERE lower(repo) = lower(:repo) AND tool = :tool AND rule_id = :rule_id AND path_prefix = :path_prefix
+  AND fix_hint IS DISTINCT FROM :hint AND :at >= last_seen_at
 
 -- name: ci_lessons_without_hint
 SELECT repo, tool, rule_id, path_prefix FROM lessons AS l
@@ -84,12 +84,12 @@ WHERE fix_hint IS NULL AND EXISTS (SELECT 1 FROM workflow_runs AS r WHERE r.repo
 -- name: ci_last_failure
 SELECT j.name, r.head_branch, coalesce(r.started_at, r.first_seen_at) FROM workflow_annotations AS a
 JOIN workflow_jobs AS j ON j.id = a.job_id JOIN workflow_runs AS r ON r.id = j.run_id
-WHERE a.tool IS nullif(:tool, '') AND a.rule_id IS nullif(:rule_id, '') AND a.level = 'failure' AND r.repo = :repo COLLATE NOCASE
+WHERE a.tool IS NOT DISTINCT FROM nullif(:tool, '') AND a.rule_id IS NOT DISTINCT FROM nullif(:rule_id, '') AND a.level = 'failure' AND lower(r.repo) = lower(:repo)
   AND substr(coalesce(a.path, ''), 1, length(:path_prefix)) = :path_prefix
 ORDER BY coalesce(r.started_at, r.first_seen_at) DESC LIMIT 1
 
 -- name: ci_next_success
 SELECT r.id, r.head_sha, r.raw_json, coalesce(r.completed_at, r.started_at, r.first_seen_at), r.head_branch
 FROM workflow_runs AS r JOIN workflow_jobs AS j ON j.run_id = r.id
-WHERE r.repo = :repo COLLATE NOCASE AND j.name = :job AND j.conclusion = 'success' AND coalesce(r.started_at, r.first_seen_at) > :at
-ORDER BY r.head_branch IS NOT :branch, coalesce(r.started_at, r.first_seen_at) LIMIT 1
+WHERE lower(r.repo) = lower(:repo) AND j.name = :job AND j.conclusion = 'success' AND coalesce(r.started_at, r.first_seen_at) > :at
+ORDER BY r.head_branch IS DISTINCT FROM :branch, coalesce(r.started_at, r.first_seen_at) LIMIT 1

@@ -9,7 +9,7 @@ SELECT l.knowledge_node_id FROM browser_events AS v
 JOIN events AS e ON e.timestamp BETWEEN v.timestamp - 21600000 AND v.timestamp + 21600000 AND e.source_kind = 'shell'
 JOIN knowledge_node_events AS l ON l.event_id = e.id
 WHERE v.id = :id GROUP BY l.knowledge_node_id
-HAVING min(e.timestamp) <= v.timestamp + 300000 AND max(e.timestamp) >= v.timestamp - 300000
+HAVING min(e.timestamp) <= max(v.timestamp) + 300000 AND max(e.timestamp) >= max(v.timestamp) - 300000
 
 -- name: nodes_of_document
 SELECT DISTINCT l.knowledge_node_id FROM memory_revisions AS r JOIN memory_chunks AS c ON c.revision_id = r.id
@@ -60,7 +60,7 @@ DELETE FROM event_entities WHERE event_id = :id
 
 -- A run that another program stored has no row of ours yet; it must not come back either.
 -- name: remember_forgotten_run
-INSERT OR IGNORE INTO tk_ci_runs (run_id, attempt, detailed) VALUES (:id, 1, 1)
+INSERT INTO tk_ci_runs (run_id, attempt, detailed) VALUES (:id, 1, 1) ON CONFLICT DO NOTHING
 
 -- name: leave_snapshot
 UPDATE events SET env_snapshot_id = NULL WHERE env_snapshot_id = :id
@@ -155,7 +155,7 @@ WHERE id = :id
 -- name: renew_event_ticket
 INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
 ON CONFLICT (event_id) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL, updated_at = excluded.updated_at
-WHERE status != 'processing'
+WHERE enrichment_queue.status != 'processing'
 
 -- name: unlearn_first_prompt
 UPDATE tk_sessions SET first_prompt = '' WHERE id = :session AND first_prompt = substr(:prompt, 1, length(first_prompt))
@@ -169,7 +169,7 @@ UPDATE tk_sessions SET
 WHERE id = :session
 
 -- name: delete_usage
-DELETE FROM tk_usage WHERE harness = ? AND key = ? AND session = ? AND at IS ?
+DELETE FROM tk_usage WHERE harness = :harness AND key = :key AND session = :session AND at IS NOT DISTINCT FROM :at
 
 -- ------------------------------------------------------------------ what belongs to a session
 
@@ -219,11 +219,11 @@ s.id, s.harness, s.session_id, s.parent_session_id, s.is_subagent, s.hidden, s.t
 s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors
 
 -- name: put_forgotten
-INSERT OR IGNORE INTO tk_forgotten (harness, session_id, forgotten_at) VALUES (:harness, :session_id, :now)
+INSERT INTO tk_forgotten (harness, session_id, forgotten_at) VALUES (:harness, :session_id, :now) ON CONFLICT DO NOTHING
 
 -- name: any_forgotten_named
 SELECT 1 FROM tk_forgotten WHERE session_id = :session_id
-  AND (:agents IS NULL OR lower(harness) IN (SELECT lower(value) FROM json_each(:agents)))
+  AND (CAST(:agents AS TEXT) IS NULL OR lower(harness) IN (SELECT lower(value) FROM ({texts:agents}) AS a))
 
 -- name: forgotten_but_there
 SELECT {chosen} FROM tk_forgotten AS f JOIN tk_sessions AS s ON s.harness = f.harness AND s.session_id = f.session_id
@@ -237,7 +237,7 @@ SELECT id FROM tk_logs AS l WHERE harness = :harness AND lines > 0 AND NOT EXIST
 ORDER BY id
 
 -- name: put_forgotten_line
-INSERT OR IGNORE INTO tk_forgotten_lines (digest) VALUES (?)
+INSERT INTO tk_forgotten_lines (digest) VALUES (:digest) ON CONFLICT DO NOTHING
 
 -- name: any_forgotten_line
 SELECT 1 FROM tk_forgotten_lines LIMIT 1
@@ -247,7 +247,7 @@ SELECT 1 FROM tk_forgotten_lines WHERE digest = :digest
 
 -- name: logs_to_search
 SELECT l.id FROM tk_logs AS l
-WHERE l.lines > 0 AND (:agents IS NULL OR lower(l.harness) IN (SELECT lower(value) FROM json_each(:agents))) ORDER BY l.id
+WHERE l.lines > 0 AND (CAST(:agents AS TEXT) IS NULL OR lower(l.harness) IN (SELECT lower(value) FROM ({texts:agents}) AS a)) ORDER BY l.id
 
 -- name: span_of_log
 SELECT min(at), max(at) FROM tk_entries WHERE log_id = :log
@@ -257,26 +257,26 @@ SELECT id FROM events WHERE source_kind = 'shell'
   AND (CAST(:since AS INTEGER) IS NULL OR timestamp >= :since) AND (CAST(:until AS INTEGER) IS NULL OR timestamp < :until)
 
 -- name: jobs_of_runs
-SELECT id FROM workflow_jobs WHERE run_id IN (SELECT value FROM json_each(:runs))
+SELECT id FROM workflow_jobs WHERE run_id IN ({ids:runs})
 
 -- name: annotations_of_runs
-SELECT a.id FROM workflow_annotations AS a JOIN workflow_jobs AS j ON j.id = a.job_id WHERE j.run_id IN (SELECT value FROM json_each(:runs))
+SELECT a.id FROM workflow_annotations AS a JOIN workflow_jobs AS j ON j.id = a.job_id WHERE j.run_id IN ({ids:runs})
 
 -- name: excerpts_of_runs
-SELECT x.id FROM workflow_log_excerpts AS x JOIN workflow_jobs AS j ON j.id = x.job_id WHERE j.run_id IN (SELECT value FROM json_each(:runs))
+SELECT x.id FROM workflow_log_excerpts AS x JOIN workflow_jobs AS j ON j.id = x.job_id WHERE j.run_id IN ({ids:runs})
 
 -- name: ci_answer_urls
 SELECT url FROM tk_ci_answers
 
 -- name: forget_ci_answer
-DELETE FROM tk_ci_answers WHERE url = ?
+DELETE FROM tk_ci_answers WHERE url = :name
 
 -- name: drop_quiet_shell_sessions
 DELETE FROM sessions WHERE NOT EXISTS (SELECT 1 FROM events WHERE session_id = sessions.id)
   AND (CAST(:since AS INTEGER) IS NULL OR start_time >= :since) AND (CAST(:until AS INTEGER) IS NULL OR start_time < :until)
 
 -- name: delete_unknown_kind
-DELETE FROM tk_unknown WHERE kind = ?
+DELETE FROM tk_unknown WHERE kind = :name
 
 -- name: unknown_kinds
 SELECT DISTINCT kind FROM tk_unknown

@@ -21,10 +21,10 @@ SELECT <link> FROM <links> WHERE knowledge_node_id = :id
 
 -- A row that went meanwhile is not linked to.
 -- name: link_<kind>
-INSERT OR IGNORE INTO <links> (knowledge_node_id, <link>) SELECT ?, id FROM <table> WHERE id = ?
+INSERT INTO <links> (knowledge_node_id, <link>) SELECT CAST(:node AS INTEGER), id FROM <table> WHERE id = :row ON CONFLICT DO NOTHING
 
 -- name: unlink_<kind>
-DELETE FROM <links> WHERE knowledge_node_id = ? AND <link> = ?
+DELETE FROM <links> WHERE knowledge_node_id = :node AND <link> = :row
 
 -- name: unlink_every_<kind>
 DELETE FROM <links> WHERE knowledge_node_id = :id
@@ -33,7 +33,7 @@ DELETE FROM <links> WHERE knowledge_node_id = :id
 -- its visits, and only then about its commands.
 -- name: told_of_<kind>
 SELECT DISTINCT n.id FROM <links> AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
-WHERE l.<link> IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_type<unless>
+WHERE l.<link> IN ({ids:ids}) AND n.node_type = :node_type<unless>
 
 -- ------------------------------------------------------------------ tickets
 
@@ -45,7 +45,7 @@ WHERE l.<link> IN (SELECT value FROM json_each(:ids)) AND n.node_type = :node_ty
 (coalesce(locked_at, 0) <= :stale OR locked_at > :ahead)
 
 -- piece: dead_<queue>
-locked_by IN (SELECT value FROM json_each(:dead))
+locked_by IN ({texts:dead})
 
 -- name: is_held_<queue>
 SELECT 1 FROM <ticket_name> WHERE status = 'processing' AND {this_<queue>}
@@ -71,13 +71,13 @@ UPDATE <ticket_name> SET status = :status, error_message = :message, updated_at 
 {end_<queue>} WHERE status = 'processing' AND {this_<queue>}
 
 -- name: end_tickets_<queue>
-{end_<queue>} WHERE <ticket_id> IN (SELECT value FROM json_each(:ids))
+{end_<queue>} WHERE <ticket_id> IN ({ids:ids})
 
 -- name: end_rows_<queue>
-{end_<queue>} WHERE <ticket_target> IN (SELECT value FROM json_each(:ids))
+{end_<queue>} WHERE <ticket_target> IN ({ids:ids})
 
 -- name: mark_<queue>
-UPDATE <table> SET <ticket_enriched> WHERE id IN (SELECT value FROM json_each(:ids))
+UPDATE <table> SET <ticket_enriched> WHERE id IN ({ids:ids})
 
 -- piece: release_<queue>
 UPDATE <ticket_name> SET status = 'pending', updated_at = coalesce(locked_at, updated_at), locked_at = NULL, locked_by = NULL
@@ -91,14 +91,14 @@ WHERE status = 'processing'
 
 -- name: wait_again_<queue>
 UPDATE <ticket_name> SET status = 'pending', retry_count = 0, error_message = NULL
-WHERE <ticket_target> IN (SELECT value FROM json_each(:ids)) AND status != 'processing'
+WHERE <ticket_target> IN ({ids:ids}) AND status != 'processing'
 
 -- name: requeue_<queue>
 INSERT INTO <ticket_name> (<ticket_target>, status, priority, max_retries, <ticket_since>, updated_at)
-SELECT id, 'pending', 5, 5, :now, :now FROM <table> WHERE id IN (SELECT value FROM json_each(:ids)) AND <ticket_is_real>
+SELECT id, 'pending', 5, 5, :now, :now FROM <table> WHERE id IN ({ids:ids}) AND <ticket_is_real>
 ON CONFLICT (<ticket_target>) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL,
   locked_at = NULL, locked_by = NULL, updated_at = excluded.updated_at
-WHERE status != 'processing'
+WHERE <ticket_name>.status != 'processing'
 
 -- name: drop_lost_<queue>
 DELETE FROM <ticket_name> WHERE (status IN ('pending', 'processing') OR locked_by = 'threadkeep')
@@ -111,10 +111,10 @@ SELECT <ticket_target> FROM <ticket_name> WHERE status = 'failed'
 SELECT DISTINCT locked_by FROM <ticket_name> WHERE status = 'processing'
 
 -- name: locks_<queue>
-SELECT count(*), coalesce(sum({dead_<queue>} OR {stale_<queue>}), 0) FROM <ticket_name> WHERE status = 'processing'
+SELECT count(*), count(*) FILTER (WHERE {dead_<queue>} OR {stale_<queue>}) FROM <ticket_name> WHERE status = 'processing'
 
 -- name: present_<queue>
-SELECT id FROM <table> WHERE id IN (SELECT value FROM json_each(:ids)) AND <ticket_is_real> ORDER BY id
+SELECT id FROM <table> WHERE id IN ({ids:ids}) AND <ticket_is_real> ORDER BY id
 
 -- What is skipped for Hippo's brain alone waits for us.
 -- name: depths_<queue>

@@ -57,7 +57,7 @@ VALUES (:document, :number, :hash, :hash, :text, :mtime_ms, :size, :change, :sum
 
 -- name: add_memory_chunk
 INSERT INTO memory_chunks (revision_id, ordinal, heading_path, start_offset, end_offset, content, content_hash, token_count, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (:revision, :ordinal, :heading_path, :start, :end, :content, :hash, :words, :now)
 
 -- name: add_memory_ticket
 INSERT INTO memory_enrichment_queue (revision_id, status, priority, retry_count, max_retries, enqueued_at, updated_at)
@@ -88,7 +88,7 @@ JOIN memory_revisions AS r ON r.id = c.revision_id WHERE r.document_id = :docume
 -- ------------------------------------------------------------------ categories and links
 
 -- name: drop_categories_by_name
-DELETE FROM memory_document_categories WHERE document_id = :document AND source = 'filename' AND category IS NOT :category
+DELETE FROM memory_document_categories WHERE document_id = :document AND source = 'filename' AND category IS DISTINCT FROM :category
 
 -- name: drop_categories_by_model
 DELETE FROM memory_document_categories WHERE document_id = :document AND source = 'model'
@@ -119,7 +119,7 @@ UPDATE memory_document_links SET target_document_id = :target, resolution = :res
 
 -- name: leads_back
 WITH RECURSIVE way (id) AS (
-  SELECT :target UNION
+  SELECT CAST(:target AS INTEGER) UNION
   SELECT l.target_document_id FROM way JOIN memory_document_links AS l ON l.source_document_id = way.id
   WHERE l.resolution = 'resolved' AND l.target_document_id IS NOT NULL
 )
@@ -143,7 +143,7 @@ UPDATE memory_documents SET active_revision_id = :revision, projection_status = 
 
 -- name: memory_is_taken
 UPDATE memory_documents SET projection_status = 'processing', updated_at = :now
-WHERE current_revision_id IN (SELECT value FROM json_each(:ids)) AND state = 'active'
+WHERE current_revision_id IN ({ids:ids}) AND state = 'active'
 
 -- name: memory_has_failed
 UPDATE memory_documents SET projection_status = CASE WHEN active_revision_id IS NULL THEN 'failed' ELSE 'stale' END,
@@ -226,7 +226,7 @@ d.state = 'active' AND d.repository != :probe
 
 -- Nodes without evidence, and those with some that is good.
 -- name: eligible_nodes
-SELECT n.value FROM json_each(:ids) AS n
+SELECT n.value FROM ({ids:ids}) AS n
 WHERE EXISTS (SELECT 1 FROM knowledge_node_events AS l JOIN events AS e ON e.id = l.event_id
     WHERE l.knowledge_node_id = n.value AND e.probe_tag IS NULL)
   OR EXISTS (SELECT 1 FROM knowledge_node_browser_events AS l JOIN browser_events AS b ON b.id = l.browser_event_id
@@ -249,31 +249,31 @@ WHERE EXISTS (SELECT 1 FROM knowledge_node_events AS l JOIN events AS e ON e.id 
 -- Node, table, row, time, kind, excerpt, session, harness, number of the slice.
 -- name: evidence_packets
 SELECT * FROM (
-  SELECT l.knowledge_node_id AS node, 'events', e.id, e.timestamp AS at, coalesce(nullif(e.source_kind, ''), 'shell'), CAST(e.command AS BLOB),
+  SELECT l.knowledge_node_id AS node, 'events', e.id, e.timestamp AS at, coalesce(nullif(e.source_kind, ''), 'shell'), {raw:e.command},
     NULL, NULL, NULL
   FROM knowledge_node_events AS l JOIN events AS e ON e.id = l.event_id
-  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR e.probe_tag IS NULL)
+  WHERE l.knowledge_node_id IN ({ids:ids}) AND (:everything OR e.probe_tag IS NULL)
   UNION ALL
-  SELECT l.knowledge_node_id, 'agentic_sessions', a.id, a.end_time, '', CAST(substr(a.summary_text, 1, 2000) AS BLOB), a.session_id, a.harness,
+  SELECT l.knowledge_node_id, 'agentic_sessions', a.id, a.end_time, '', {raw:substr(a.summary_text, 1, 2000)}, a.session_id, a.harness,
     a.segment_index
   FROM knowledge_node_agentic_sessions AS l JOIN agentic_sessions AS a ON a.id = l.agentic_session_id
-  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR {good_segment})
+  WHERE l.knowledge_node_id IN ({ids:ids}) AND (:everything OR {good_segment})
   UNION ALL
-  SELECT l.knowledge_node_id, 'browser_events', b.id, b.timestamp, 'browser', CAST(b.domain || ' — ' || coalesce(nullif(b.title, ''), b.url) AS BLOB),
+  SELECT l.knowledge_node_id, 'browser_events', b.id, b.timestamp, 'browser', {raw:b.domain || ' — ' || coalesce(nullif(b.title, ''), b.url)},
     NULL, NULL, NULL
   FROM knowledge_node_browser_events AS l JOIN browser_events AS b ON b.id = l.browser_event_id
-  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR b.probe_tag IS NULL)
+  WHERE l.knowledge_node_id IN ({ids:ids}) AND (:everything OR b.probe_tag IS NULL)
   UNION ALL
   SELECT l.knowledge_node_id, 'workflow_runs', r.id, coalesce(r.completed_at, r.started_at, r.first_seen_at), 'workflow',
-    CAST(r.repo || ' ' || coalesce(r.head_branch, '') || ': ' || coalesce(r.conclusion, r.status, '') AS BLOB), NULL, NULL, NULL
+    {raw:r.repo || ' ' || coalesce(r.head_branch, '') || ': ' || coalesce(r.conclusion, r.status, '')}, NULL, NULL, NULL
   FROM knowledge_node_workflow_runs AS l JOIN workflow_runs AS r ON r.id = l.run_id
-  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR {good_run})
+  WHERE l.knowledge_node_id IN ({ids:ids}) AND (:everything OR {good_run})
   UNION ALL
   SELECT l.knowledge_node_id, 'memory_chunks', c.id, r.source_mtime_ms, 'memory',
-    CAST(d.repository || ' — ' || coalesce(nullif(c.heading_path, '') || ': ', '') || substr(c.content, 1, 2000) AS BLOB), NULL, NULL, NULL
+    {raw:d.repository || ' — ' || coalesce(nullif(c.heading_path, '') || ': ', '') || substr(c.content, 1, 2000)}, NULL, NULL, NULL
   FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id JOIN memory_revisions AS r ON r.id = c.revision_id
   JOIN memory_documents AS d ON d.id = r.document_id
-  WHERE l.knowledge_node_id IN (SELECT value FROM json_each(:ids)) AND (:everything OR (d.active_revision_id = r.id AND {good_memory}))
+  WHERE l.knowledge_node_id IN ({ids:ids}) AND (:everything OR (d.active_revision_id = r.id AND {good_memory}))
 ) ORDER BY node, at DESC
 
 -- name: rows_of_source

@@ -31,7 +31,7 @@ SELECT {place}, s.session_id, s.harness, s.cwd, s.project FROM {matching:tk_entr
 JOIN tk_entries AS e ON e.id = f.id JOIN tk_sessions AS s ON s.id = e.session
 WHERE e.kind = 'tool_call' AND e.at > :at AND (s.project = :project OR s.cwd = :cwd) AND e.session <> :session
   AND {no_probe}
-ORDER BY e.at LIMIT :limit
+ORDER BY e.at NULLS FIRST LIMIT :limit
 
 -- name: result_behind
 SELECT {place} FROM tk_entries AS e

@@ -5,9 +5,11 @@ SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM tk_model_days WHERE d
 
 -- name: model_day_add
 INSERT INTO tk_model_days (day, model, purpose, calls, failures, input_tokens, output_tokens, updated_at)
-VALUES (:day, :model, :purpose, max(:calls, 0), max(:failures, 0), max(:input, 0), max(:output, 0), :now)
-ON CONFLICT (day, model, purpose) DO UPDATE SET calls = max(calls + :calls, 0), failures = max(failures + :failures, 0),
-  input_tokens = max(input_tokens + :input, 0), output_tokens = max(output_tokens + :output, 0), updated_at = :now
+VALUES (:day, :model, :purpose, max(CAST(:calls AS INTEGER), 0), max(CAST(:failures AS INTEGER), 0),
+  max(CAST(:input AS INTEGER), 0), max(CAST(:output AS INTEGER), 0), :now)
+ON CONFLICT (day, model, purpose) DO UPDATE SET calls = max(tk_model_days.calls + :calls, 0),
+  failures = max(tk_model_days.failures + :failures, 0), input_tokens = max(tk_model_days.input_tokens + :input, 0),
+  output_tokens = max(tk_model_days.output_tokens + :output, 0), updated_at = :now
 
 -- name: model_days
 SELECT day, model, purpose, calls, failures, input_tokens, output_tokens FROM tk_model_days WHERE day >= :since AND day <= :until ORDER BY day, model, purpose
@@ -17,7 +19,7 @@ SELECT failures, last_at, message FROM tk_model_troubles WHERE endpoint = :endpo
 
 -- name: model_failed
 INSERT INTO tk_model_troubles (endpoint, failures, last_at, message) VALUES (:endpoint, 1, :now, :message)
-ON CONFLICT (endpoint) DO UPDATE SET failures = failures + 1, last_at = excluded.last_at, message = excluded.message
+ON CONFLICT (endpoint) DO UPDATE SET failures = tk_model_troubles.failures + 1, last_at = excluded.last_at, message = excluded.message
 
 -- name: model_answered
 DELETE FROM tk_model_troubles WHERE endpoint = :endpoint

@@ -21,31 +21,31 @@ SELECT id FROM knowledge_nodes WHERE content = :content AND embed_text = :embed_
 -- The same words by another author: the row stays, and says who wrote it last.
 -- name: rename_author
 UPDATE knowledge_nodes SET enrichment_model = :model, enrichment_version = :version, updated_at = :now
-WHERE id = :id AND (enrichment_model, enrichment_version) IS NOT (:model, :version)
+WHERE id = :id AND (enrichment_model, enrichment_version) IS DISTINCT FROM (:model, :version)
 
 -- name: is_that_node
 SELECT 1 FROM knowledge_nodes WHERE id = :id AND content = :content AND embed_text = :embed_text
 
 -- name: link_revision
-INSERT OR IGNORE INTO knowledge_node_memory_chunks (knowledge_node_id, memory_chunk_id)
-SELECT ?1, id FROM memory_chunks WHERE revision_id = ?2
+INSERT INTO knowledge_node_memory_chunks (knowledge_node_id, memory_chunk_id)
+SELECT CAST(:node AS INTEGER), id FROM memory_chunks WHERE revision_id = :row ON CONFLICT DO NOTHING
 
 -- ------------------------------------------------------------------ what a node takes the place of
 
 -- The tables of links have no index by evidence. There are many commands, so that a look for nothing is saved.
 -- name: any_told_event
-SELECT 1 FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND enriched = 1 LIMIT 1
+SELECT 1 FROM events WHERE id IN ({ids:ids}) AND enriched = 1 LIMIT 1
 
 -- name: told_of_revision
 SELECT DISTINCT l.knowledge_node_id FROM knowledge_node_memory_chunks AS l JOIN memory_chunks AS c ON c.id = l.memory_chunk_id
-WHERE c.revision_id IN (SELECT value FROM json_each(:ids))
+WHERE c.revision_id IN ({ids:ids})
 
 -- Where a hash is missing, the last one that was learned from stays.
 -- name: learned_all
 UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id = :id AND content_hash IS NOT NULL
 
 -- name: set_learned_hash
-UPDATE agentic_sessions SET last_enriched_content_hash = :hash WHERE id = :id AND :hash IS NOT NULL
+UPDATE agentic_sessions SET last_enriched_content_hash = :hash WHERE id = :id AND CAST(:hash AS TEXT) IS NOT NULL
 
 -- ------------------------------------------------------------------ nodes that rules have written
 
@@ -65,27 +65,27 @@ DELETE FROM tk_model_tried WHERE at < :before OR at > :now
 
 -- name: put_entity
 INSERT INTO entities (type, name, canonical, first_seen, last_seen, created_at) VALUES (:type, :name, :canonical, :now, :now, :now)
-ON CONFLICT (type, canonical) DO UPDATE SET last_seen = max(last_seen, excluded.last_seen),
-  name = CASE WHEN name LIKE '%.claude/worktrees/%' THEN excluded.name ELSE name END
+ON CONFLICT (type, canonical) DO UPDATE SET last_seen = max(entities.last_seen, excluded.last_seen),
+  name = CASE WHEN entities.name LIKE '%.claude/worktrees/%' THEN excluded.name ELSE entities.name END
 RETURNING id
 
 -- name: texts_of_events
-SELECT id, command, cwd, git_repo, stdout, stderr FROM events WHERE id IN (SELECT value FROM json_each(:ids)) AND probe_tag IS NULL
+SELECT id, command, cwd, git_repo, stdout, stderr FROM events WHERE id IN ({ids:ids}) AND probe_tag IS NULL
 
 -- The terminal of an agent's calls is its session.
 -- name: calls_in_segments
 SELECT e.id FROM agentic_sessions AS a JOIN tk_terminals AS t ON t.terminal = a.session_id JOIN events AS e ON e.session_id = t.session_id
-WHERE a.id IN (SELECT value FROM json_each(:ids)) AND e.timestamp BETWEEN a.start_time AND a.end_time AND e.source_kind = 'claude-tool' AND e.probe_tag IS NULL
+WHERE a.id IN ({ids:ids}) AND e.timestamp BETWEEN a.start_time AND a.end_time AND e.source_kind = 'claude-tool' AND e.probe_tag IS NULL
 
 -- name: put_event_entity
-INSERT OR IGNORE INTO event_entities (event_id, entity_id, role, created_at) VALUES (?, ?, ?, ?)
+INSERT INTO event_entities (event_id, entity_id, role, created_at) VALUES (:event, :entity, :role, :now) ON CONFLICT DO NOTHING
 
 -- ------------------------------------------------------------------ ties
 
 -- name: put_tie
 INSERT INTO relationships (from_entity_id, to_entity_id, relationship, weight, evidence_count, first_seen, last_seen)
 VALUES (:source, :target, :kind, 1.0, 1, :now, :now)
-ON CONFLICT (from_entity_id, to_entity_id, relationship) DO UPDATE SET last_seen = max(last_seen, excluded.last_seen)
+ON CONFLICT (from_entity_id, to_entity_id, relationship) DO UPDATE SET last_seen = max(relationships.last_seen, excluded.last_seen)
 
 -- name: strength_of_tie
 SELECT evidence_count FROM relationships WHERE from_entity_id = :source AND to_entity_id = :target AND relationship = :kind
@@ -93,9 +93,10 @@ SELECT evidence_count FROM relationships WHERE from_entity_id = :source AND to_e
 -- Other programs may have verbs of their own; those are not ours to count.
 -- name: ties_of_node
 SELECT r.from_entity_id, r.to_entity_id, r.relationship FROM knowledge_node_entities AS a
-CROSS JOIN relationships AS r ON r.from_entity_id = a.entity_id
-CROSS JOIN knowledge_node_entities AS b ON b.knowledge_node_id = a.knowledge_node_id AND b.entity_id = r.to_entity_id
-WHERE a.knowledge_node_id = :id AND r.relationship IN ('part_of', 'used_in', 'occurred_in')
+CROSS JOIN relationships AS r
+CROSS JOIN knowledge_node_entities AS b
+WHERE a.knowledge_node_id = :id AND r.from_entity_id = a.entity_id
+  AND b.knowledge_node_id = a.knowledge_node_id AND b.entity_id = r.to_entity_id AND r.relationship IN ('part_of', 'used_in', 'occurred_in')
 
 -- From the more special end, which fewer nodes mention.
 -- name: some_ties
@@ -104,8 +105,8 @@ ORDER BY random() LIMIT :limit
 
 -- name: count_tie
 SELECT count(*) FROM knowledge_node_entities AS a
-CROSS JOIN knowledge_node_entities AS b ON b.knowledge_node_id = a.knowledge_node_id AND b.entity_id = ?
-WHERE a.entity_id = ?
+CROSS JOIN knowledge_node_entities AS b
+WHERE b.knowledge_node_id = a.knowledge_node_id AND b.entity_id = :target AND a.entity_id = :source
 
 -- name: weigh_tie
 UPDATE relationships SET evidence_count = :count, weight = :weight
@@ -128,7 +129,7 @@ ORDER BY timestamp, id LIMIT :limit
 -- name: pushes_around
 SELECT id FROM events
 WHERE timestamp BETWEEN :since AND :until AND command LIKE '%git push%' AND probe_tag IS NULL
-  AND (git_repo IS NULL OR git_repo = :repo COLLATE NOCASE OR git_repo = :name COLLATE NOCASE)
+  AND (git_repo IS NULL OR lower(git_repo) = lower(:repo) OR lower(git_repo) = lower(:name))
 ORDER BY timestamp, id LIMIT :limit
 
 -- name: segments_around

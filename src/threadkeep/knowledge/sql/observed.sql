@@ -6,25 +6,25 @@
 SELECT 1 FROM tk_forgotten_events WHERE envelope_id = :envelope
 
 -- name: remember_forgotten_event
-INSERT OR IGNORE INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM events WHERE id = :id AND envelope_id IS NOT NULL
+INSERT INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM events WHERE id = :id AND envelope_id IS NOT NULL ON CONFLICT DO NOTHING
 
 -- name: forgotten_command
 SELECT e.command, t.started_at FROM events AS e JOIN tk_events AS t ON t.event_id = e.id WHERE e.id = :id
 
 -- name: remember_forgotten_command
-INSERT OR IGNORE INTO tk_forgotten_commands (digest, started_at) VALUES (:digest, :started)
+INSERT INTO tk_forgotten_commands (digest, started_at) VALUES (:digest, :started) ON CONFLICT DO NOTHING
 
 -- name: was_forgotten_then
-SELECT 1 FROM tk_forgotten_commands WHERE digest = :digest AND started_at BETWEEN :started - :slack AND :started + :slack LIMIT 1
+SELECT 1 FROM tk_forgotten_commands WHERE digest = :digest AND started_at BETWEEN CAST(:started AS INTEGER) - CAST(:slack AS INTEGER) AND CAST(:started AS INTEGER) + CAST(:slack AS INTEGER) LIMIT 1
 
 -- name: was_ever_forgotten
 SELECT 1 FROM tk_forgotten_commands WHERE digest = :digest LIMIT 1
 
 -- name: remember_forgotten_visit
-INSERT OR IGNORE INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM browser_events WHERE id = :id AND envelope_id IS NOT NULL
+INSERT INTO tk_forgotten_events (envelope_id) SELECT envelope_id FROM browser_events WHERE id = :id AND envelope_id IS NOT NULL ON CONFLICT DO NOTHING
 
 -- name: put_snapshot
-INSERT OR IGNORE INTO env_snapshots (content_hash, env_json, created_at) VALUES (:hash, :json, :now)
+INSERT INTO env_snapshots (content_hash, env_json, created_at) VALUES (:hash, :json, :now) ON CONFLICT DO NOTHING
 
 -- name: snapshot
 SELECT id FROM env_snapshots WHERE content_hash = :hash
@@ -68,16 +68,16 @@ INSERT INTO tk_events (event_id, origin, started_at, running) VALUES (:event, :o
 UPDATE tk_events SET running = 0 WHERE event_id = :id
 
 -- name: enqueue_command
-INSERT OR IGNORE INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
+INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now) ON CONFLICT DO NOTHING
 
 -- Commands that never came to an end are done after a day.
 -- name: unended_commands
 SELECT 1 FROM tk_events WHERE running = 1 AND started_at < :before LIMIT 1
 
 -- name: enqueue_unended
-INSERT OR IGNORE INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at)
+INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at)
 SELECT e.id, 'pending', 5, :now, :now FROM tk_events AS t JOIN events AS e ON e.id = t.event_id
-WHERE t.running = 1 AND t.started_at < :before AND e.probe_tag IS NULL
+WHERE t.running = 1 AND t.started_at < :before AND e.probe_tag IS NULL ON CONFLICT DO NOTHING
 
 -- name: give_up_unended
 UPDATE tk_events SET running = 0 WHERE running = 1 AND started_at < :before
@@ -107,13 +107,13 @@ VALUES (:at, :url, :title, :domain, :dwell, :scroll, :text, :query, :referrer, :
 UPDATE browser_events SET dwell_ms = :dwell, scroll_depth = max(coalesce(scroll_depth, :scroll), coalesce(:scroll, scroll_depth)),
   title = coalesce(nullif(:title, ''), title), extracted_text = coalesce(nullif(:text, ''), extracted_text),
   content_hash = CASE WHEN coalesce(:text, '') = '' THEN content_hash ELSE :hash END, search_query = coalesce(search_query, :query), referrer = coalesce(referrer, :referrer),
-  enriched = CASE WHEN coalesce(:text, '') = '' OR :hash IS content_hash THEN enriched ELSE 0 END
+  enriched = CASE WHEN coalesce(:text, '') = '' OR content_hash IS NOT DISTINCT FROM :hash THEN enriched ELSE 0 END
 WHERE id = :id AND dwell_ms < :dwell
 
 -- name: enqueue_visit
 INSERT INTO browser_enrichment_queue (browser_event_id, status, max_retries, created_at, updated_at) VALUES (:event, 'pending', 5, :now, :now)
 ON CONFLICT (browser_event_id) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL, updated_at = excluded.updated_at
-WHERE status IN ('done', 'failed', 'skipped')
+WHERE browser_enrichment_queue.status IN ('done', 'failed', 'skipped')
 
 -- name: is_enriched_visit
 SELECT enriched FROM browser_events WHERE id = :id
@@ -121,11 +121,11 @@ SELECT enriched FROM browser_events WHERE id = :id
 -- ------------------------------------------------------------------ the spool
 
 -- name: spool_cursor
-SELECT offset, skipping FROM tk_spool WHERE name = :name
+SELECT "offset", skipping FROM tk_spool WHERE name = :name
 
 -- name: move_spool_cursor
-INSERT INTO tk_spool (name, offset, skipping, updated_at) VALUES (:name, :offset, :skipping, :now)
-ON CONFLICT (name) DO UPDATE SET offset = excluded.offset, skipping = excluded.skipping, updated_at = excluded.updated_at
+INSERT INTO tk_spool (name, "offset", skipping, updated_at) VALUES (:name, :offset, :skipping, :now)
+ON CONFLICT (name) DO UPDATE SET "offset" = excluded."offset", skipping = excluded.skipping, updated_at = excluded.updated_at
 
 -- name: spool_names
 SELECT name FROM tk_spool WHERE updated_at < :before
@@ -137,7 +137,7 @@ DELETE FROM tk_spool WHERE name = :name
 
 -- name: count_drop
 INSERT INTO tk_drops (source, reason, count, last_at) VALUES (:source, :reason, :count, :now)
-ON CONFLICT (source, reason) DO UPDATE SET count = count + excluded.count, last_at = excluded.last_at
+ON CONFLICT (source, reason) DO UPDATE SET count = tk_drops.count + excluded.count, last_at = excluded.last_at
 
 -- name: drops
 SELECT source, reason, count, last_at FROM tk_drops ORDER BY source, reason
@@ -149,20 +149,20 @@ ON CONFLICT (source) DO UPDATE SET probe_ok = excluded.probe_ok, probe_lag_ms = 
 
 -- name: recount_events
 UPDATE source_health SET updated_at = :now,
-  events_last_1h = (SELECT count(*) FROM events WHERE source_kind = :kind AND probe_tag IS NULL AND timestamp > :now - 3600000),
-  events_last_24h = (SELECT count(*) FROM events WHERE source_kind = :kind AND probe_tag IS NULL AND timestamp > :now - 86400000)
+  events_last_1h = (SELECT count(*) FROM events WHERE source_kind = :kind AND probe_tag IS NULL AND timestamp > CAST(:now AS INTEGER) - 3600000),
+  events_last_24h = (SELECT count(*) FROM events WHERE source_kind = :kind AND probe_tag IS NULL AND timestamp > CAST(:now AS INTEGER) - 86400000)
 WHERE source = :kind
 
 -- name: recount_visits
 UPDATE source_health SET updated_at = :now,
-  events_last_1h = (SELECT count(*) FROM browser_events WHERE probe_tag IS NULL AND timestamp > :now - 3600000),
-  events_last_24h = (SELECT count(*) FROM browser_events WHERE probe_tag IS NULL AND timestamp > :now - 86400000)
+  events_last_1h = (SELECT count(*) FROM browser_events WHERE probe_tag IS NULL AND timestamp > CAST(:now AS INTEGER) - 3600000),
+  events_last_24h = (SELECT count(*) FROM browser_events WHERE probe_tag IS NULL AND timestamp > CAST(:now AS INTEGER) - 86400000)
 WHERE source = 'browser'
 
 -- name: heartbeat_at
 INSERT INTO source_health (source, last_heartbeat_ts, last_error_msg, last_error_ts, updated_at)
-VALUES (:source, :at, :error, CASE WHEN CAST(:error AS TEXT) IS NOT NULL THEN :now END, :now)
-ON CONFLICT (source) DO UPDATE SET last_heartbeat_ts = max(coalesce(last_heartbeat_ts, 0), excluded.last_heartbeat_ts),
+VALUES (:source, :at, :error, CASE WHEN CAST(:error AS TEXT) IS NOT NULL THEN CAST(:now AS INTEGER) END, :now)
+ON CONFLICT (source) DO UPDATE SET last_heartbeat_ts = max(coalesce(source_health.last_heartbeat_ts, 0), excluded.last_heartbeat_ts),
   last_error_msg = excluded.last_error_msg, last_error_ts = excluded.last_error_ts, updated_at = excluded.updated_at
 
 -- name: all_health
@@ -183,12 +183,12 @@ SELECT created_at FROM events WHERE probe_tag = :tag UNION ALL SELECT created_at
 -- name: list_shell_sessions
 SELECT s.id, s.start_time, s.end_time, s.terminal, s.shell, s.hostname, s.username, s.summary,
   (SELECT count(*) FROM events AS e WHERE e.session_id = s.id AND e.probe_tag IS NULL) AS commands
-FROM sessions AS s WHERE (:since IS NULL OR s.start_time >= :since)
+FROM sessions AS s WHERE (CAST(:since AS INTEGER) IS NULL OR s.start_time >= :since)
   AND EXISTS (SELECT 1 FROM events AS e WHERE e.session_id = s.id AND e.probe_tag IS NULL)
 ORDER BY s.start_time DESC, s.id DESC LIMIT :limit
 
 -- name: list_entities
-SELECT id, type, name, canonical, first_seen, last_seen FROM entities WHERE (:type IS NULL OR type = :type)
+SELECT id, type, name, canonical, first_seen, last_seen FROM entities WHERE (CAST(:type AS TEXT) IS NULL OR type = :type)
 ORDER BY last_seen DESC, id DESC LIMIT :limit
 
 -- name: today

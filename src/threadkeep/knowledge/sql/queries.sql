@@ -46,13 +46,13 @@ SELECT item, fingerprint FROM tk_logs WHERE reader = :reader AND path = :path AN
 INSERT INTO tk_logs (id, reader, harness, path, item, session_id, size, mtime_ns, device, inode, fingerprint, read_to, head, head_size,
   tail, lines, bad_lines, source_bytes, parser, excluded, captured_at, gone_at, error, ctime_ns, crc, checked_at)
 VALUES (:id, :reader, :harness, :path, :item, :session_id, :size, :mtime_ns, :device, :inode, :fingerprint, :read_to, :head, :head_size,
-  :tail, :lines, :bad_lines, :source_bytes, :parser, :excluded, :captured_at, :gone_at, :error, coalesce(:ctime_ns, 0), :crc,
+  :tail, :lines, :bad_lines, :source_bytes, :parser, :excluded, :captured_at, :gone_at, :error, coalesce(:ctime_ns, CAST(0 AS INTEGER)), :crc,
   :checked_at)
 
 -- name: place_log
 -- apart, because to set a column that is indexed writes its index, also where it stays as it was
 UPDATE tk_logs SET path = :path, session_id = :session_id, inode = :inode
-WHERE id = :id AND (path, session_id, inode) IS NOT (:path, :session_id, :inode)
+WHERE id = :id AND (path, session_id, inode) IS DISTINCT FROM (:path, :session_id, :inode)
 
 -- name: update_log
 UPDATE tk_logs SET size = :size, mtime_ns = :mtime_ns, device = :device,
@@ -115,18 +115,18 @@ SELECT key, digest, line FROM tk_records WHERE log_id = :log
 
 -- name: records_by_key
 SELECT key, digest, line FROM tk_records
-WHERE log_id = :log AND key IN (SELECT value FROM json_each(:keys))
+WHERE log_id = :log AND key IN ({texts:keys})
 
 -- name: put_record
-INSERT INTO tk_records (log_id, key, digest, line) VALUES (?, ?, ?, ?)
+INSERT INTO tk_records (log_id, key, digest, line) VALUES (:log, :key, :digest, :line)
 ON CONFLICT (log_id, key) DO UPDATE SET digest = excluded.digest, line = excluded.line
 
 -- name: put_mask
-INSERT INTO tk_masks (log_id, line, place, rule) VALUES (?, ?, ?, ?)
+INSERT INTO tk_masks (log_id, line, place, rule) VALUES (:log, :line, :place, :rule)
 ON CONFLICT (log_id, line, place) DO UPDATE SET rule = excluded.rule
 
 -- name: delete_line_masks
-DELETE FROM tk_masks WHERE log_id = ? AND line = ?
+DELETE FROM tk_masks WHERE log_id = :log AND line = :line
 
 -- name: masks_of_log
 SELECT line, rule, place FROM tk_masks WHERE log_id = :log ORDER BY line, place
@@ -144,7 +144,7 @@ SELECT rule FROM tk_exempt_rules WHERE harness = :harness AND session_id = :sess
 SELECT DISTINCT rule FROM tk_exempt_rules
 
 -- name: put_exempt_rule
-INSERT INTO tk_exempt_rules (harness, session_id, rule, undone_at) VALUES (?, ?, ?, ?)
+INSERT INTO tk_exempt_rules (harness, session_id, rule, undone_at) VALUES (:harness, :session_id, :rule, :now)
 ON CONFLICT (harness, session_id, rule) DO NOTHING
 
 -- ------------------------------------------------------------------ sessions
@@ -183,7 +183,7 @@ UPDATE tk_sessions SET
   version = CASE WHEN :version = '' THEN version ELSE :version END
 -- only where something is new: eight indexes would be written for what stays as it was
 WHERE id = :session AND (
-  (:parent_session_id <> '' AND parent_session_id IS NOT :parent_session_id) OR is_subagent < :is_subagent OR hidden < :hidden
+  (:parent_session_id <> '' AND parent_session_id IS DISTINCT FROM :parent_session_id) OR is_subagent < :is_subagent OR hidden < :hidden
   OR (:title <> '' AND title <> :title) OR (:agent <> '' AND agent <> :agent) OR (:model <> '' AND model <> :model)
   OR (:project <> '' AND project <> :project) OR (:cwd <> '' AND cwd <> :cwd) OR (:git_branch <> '' AND git_branch <> :git_branch)
   OR (:slug <> '' AND slug <> :slug) OR (:version <> '' AND version <> :version)
@@ -215,14 +215,14 @@ SELECT 1 FROM tk_entries WHERE session = :session LIMIT 1
 SELECT 1 FROM tk_entries WHERE log_id = :log LIMIT 1
 
 -- name: entry_by_key
-SELECT id, hash FROM tk_entries WHERE session = ? AND key = ?
+SELECT id, hash FROM tk_entries WHERE session = :session AND key = :key
 
 -- name: delete_entry
-DELETE FROM tk_entries WHERE id = ?
+DELETE FROM tk_entries WHERE id = :id
 
 -- name: insert_entry
 INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, at, tool, error, hash)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (:id, :session, :key, :log_id, :line, :part, :role, :kind, :at, :tool, :error, :hash)
 
 -- ------------------------------------------------------------------ sessions of which only slices are here
 
@@ -244,8 +244,8 @@ ORDER BY a.harness, a.session_id
 SELECT a.session_id, a.harness, a.segment_index, a.model, a.agent, a.project_dir, a.cwd, a.git_branch, a.slug, a.title, a.parent_session_id,
   a.is_subagent, a.summary_text, a.tool_calls_json, a.user_prompts_json, a.commit_messages_json, a.source_file, a.message_count,
   a.token_count, a.start_time, a.end_time
-FROM json_each(:names) AS n CROSS JOIN agentic_sessions AS a ON a.session_id = n.value AND a.harness = :harness
-WHERE a.probe_tag IS NULL ORDER BY a.session_id, a.segment_index
+FROM ({texts:names}) AS n CROSS JOIN agentic_sessions AS a
+WHERE a.session_id = n.value AND a.harness = :harness AND a.probe_tag IS NULL ORDER BY a.session_id, a.segment_index
 
 -- name: notes_of_session
 SELECT l.id, s.id FROM tk_logs AS l LEFT JOIN tk_sessions AS s ON s.harness = l.harness AND s.session_id = l.session_id
@@ -272,23 +272,23 @@ WHERE s.harness = :harness AND s.session_id = :session_id AND e.kind != 'copy'
 UNION SELECT hash FROM tk_retold WHERE harness = :harness AND session_id = :session_id
 
 -- name: put_retold
-INSERT OR IGNORE INTO tk_retold (harness, session_id, hash) VALUES (?, ?, ?)
+INSERT INTO tk_retold (harness, session_id, hash) VALUES (:harness, :session_id, :hash) ON CONFLICT DO NOTHING
 
 -- name: put_origin
 INSERT INTO tk_origins (session, harness, session_id) VALUES (:session, :harness, :session_id)
 ON CONFLICT (session) DO UPDATE SET harness = excluded.harness, session_id = excluded.session_id
 
 -- name: put_first_origin
-INSERT OR IGNORE INTO tk_origins (session, harness, session_id) VALUES (:session, :harness, :session_id)
+INSERT INTO tk_origins (session, harness, session_id) VALUES (:session, :harness, :session_id) ON CONFLICT DO NOTHING
 
 -- name: put_lone_copy
-INSERT INTO tk_lone_copies (entry, session, harness, session_id) VALUES (?, ?, ?, ?)
+INSERT INTO tk_lone_copies (entry, session, harness, session_id) VALUES (:entry, :session, :harness, :session_id)
 
 -- name: origins_of_lone_copies
 SELECT DISTINCT session, harness, session_id FROM tk_lone_copies
 
 -- name: lone_copies
-SELECT e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, 'copy', e.at, e.tool, e.error, e.hash
+SELECT e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, 'copy' AS kind, e.at, e.tool, e.error, e.hash
 FROM tk_lone_copies AS l JOIN tk_entries AS e ON e.id = l.entry
 WHERE l.session = :session AND l.harness = :harness AND l.session_id = :session_id ORDER BY e.id
 
@@ -296,12 +296,12 @@ WHERE l.session = :session AND l.harness = :harness AND l.session_id = :session_
 DELETE FROM tk_lone_copies WHERE session = :session AND harness = :harness AND session_id = :session_id
 
 -- name: originals_of
-SELECT o.session, o.harness, o.session_id FROM json_each(:ids) AS i CROSS JOIN tk_origins AS o ON o.session = i.value
+SELECT o.session, o.harness, o.session_id FROM ({ids:ids}) AS i CROSS JOIN tk_origins AS o WHERE o.session = i.value
 
 -- name: continuations_of
-SELECT i.value, s.harness, s.session_id FROM json_each(:ids) AS i CROSS JOIN tk_sessions AS o ON o.id = i.value
-CROSS JOIN tk_origins AS t ON t.harness = o.harness AND t.session_id = o.session_id
-CROSS JOIN tk_sessions AS s ON s.id = t.session ORDER BY s.id
+SELECT i.value, s.harness, s.session_id FROM ({ids:ids}) AS i CROSS JOIN tk_sessions AS o
+CROSS JOIN tk_origins AS t
+CROSS JOIN tk_sessions AS s WHERE s.id = t.session AND t.harness = o.harness AND t.session_id = o.session_id AND o.id = i.value ORDER BY s.id
 
 -- The sessions that continue one, and those that continue these.
 -- name: all_continuations_of
@@ -315,18 +315,18 @@ WITH RECURSIVE later (id, harness, session_id) AS (
 SELECT harness, session_id FROM later ORDER BY id
 
 -- name: copies_by_harness
-SELECT s.harness, count(*) FROM tk_origins AS o CROSS JOIN tk_sessions AS s ON s.id = o.session
-CROSS JOIN tk_entries AS e ON e.session = s.id WHERE e.kind = 'copy' GROUP BY s.harness
+SELECT s.harness, count(*) FROM tk_origins AS o CROSS JOIN tk_sessions AS s
+CROSS JOIN tk_entries AS e WHERE e.session = s.id AND s.id = o.session AND e.kind = 'copy' GROUP BY s.harness
 
 -- ------------------------------------------------------------------ usage
 
 -- name: put_usage
 INSERT INTO tk_usage (harness, key, session, at, model, input, output, cache_read, cache_write, cache_write_1h, reasoning, final)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (harness, key) DO UPDATE SET at = coalesce(at, excluded.at), model = excluded.model, input = excluded.input, output = excluded.output,
+VALUES (:harness, :key, :session, :at, :model, :input, :output, :cache_read, :cache_write, :cache_write_1h, :reasoning, :final)
+ON CONFLICT (harness, key) DO UPDATE SET at = coalesce(tk_usage.at, excluded.at), model = excluded.model, input = excluded.input, output = excluded.output,
   cache_read = excluded.cache_read, cache_write = excluded.cache_write, cache_write_1h = excluded.cache_write_1h,
   reasoning = excluded.reasoning, final = excluded.final
-WHERE excluded.output > output OR (excluded.output = output AND excluded.final > final)
+WHERE excluded.output > tk_usage.output OR (excluded.output = tk_usage.output AND excluded.final > tk_usage.final)
 
 -- name: has_another_log
 SELECT 1 FROM tk_logs WHERE harness = :harness AND session_id = :session_id AND id != :log AND lines > 0 LIMIT 1
@@ -336,7 +336,7 @@ DELETE FROM tk_usage WHERE harness = :harness AND key = :session_id || '/importe
 
 -- name: count_unknown
 INSERT INTO tk_unknown (harness, kind, count, log_id, last_seen) VALUES (:harness, :kind, :count, :log, :now)
-ON CONFLICT (harness, kind) DO UPDATE SET count = count + excluded.count, log_id = excluded.log_id, last_seen = excluded.last_seen
+ON CONFLICT (harness, kind) DO UPDATE SET count = tk_unknown.count + excluded.count, log_id = excluded.log_id, last_seen = excluded.last_seen
 
 -- ------------------------------------------------------------------ segments and their tickets
 
@@ -359,13 +359,13 @@ UPDATE agentic_sessions SET model = :model, agent = :agent, project_dir = :proje
 WHERE id = :id AND (
   content_hash, end_time, message_count, token_count, summary_text, model, agent, project_dir, cwd, git_branch, slug, title,
   parent_session_id, is_subagent, snapshot_diffs_json
-) IS NOT (
+) IS DISTINCT FROM (
   :hash, :end, :messages, :tokens, :summary, :model, :agent, :project_dir, :cwd, :git_branch, :slug, :title,
   :parent, :is_subagent, :diffs
 )
 
 -- name: place_segment
-UPDATE agentic_sessions SET cwd = :cwd WHERE id = :id AND cwd IS NOT :cwd
+UPDATE agentic_sessions SET cwd = :cwd WHERE id = :id AND cwd IS DISTINCT FROM :cwd
 
 -- name: segment_ticket
 SELECT status, updated_at FROM agentic_enrichment_queue WHERE session_id = :id
@@ -373,11 +373,11 @@ SELECT status, updated_at FROM agentic_enrichment_queue WHERE session_id = :id
 -- name: enqueue_segment
 INSERT INTO agentic_enrichment_queue (session_id, status, enqueued_at, updated_at) VALUES (:id, 'pending', :now, :now)
 ON CONFLICT (session_id) DO UPDATE SET status = 'pending', retry_count = 0, error_message = NULL, updated_at = excluded.updated_at
-WHERE status != 'processing'
+WHERE agentic_enrichment_queue.status != 'processing'
 
 -- name: segments_at_rest
 SELECT a.id FROM agentic_sessions AS a LEFT JOIN agentic_enrichment_queue AS q ON q.session_id = a.id
-WHERE a.content_hash IS NOT NULL AND a.content_hash IS NOT a.last_enriched_content_hash AND a.end_time < :before
+WHERE a.content_hash IS NOT NULL AND a.content_hash IS DISTINCT FROM a.last_enriched_content_hash AND a.end_time < :before
   AND a.probe_tag IS NULL AND (q.status IS NULL OR q.status IN ('done', 'failed')) AND a.message_count > 0
 ORDER BY a.end_time LIMIT :limit
 
@@ -408,7 +408,7 @@ VALUES (:session, :at, :command, :stdout, NULL, :truncated, NULL, :exit_code, :d
   :git_dirty, :envelope, 'claude-tool', :tool, :masked, :now)
 ON CONFLICT (envelope_id) WHERE envelope_id IS NOT NULL DO UPDATE SET stdout = excluded.stdout,
   stdout_truncated = excluded.stdout_truncated, exit_code = excluded.exit_code, duration_ms = excluded.duration_ms
-WHERE (stdout, exit_code, duration_ms) IS (NULL, 0, 0)
+WHERE (events.stdout, events.exit_code, events.duration_ms) IS NOT DISTINCT FROM (NULL, 0, 0)
 
 -- name: enqueue_events_after
 INSERT INTO enrichment_queue (event_id, status, max_retries, created_at, updated_at)
@@ -420,14 +420,15 @@ SELECT id, 'pending', 5, :now, :now FROM events WHERE id > :last ORDER BY id
 INSERT INTO source_health (source, last_event_ts, last_success_ts, events_last_1h, events_last_24h, updated_at)
 VALUES (:source, :at, :now, :count, :count, :now)
 ON CONFLICT (source) DO UPDATE SET
-  last_event_ts = max(coalesce(last_event_ts, excluded.last_event_ts), coalesce(excluded.last_event_ts, last_event_ts)),
-  last_success_ts = excluded.last_success_ts, consecutive_failures = 0, events_last_1h = events_last_1h + excluded.events_last_1h,
-  events_last_24h = events_last_24h + excluded.events_last_24h, updated_at = excluded.updated_at
+  last_event_ts = max(coalesce(source_health.last_event_ts, excluded.last_event_ts),
+    coalesce(excluded.last_event_ts, source_health.last_event_ts)),
+  last_success_ts = excluded.last_success_ts, consecutive_failures = 0, events_last_1h = source_health.events_last_1h + excluded.events_last_1h,
+  events_last_24h = source_health.events_last_24h + excluded.events_last_24h, updated_at = excluded.updated_at
 
 -- name: health_failure
 INSERT INTO source_health (source, last_error_ts, last_error_msg, consecutive_failures, updated_at) VALUES (:source, :now, :message, 1, :now)
 ON CONFLICT (source) DO UPDATE SET last_error_ts = excluded.last_error_ts, last_error_msg = excluded.last_error_msg,
-  consecutive_failures = consecutive_failures + 1, updated_at = excluded.updated_at
+  consecutive_failures = source_health.consecutive_failures + 1, updated_at = excluded.updated_at
 
 -- name: health_heartbeat
 INSERT INTO source_health (source, last_success_ts, last_heartbeat_ts, updated_at) VALUES (:source, :now, :now, :now)
@@ -459,11 +460,11 @@ s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompt
 
 -- name: sessions_by_id
 SELECT {session} FROM tk_sessions AS s
-WHERE s.session_id >= :low AND s.session_id < :high AND (:agents IS NULL OR s.harness IN (SELECT value FROM json_each(:agents)))
+WHERE s.session_id >= :low AND s.session_id < :high AND (CAST(:agents AS TEXT) IS NULL OR s.harness IN ({texts:agents}))
 ORDER BY s.session_id, s.id LIMIT :limit
 
 -- name: children_of
-SELECT {session} FROM tk_sessions AS s WHERE s.parent_session_id = :session_id AND s.harness = :harness ORDER BY s.started_at, s.id
+SELECT {session} FROM tk_sessions AS s WHERE s.parent_session_id = :session_id AND s.harness = :harness ORDER BY s.started_at NULLS FIRST, s.id
 
 -- piece: entry
 e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, e.error, e.hash
@@ -476,7 +477,7 @@ SELECT first_line, block_id FROM tk_log_blocks WHERE log_id = :log AND first_lin
 
 -- name: source_totals
 SELECT harness, count(*), sum(lines), sum(bad_lines), sum(source_bytes), count(gone_at), sum(excluded), count(error), max(captured_at)
-FROM tk_logs WHERE item != '' OR lines > 0 OR excluded OR error IS NOT NULL GROUP BY harness ORDER BY harness
+FROM tk_logs WHERE item != '' OR lines > 0 OR excluded != 0 OR error IS NOT NULL GROUP BY harness ORDER BY harness
 
 -- name: session_totals
 SELECT harness, count(*), sum(entries) FROM tk_sessions WHERE entries > 0 GROUP BY harness

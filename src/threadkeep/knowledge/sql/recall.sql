@@ -11,7 +11,8 @@ WHERE e.id > :after ORDER BY e.id LIMIT :limit
 SELECT max(turn) FROM tk_turns WHERE session = :session AND turn IS NOT NULL
 
 -- name: place_entry
-INSERT OR REPLACE INTO tk_turns (entry, session, turn, words) VALUES (?, ?, ?, ?)
+INSERT INTO tk_turns (entry, session, turn, words) VALUES (:entry, :session, :turn, :words)
+ON CONFLICT (entry) DO UPDATE SET session = excluded.session, turn = excluded.turn, words = excluded.words
 
 -- name: last_entry_placed
 SELECT coalesce((SELECT upto FROM tk_indexed WHERE kind = 'entry'), 0), coalesce((SELECT max(id) FROM tk_entries), 0)
@@ -23,7 +24,8 @@ SELECT upto FROM tk_indexed WHERE kind = :kind
 
 -- name: indexed_on
 INSERT INTO tk_indexed (kind, upto, rows, words) VALUES (:kind, :upto, :rows, :words)
-ON CONFLICT (kind) DO UPDATE SET upto = max(upto, excluded.upto), rows = rows + excluded.rows, words = words + excluded.words
+ON CONFLICT (kind) DO UPDATE SET upto = max(tk_indexed.upto, excluded.upto), rows = tk_indexed.rows + excluded.rows,
+  words = tk_indexed.words + excluded.words
 
 -- name: stale_things
 SELECT kind, row FROM tk_stale LIMIT :limit
@@ -32,16 +34,16 @@ SELECT kind, row FROM tk_stale LIMIT :limit
 SELECT 1 FROM tk_stale LIMIT 1
 
 -- name: not_stale
-DELETE FROM tk_stale WHERE kind = ? AND row = ?
+DELETE FROM tk_stale WHERE kind = :kind AND "row" = :row
 
 -- name: all_runs_stale
-INSERT OR IGNORE INTO tk_stale (kind, row) SELECT 'ci', id FROM workflow_runs
+INSERT INTO tk_stale (kind, row) SELECT 'ci', id FROM workflow_runs WHERE true ON CONFLICT DO NOTHING
 
 -- name: run_of_job
 SELECT run_id FROM workflow_jobs WHERE id = :job
 
 -- name: drop_thing
-DELETE FROM tk_things WHERE kind = ? AND row = ?
+DELETE FROM tk_things WHERE kind = :kind AND "row" = :row
 
 -- name: put_thing
 INSERT INTO tk_things (kind, row, at, source, harness, cwd, repo, branch, outcome, words, hash)
@@ -58,30 +60,30 @@ DELETE FROM tk_indexed WHERE kind != 'entry'
 
 -- A call of an agent's tool whose session is archived is there as a message.
 -- name: things_command
-SELECT e.id, e.timestamp, CAST(e.command AS BLOB), CAST(e.cwd AS BLOB), CAST(e.git_repo AS BLOB), CAST(e.git_branch AS BLOB),
-  e.exit_code, e.source_kind, CAST(substr(e.stdout, 1, 16384) AS BLOB), CAST(substr(e.stderr, 1, 16384) AS BLOB),
+SELECT e.id, e.timestamp, {raw:e.command}, {raw:e.cwd}, {raw:e.git_repo}, {raw:e.git_branch},
+  e.exit_code, e.source_kind, {raw:substr(e.stdout, 1, 16384)}, {raw:substr(e.stderr, 1, 16384)},
   e.probe_tag IS NOT NULL OR (e.source_kind != 'shell' AND EXISTS (
     SELECT 1 FROM sessions AS s JOIN tk_sessions AS a ON a.session_id = s.terminal WHERE s.id = e.session_id))
 FROM events AS e WHERE e.id > :after AND e.id <= :through ORDER BY e.id LIMIT :limit
 
 -- name: things_page
-SELECT id, timestamp, CAST(title AS BLOB), CAST(url AS BLOB), CAST(search_query AS BLOB),
-  CAST(substr(extracted_text, 1, 65536) AS BLOB), probe_tag IS NOT NULL
+SELECT id, timestamp, {raw:title}, {raw:url}, {raw:search_query},
+  {raw:substr(extracted_text, 1, 65536)}, probe_tag IS NOT NULL
 FROM browser_events WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
 
 -- name: things_lesson
-SELECT id, last_seen_at, CAST(repo AS BLOB), CAST(tool AS BLOB), CAST(rule_id AS BLOB), CAST(path_prefix AS BLOB), CAST(summary AS BLOB),
-  CAST(fix_hint AS BLOB)
+SELECT id, last_seen_at, {raw:repo}, {raw:tool}, {raw:rule_id}, {raw:path_prefix}, {raw:summary},
+  {raw:fix_hint}
 FROM lessons WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
 
 -- name: things_segment
-SELECT a.id, a.end_time, a.harness, CAST(a.cwd AS BLOB), CAST(a.git_branch AS BLOB), CAST(a.title AS BLOB), CAST(a.summary_text AS BLOB),
-  CAST(a.user_prompts_json AS BLOB), CAST(a.tool_calls_json AS BLOB), CAST(a.commit_messages_json AS BLOB),
+SELECT a.id, a.end_time, a.harness, {raw:a.cwd}, {raw:a.git_branch}, {raw:a.title}, {raw:a.summary_text},
+  {raw:a.user_prompts_json}, {raw:a.tool_calls_json}, {raw:a.commit_messages_json},
   a.probe_tag IS NOT NULL OR EXISTS (SELECT 1 FROM tk_sessions AS s WHERE s.harness = a.harness AND s.session_id = a.session_id)
 FROM agentic_sessions AS a WHERE a.id > :after AND a.id <= :through ORDER BY a.id LIMIT :limit
 
 -- name: things_node
-SELECT id, created_at, CAST(content AS BLOB), CAST(embed_text AS BLOB), CAST(tags AS BLOB), CAST(outcome AS BLOB)
+SELECT id, created_at, {raw:content}, {raw:embed_text}, {raw:tags}, {raw:outcome}
 FROM knowledge_nodes WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
 
 -- A memory of no repository lies beside the transcripts of its project: these say where the work was.
@@ -113,7 +115,7 @@ WHERE n.id > :after AND {of_category} ORDER BY f.score LIMIT :limit
 -- What a node rests on: the latest of each kind; a probe is told apart.
 -- A node about a run of CI is about the run, whatever sessions were at work then.
 -- name: grounds_of_node
-SELECT source, at, harness, CAST(cwd AS BLOB), CAST(repo AS BLOB), CAST(branch AS BLOB), probe FROM (
+SELECT source, at, harness, {raw:cwd}, {raw:repo}, {raw:branch}, probe FROM (
   SELECT 'shell' AS source, e.timestamp AS at, NULL AS harness, e.cwd AS cwd, e.git_repo AS repo, e.git_branch AS branch,
     e.probe_tag IS NOT NULL AS probe
   FROM knowledge_node_events AS l JOIN events AS e ON e.id = l.event_id WHERE l.knowledge_node_id = :id
@@ -127,7 +129,7 @@ SELECT source, at, harness, CAST(cwd AS BLOB), CAST(repo AS BLOB), CAST(branch A
   SELECT 'browser', b.timestamp, NULL, NULL, NULL, NULL, b.probe_tag IS NOT NULL
   FROM knowledge_node_browser_events AS l JOIN browser_events AS b ON b.id = l.browser_event_id WHERE l.knowledge_node_id = :id
   UNION ALL
-  SELECT 'ci', coalesce(r.completed_at, r.started_at, r.first_seen_at), NULL, NULL, r.repo, r.head_branch, 0
+  SELECT 'ci', coalesce(r.completed_at, r.started_at, r.first_seen_at), NULL, NULL, r.repo, r.head_branch, false
   FROM knowledge_node_workflow_runs AS l JOIN workflow_runs AS r ON r.id = l.run_id WHERE l.knowledge_node_id = :id
   UNION ALL
   SELECT 'memory', r.source_mtime_ms, 'claude-code', {memory_folder}, {memory_repo}, NULL, d.repository = 'hippo/__hippo_probe__'
@@ -136,17 +138,17 @@ SELECT source, at, harness, CAST(cwd AS BLOB), CAST(repo AS BLOB), CAST(branch A
 ) ORDER BY source = 'ci' DESC, at DESC LIMIT 50
 
 -- name: things_ci
-SELECT id, coalesce(completed_at, started_at, first_seen_at), CAST(repo AS BLOB), CAST(head_branch AS BLOB), head_sha, event, status,
-  conclusion, CAST(actor AS BLOB), CAST(raw_json AS BLOB)
+SELECT id, coalesce(completed_at, started_at, first_seen_at), {raw:repo}, {raw:head_branch}, head_sha, event, status,
+  conclusion, {raw:actor}, {raw:raw_json}
 FROM workflow_runs WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
 
 -- name: texts_of_run
-SELECT CAST(j.name AS BLOB), j.conclusion, NULL, NULL FROM workflow_jobs AS j WHERE j.run_id = :id
+SELECT {raw:j.name}, j.conclusion, NULL, NULL FROM workflow_jobs AS j WHERE j.run_id = :id
 UNION ALL
-SELECT CAST(a.message AS BLOB), a.level, CAST(a.path AS BLOB), CAST(coalesce(a.tool, '') || ' ' || coalesce(a.rule_id, '') AS BLOB)
+SELECT {raw:a.message}, a.level, {raw:a.path}, {raw:coalesce(a.tool, '') || ' ' || coalesce(a.rule_id, '')}
 FROM workflow_jobs AS j JOIN workflow_annotations AS a ON a.job_id = j.id WHERE j.run_id = :id
 UNION ALL
-SELECT CAST(substr(x.excerpt, 1, 16384) AS BLOB), CAST(x.step_name AS BLOB), NULL, NULL
+SELECT {raw:substr(x.excerpt, 1, 16384)}, {raw:x.step_name}, NULL, NULL
 FROM workflow_jobs AS j JOIN workflow_log_excerpts AS x ON x.job_id = j.id WHERE j.run_id = :id
 
 -- ------------------------------------------------------------------ candidates
@@ -161,13 +163,13 @@ SELECT max(id) FROM tk_things
 SELECT kind = 'entry', sum(words), sum(rows) FROM tk_indexed GROUP BY kind = 'entry'
 
 -- name: entries_at_turns
-SELECT t.session, t.turn, t.entry FROM json_each(:places) AS p
-CROSS JOIN tk_turns AS t ON t.session = json_extract(p.value, '$[0]') AND t.turn = json_extract(p.value, '$[1]')
+SELECT t.session, t.turn, t.entry FROM ({texts:places}) AS p
+CROSS JOIN tk_turns AS t WHERE t.session = json_extract(p.value, '$[0]') AND t.turn = json_extract(p.value, '$[1]')
 
 -- ------------------------------------------------------------------ what was found
 
 -- name: found_things
-SELECT t.id, t.at, t.kind, t.hash, t.row FROM json_each(:ids) AS i CROSS JOIN tk_things AS t ON t.id = i.value
+SELECT t.id, t.at, t.kind, t.hash, t.row FROM ({ids:ids}) AS i CROSS JOIN tk_things AS t WHERE t.id = i.value
 
 -- name: is_probe_session
 SELECT 1 FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness AND probe_tag IS NOT NULL LIMIT 1
@@ -178,7 +180,7 @@ SELECT 1 FROM agentic_sessions WHERE session_id = :session_id AND harness = :har
 SELECT e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, e.error, e.hash,
   s.id, s.harness, s.session_id, s.parent_session_id, s.is_subagent, s.hidden, s.title, s.agent, s.model, s.cwd, s.project, s.git_branch,
   s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors
-FROM json_each(:ids) AS i CROSS JOIN tk_entries AS e ON e.id = i.value JOIN tk_sessions AS s ON s.id = e.session
+FROM ({ids:ids}) AS i CROSS JOIN tk_entries AS e JOIN tk_sessions AS s ON s.id = e.session WHERE e.id = i.value
 
 -- name: segment_at
 SELECT id FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness
@@ -187,57 +189,57 @@ LIMIT 1
 
 -- What is shown of a thing: row, time, title, text, source, harness, cwd, branch, session id, outcome, uuid, url, repo.
 -- name: shown_command
-SELECT e.id, e.timestamp, CAST(e.command AS BLOB),
-  CAST(e.command || coalesce(char(10) || e.stdout, '') || coalesce(char(10) || e.stderr, '') AS BLOB),
-  'shell-' || e.id, CASE e.source_kind WHEN 'claude-tool' THEN 'claude-code' END, CAST(e.cwd AS BLOB), CAST(e.git_branch AS BLOB),
+SELECT e.id, e.timestamp, {raw:e.command},
+  {raw:e.command || coalesce({newline} || e.stdout, '') || coalesce({newline} || e.stderr, '')},
+  'shell-' || e.id, CASE e.source_kind WHEN 'claude-tool' THEN 'claude-code' END, {raw:e.cwd}, {raw:e.git_branch},
   s.terminal, CASE WHEN e.exit_code IS NULL THEN 'unknown' WHEN e.exit_code = 0 THEN 'success' ELSE 'failure' END,
-  NULL, NULL, CAST(e.git_repo AS BLOB)
+  NULL, NULL, {raw:e.git_repo}
 FROM events AS e LEFT JOIN sessions AS s ON s.id = e.session_id WHERE e.id = :id AND e.probe_tag IS NULL
 
 -- name: shown_page
-SELECT id, timestamp, CAST(coalesce(nullif(title, ''), url) AS BLOB),
-  CAST(coalesce(title, '') || char(10) || url || coalesce(char(10) || search_query, '') || coalesce(char(10) || extracted_text, '') AS BLOB),
-  'browser-' || id, NULL, NULL, NULL, NULL, NULL, NULL, CAST(url AS BLOB), NULL
+SELECT id, timestamp, {raw:coalesce(nullif(title, ''), url)},
+  {raw:coalesce(title, '') || {newline} || url || coalesce({newline} || search_query, '') || coalesce({newline} || extracted_text, '')},
+  'browser-' || id, NULL, NULL, NULL, NULL, NULL, NULL, {raw:url}, NULL
 FROM browser_events WHERE id = :id AND probe_tag IS NULL
 
 -- name: shown_lesson
-SELECT id, last_seen_at, CAST(summary AS BLOB),
-  CAST(summary || coalesce(char(10) || fix_hint, '') || char(10) || repo || ' ' || tool || ' ' || rule_id || ' ' || path_prefix AS BLOB),
-  'lesson-' || id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, CAST(repo AS BLOB)
+SELECT id, last_seen_at, {raw:summary},
+  {raw:summary || coalesce({newline} || fix_hint, '') || {newline} || repo || ' ' || tool || ' ' || rule_id || ' ' || path_prefix},
+  'lesson-' || id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {raw:repo}
 FROM lessons WHERE id = :id
 
 -- name: shown_segment
-SELECT id, end_time, CAST(coalesce(nullif(title, ''), substr(summary_text, 1, 120)) AS BLOB),
-  CAST(summary_text || coalesce(char(10) || user_prompts_json, '') || coalesce(char(10) || tool_calls_json, '') AS BLOB),
-  id, harness, CAST(cwd AS BLOB), CAST(git_branch AS BLOB), session_id, NULL, NULL, NULL, NULL
+SELECT id, end_time, {raw:coalesce(nullif(title, ''), substr(summary_text, 1, 120))},
+  {raw:summary_text || coalesce({newline} || user_prompts_json, '') || coalesce({newline} || tool_calls_json, '')},
+  id, harness, {raw:cwd}, {raw:git_branch}, session_id, NULL, NULL, NULL, NULL
 FROM agentic_sessions AS a WHERE id = :id AND probe_tag IS NULL
   AND NOT EXISTS (SELECT 1 FROM tk_sessions AS s WHERE s.harness = a.harness AND s.session_id = a.session_id)
 
 -- name: shown_node
-SELECT n.id, coalesce(t.at, n.created_at), CAST(n.content AS BLOB), CAST(n.embed_text AS BLOB), 'node-' || n.id, t.harness,
-  CAST(t.cwd AS BLOB), CAST(t.branch AS BLOB), NULL, CAST(n.outcome AS BLOB), n.uuid, NULL, CAST(t.repo AS BLOB)
+SELECT n.id, coalesce(t.at, n.created_at), {raw:n.content}, {raw:n.embed_text}, 'node-' || n.id, t.harness,
+  {raw:t.cwd}, {raw:t.branch}, NULL, {raw:n.outcome}, n.uuid, NULL, {raw:t.repo}
 FROM knowledge_nodes AS n LEFT JOIN tk_things AS t ON t.kind = 'node' AND t.row = n.id WHERE n.id = :id
 
 -- name: shown_node_plainly
-SELECT id, created_at, CAST(content AS BLOB), CAST(embed_text AS BLOB), 'node-' || id, NULL, NULL, NULL, NULL, CAST(outcome AS BLOB),
+SELECT id, created_at, {raw:content}, {raw:embed_text}, 'node-' || id, NULL, NULL, NULL, NULL, {raw:outcome},
   uuid, NULL, NULL
 FROM knowledge_nodes WHERE id = :id
 
 -- name: shown_ci
-SELECT id, coalesce(completed_at, started_at, first_seen_at), CAST(raw_json AS BLOB), NULL, 'workflow-' || id, NULL, NULL,
-  CAST(head_branch AS BLOB), NULL, coalesce(conclusion, status), head_sha, CAST(html_url AS BLOB), CAST(repo AS BLOB)
+SELECT id, coalesce(completed_at, started_at, first_seen_at), {raw:raw_json}, NULL, 'workflow-' || id, NULL, NULL,
+  {raw:head_branch}, NULL, coalesce(conclusion, status), head_sha, {raw:html_url}, {raw:repo}
 FROM workflow_runs WHERE id = :id
 
 -- name: shown_memory
-SELECT c.id, r.source_mtime_ms, CAST(coalesce(nullif(c.heading_path, ''), d.logical_path) AS BLOB), CAST(c.content AS BLOB),
-  'memory-' || c.id, 'claude-code', CAST({memory_folder} AS BLOB), NULL, NULL, NULL,
+SELECT c.id, r.source_mtime_ms, {raw:coalesce(nullif(c.heading_path, ''), d.logical_path)}, {raw:c.content},
+  'memory-' || c.id, 'claude-code', {raw:{memory_folder}}, NULL, NULL, NULL,
   (SELECT n.uuid FROM knowledge_node_memory_chunks AS l JOIN knowledge_nodes AS n ON n.id = l.knowledge_node_id
-    WHERE l.memory_chunk_id = c.id LIMIT 1), NULL, CAST({memory_repo} AS BLOB)
+    WHERE l.memory_chunk_id = c.id LIMIT 1), NULL, {raw:{memory_repo}}
 FROM memory_chunks AS c JOIN memory_revisions AS r ON r.id = c.revision_id JOIN memory_documents AS d ON d.id = r.document_id
 WHERE c.id = :id AND d.repository != 'hippo/__hippo_probe__'
 
 -- name: facts_of_memory
-SELECT CAST(d.repository AS BLOB), CAST(d.logical_path AS BLOB), d.uuid, d.state, r.revision_number, c.ordinal, CAST(c.heading_path AS BLOB),
+SELECT {raw:d.repository}, {raw:d.logical_path}, d.uuid, d.state, r.revision_number, c.ordinal, {raw:c.heading_path},
   d.active_revision_id = r.id
 FROM memory_chunks AS c JOIN memory_revisions AS r ON r.id = c.revision_id JOIN memory_documents AS d ON d.id = r.document_id WHERE c.id = :id
 
@@ -290,7 +292,7 @@ SELECT name, number, harness FROM (
 ) LIMIT :limit
 
 -- name: entities_of_node_named
-SELECT n.type, CAST(n.name AS BLOB) FROM knowledge_node_entities AS k JOIN entities AS n ON n.id = k.entity_id
+SELECT n.type, {raw:n.name} FROM knowledge_node_entities AS k JOIN entities AS n ON n.id = k.entity_id
 WHERE k.knowledge_node_id = :id ORDER BY n.type, n.name LIMIT 100
 
 -- name: first_entry_of_segment
@@ -317,17 +319,17 @@ SELECT id FROM events WHERE session_id = (SELECT session_id FROM events WHERE id
   AND (timestamp, id) > (SELECT timestamp, id FROM events WHERE id = :id) ORDER BY timestamp, id LIMIT :limit
 
 -- name: facts_of_command
-SELECT exit_code, duration_ms, hostname, shell, CAST(git_commit AS BLOB), git_dirty, tool_name FROM events WHERE id = :id
+SELECT exit_code, duration_ms, hostname, shell, {raw:git_commit}, git_dirty, tool_name FROM events WHERE id = :id
 
 -- name: facts_of_page
-SELECT domain, dwell_ms, scroll_depth, CAST(search_query AS BLOB), CAST(referrer AS BLOB) FROM browser_events WHERE id = :id
+SELECT domain, dwell_ms, scroll_depth, {raw:search_query}, {raw:referrer} FROM browser_events WHERE id = :id
 
 -- name: facts_of_lesson
-SELECT CAST(tool AS BLOB), CAST(rule_id AS BLOB), CAST(path_prefix AS BLOB), CAST(fix_hint AS BLOB), occurrences, first_seen_at
+SELECT {raw:tool}, {raw:rule_id}, {raw:path_prefix}, {raw:fix_hint}, occurrences, first_seen_at
 FROM lessons WHERE id = :id
 
 -- name: facts_of_run
-SELECT event, status, conclusion, CAST(actor AS BLOB), head_sha FROM workflow_runs WHERE id = :id
+SELECT event, status, conclusion, {raw:actor}, head_sha FROM workflow_runs WHERE id = :id
 
 -- name: entries_of_sessions
-SELECT entry FROM tk_turns WHERE session IN (SELECT value FROM json_each(:sessions)) AND turn IS NOT NULL LIMIT :limit
+SELECT entry FROM tk_turns WHERE session IN ({ids:sessions}) AND turn IS NOT NULL LIMIT :limit

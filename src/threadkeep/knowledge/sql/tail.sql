@@ -8,11 +8,11 @@ u.at, u.harness, u.model, u.input, u.output, u.cache_read, u.cache_write, u.cach
 
 -- An answer may be written down a little after the last entry of its session.
 -- name: tail_spent
-SELECT {spent} FROM tk_sessions AS s CROSS JOIN tk_usage AS u ON u.session = s.id
-WHERE s.ended_at >= :since - 3600000 AND u.at >= :since
+SELECT {spent} FROM tk_sessions AS s CROSS JOIN tk_usage AS u
+WHERE u.session = s.id AND s.ended_at >= CAST(:since AS INTEGER) - 3600000 AND u.at >= :since
 
 -- name: tail_spent_in
-SELECT {spent} FROM tk_sessions AS s CROSS JOIN tk_usage AS u ON u.session = s.id WHERE s.session_id = :session_id
+SELECT {spent} FROM tk_sessions AS s CROSS JOIN tk_usage AS u WHERE u.session = s.id AND s.session_id = :session_id
 
 -- name: tail_unfinished
 SELECT count(*) FROM tk_usage AS u
@@ -20,5 +20,5 @@ WHERE u.final = 0 AND (CAST(:since AS INTEGER) IS NULL OR u.at >= :since) AND (C
 
 -- name: tail_totals_of
 SELECT count(*), coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0),
-  coalesce(sum(cache_write_1h), 0), coalesce(sum(reasoning), 0), count(*) FILTER (WHERE NOT final)
+  coalesce(sum(cache_write_1h), 0), coalesce(sum(reasoning), 0), count(*) FILTER (WHERE final = 0)
 FROM tk_usage WHERE session = :session

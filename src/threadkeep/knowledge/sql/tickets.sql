@@ -31,7 +31,7 @@ ORDER BY quiet.place, free.timestamp, free.id LIMIT :limit
 -- name: claim_shell_front
 {take_shell} WITH near AS (
   SELECT q.id, e.session_id, e.timestamp, row_number() OVER (ORDER BY q.priority, q.id) AS place
-  FROM (SELECT id, event_id, priority FROM enrichment_queue WHERE status = 'pending' ORDER BY priority, id LIMIT 2 * :front) AS q
+  FROM (SELECT id, event_id, priority FROM enrichment_queue WHERE status = 'pending' ORDER BY priority, id LIMIT 2 * CAST(:front AS INTEGER)) AS q
   JOIN events AS e ON e.id = q.event_id WHERE e.probe_tag IS NULL
 ), free AS (
   SELECT id, session_id, timestamp FROM near WHERE session_id IN (SELECT session_id FROM near WHERE place <= :front)
@@ -39,7 +39,7 @@ ORDER BY quiet.place, free.timestamp, free.id LIMIT :limit
 
 -- name: claimed_shell
 SELECT q.id FROM enrichment_queue AS q JOIN events AS e ON e.id = q.event_id
-WHERE q.id IN (SELECT value FROM json_each(:ids)) ORDER BY min(e.timestamp) OVER (PARTITION BY e.session_id), e.session_id, e.timestamp, q.id
+WHERE q.id IN ({ids:ids}) ORDER BY min(e.timestamp) OVER (PARTITION BY e.session_id), e.session_id, e.timestamp, q.id
 
 -- ------------------------------------------------------------------ segments
 
@@ -70,14 +70,14 @@ WHERE q.id IN (
 
 -- name: claimed_agentic
 SELECT q.id FROM agentic_enrichment_queue AS q JOIN agentic_sessions AS a ON a.id = q.session_id
-WHERE q.id IN (SELECT value FROM json_each(:ids)) ORDER BY min(a.start_time) OVER (PARTITION BY a.cwd), a.cwd, a.start_time, q.id
+WHERE q.id IN ({ids:ids}) ORDER BY min(a.start_time) OVER (PARTITION BY a.cwd), a.cwd, a.start_time, q.id
 
 -- name: hashes_of_segments
-SELECT id, content_hash FROM agentic_sessions WHERE id IN (SELECT value FROM json_each(:ids))
+SELECT id, content_hash FROM agentic_sessions WHERE id IN ({ids:ids})
 
 -- name: segments_without_news
 SELECT id FROM agentic_sessions
-WHERE id IN (SELECT value FROM json_each(:ids)) AND content_hash = last_enriched_content_hash
+WHERE id IN ({ids:ids}) AND content_hash = last_enriched_content_hash
 
 -- A segment that changed meanwhile still has something to give; of one without a hash it cannot be told.
 -- name: note_learned
@@ -87,11 +87,11 @@ UPDATE agentic_sessions SET last_enriched_content_hash = content_hash WHERE id =
 -- name: segments_given_up
 SELECT a.id, a.content_hash FROM agentic_enrichment_queue AS q JOIN agentic_sessions AS a ON a.id = q.session_id
 WHERE q.status = 'processing' AND q.retry_count + 1 >= q.max_retries AND (
-  coalesce(q.locked_at, 0) <= :stale OR q.locked_at > :ahead OR q.locked_by IN (SELECT value FROM json_each(:dead)))
+  coalesce(q.locked_at, 0) <= :stale OR q.locked_at > :ahead OR q.locked_by IN ({texts:dead}))
   AND a.end_time <= coalesce(q.locked_at, a.end_time)
 
 -- name: unlearn_segments
-UPDATE agentic_sessions SET last_enriched_content_hash = NULL WHERE id IN (SELECT value FROM json_each(:ids))
+UPDATE agentic_sessions SET last_enriched_content_hash = NULL WHERE id IN ({ids:ids})
 
 -- ------------------------------------------------------------------ visits and runs
 
@@ -113,7 +113,7 @@ WHERE (q.status = 'pending' OR (q.status = 'processing' AND coalesce(q.locked_at
 WHERE q.id IN (SELECT id FROM browser_enrichment_queue WHERE status = 'pending' ORDER BY priority, id LIMIT :front) {by_age}
 
 -- name: claimed_browser
-SELECT id FROM browser_enrichment_queue WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY priority, created_at, id
+SELECT id FROM browser_enrichment_queue WHERE id IN ({ids:ids}) ORDER BY priority, created_at, id
 
 -- name: claim_workflow
 UPDATE workflow_enrichment_queue SET status = 'processing', locked_at = :now, locked_by = :worker, updated_at = :now
@@ -135,7 +135,7 @@ WHERE id IN (
 RETURNING id, revision_id, priority, retry_count, max_retries
 
 -- name: claimed_memory
-SELECT id FROM memory_enrichment_queue WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY priority, enqueued_at, id
+SELECT id FROM memory_enrichment_queue WHERE id IN ({ids:ids}) ORDER BY priority, enqueued_at, id
 
 -- name: claimed_workflow
-SELECT run_id FROM workflow_enrichment_queue WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY priority, enqueued_at, run_id
+SELECT run_id FROM workflow_enrichment_queue WHERE run_id IN ({ids:ids}) ORDER BY priority, enqueued_at, run_id

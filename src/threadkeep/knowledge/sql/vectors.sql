@@ -6,7 +6,7 @@ SELECT model, dimensions, since, stamp, entries_done FROM tk_vector_model WHERE 
 -- name: set_vector_model
 INSERT INTO tk_vector_model (id, model, dimensions, since, stamp) VALUES (1, :model, :dimensions, :now, :now)
 ON CONFLICT (id) DO UPDATE SET model = :model, dimensions = :dimensions, since = :now,
-  stamp = max(stamp + 1, :now), entries_done = 0
+  stamp = max(tk_vector_model.stamp + 1, :now), entries_done = 0
 
 -- name: stamp_vectors
 UPDATE tk_vector_model SET stamp = max(stamp + 1, :now) WHERE id = 1 RETURNING stamp
@@ -57,26 +57,26 @@ INSERT INTO tk_vectors (kind, id, mark, chunk) VALUES (:kind, :id, :mark, :chunk
 ON CONFLICT (kind, id) DO UPDATE SET mark = excluded.mark, chunk = excluded.chunk
 
 -- name: places_of_nodes
-SELECT v.id, v.chunk FROM json_each(:ids) AS j
-CROSS JOIN tk_vectors AS v ON v.kind = 'node' AND v.id = j.value
-CROSS JOIN knowledge_nodes AS n ON n.id = v.id AND v.mark = n.uuid || '/' || n.updated_at
-WHERE v.chunk IS NOT NULL
+SELECT v.id, v.chunk FROM ({ids:ids}) AS j
+CROSS JOIN tk_vectors AS v
+CROSS JOIN knowledge_nodes AS n
+WHERE n.id = v.id AND v.mark = n.uuid || '/' || n.updated_at AND v.kind = 'node' AND v.id = j.value AND v.chunk IS NOT NULL
 
 -- name: places_of_messages
-SELECT v.id, v.chunk FROM json_each(:ids) AS j
-CROSS JOIN tk_vectors AS v ON v.kind = 'message' AND v.id = j.value
-CROSS JOIN tk_entries AS e ON e.id = v.id
-WHERE v.chunk IS NOT NULL
+SELECT v.id, v.chunk FROM ({ids:ids}) AS j
+CROSS JOIN tk_vectors AS v
+CROSS JOIN tk_entries AS e
+WHERE e.id = v.id AND v.kind = 'message' AND v.id = j.value AND v.chunk IS NOT NULL
 
 -- name: chunks_of_vectors
-SELECT v.id, v.chunk FROM json_each(:ids) AS j
-CROSS JOIN tk_vectors AS v ON v.kind = :kind AND v.id = j.value
-WHERE v.chunk IS NOT NULL
+SELECT v.id, v.chunk FROM ({ids:ids}) AS j
+CROSS JOIN tk_vectors AS v
+WHERE v.kind = :kind AND v.id = j.value AND v.chunk IS NOT NULL
 
 -- name: nodes_without_vector
 SELECT n.id, n.uuid || '/' || n.updated_at, n.embed_text FROM knowledge_nodes AS n
 LEFT JOIN tk_vectors AS v ON v.kind = 'node' AND v.id = n.id
-WHERE n.id < :below AND n.created_at <= :made_before AND v.mark IS NOT n.uuid || '/' || n.updated_at
+WHERE n.id < :below AND n.created_at <= :made_before AND v.mark IS DISTINCT FROM n.uuid || '/' || n.updated_at
 ORDER BY n.id DESC LIMIT :limit
 
 -- name: messages_without_vector
@@ -87,15 +87,15 @@ WHERE e.id < :below AND e.id > :above AND e.kind IN ('prompt', 'text', 'summary'
 ORDER BY e.id DESC LIMIT :limit
 
 -- name: wanted_node_vectors
-SELECT n.id, n.uuid || '/' || n.updated_at FROM json_each(:ids) AS j
-CROSS JOIN knowledge_nodes AS n ON n.id = j.value
+SELECT n.id, n.uuid || '/' || n.updated_at FROM ({ids:ids}) AS j
+CROSS JOIN knowledge_nodes AS n
 LEFT JOIN tk_vectors AS v ON v.kind = 'node' AND v.id = n.id
-WHERE v.mark IS NOT n.uuid || '/' || n.updated_at
+WHERE n.id = j.value AND v.mark IS DISTINCT FROM n.uuid || '/' || n.updated_at
 
 -- name: wanted_message_vectors
-SELECT e.id, '' FROM json_each(:ids) AS j
-CROSS JOIN tk_entries AS e ON e.id = j.value
-WHERE e.kind != 'copy' AND NOT EXISTS (SELECT 1 FROM tk_vectors AS v WHERE v.kind = 'message' AND v.id = e.id)
+SELECT e.id, '' FROM ({ids:ids}) AS j
+CROSS JOIN tk_entries AS e
+WHERE e.id = j.value AND e.kind != 'copy' AND NOT EXISTS (SELECT 1 FROM tk_vectors AS v WHERE v.kind = 'message' AND v.id = e.id)
 
 -- name: vectors_of_no_node
 SELECT v.id FROM tk_vectors AS v
@@ -133,12 +133,12 @@ WHERE n.id < :below AND n.created_at <= :made_before
 ORDER BY n.id DESC LIMIT :limit
 
 -- name: wanted_contract_vectors
-SELECT n.id FROM json_each(:ids) AS j
-CROSS JOIN knowledge_nodes AS n ON n.id = j.value
-WHERE NOT EXISTS (SELECT 1 FROM knowledge_vectors_rowids AS r WHERE r.rowid = n.id)
+SELECT n.id FROM ({ids:ids}) AS j
+CROSS JOIN knowledge_nodes AS n
+WHERE n.id = j.value AND NOT EXISTS (SELECT 1 FROM knowledge_vectors_rowids AS r WHERE r.rowid = n.id)
 
 -- name: commands_of_nodes
-SELECT l.knowledge_node_id, e.command FROM json_each(:ids) AS j
-CROSS JOIN knowledge_node_events AS l ON l.knowledge_node_id = j.value
-CROSS JOIN events AS e ON e.id = l.event_id AND e.probe_tag IS NULL
+SELECT l.knowledge_node_id, e.command FROM ({ids:ids}) AS j
+CROSS JOIN knowledge_node_events AS l
+CROSS JOIN events AS e WHERE e.id = l.event_id AND e.probe_tag IS NULL AND l.knowledge_node_id = j.value
 ORDER BY l.knowledge_node_id, e.timestamp, e.id

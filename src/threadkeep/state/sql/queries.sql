@@ -487,12 +487,12 @@ FROM sessions WHERE id = :id;
 -- name: add_usage
 -- Estimated costs become a number with the first update; actual costs only when there are some.
 UPDATE sessions SET
-  input_tokens = coalesce(input_tokens, 0) + coalesce(:input_tokens, 0),
-  output_tokens = coalesce(output_tokens, 0) + coalesce(:output_tokens, 0),
-  cache_read_tokens = coalesce(cache_read_tokens, 0) + coalesce(:cache_read_tokens, 0),
-  cache_write_tokens = coalesce(cache_write_tokens, 0) + coalesce(:cache_write_tokens, 0),
-  reasoning_tokens = coalesce(reasoning_tokens, 0) + coalesce(:reasoning_tokens, 0),
-  estimated_cost_usd = coalesce(estimated_cost_usd, 0) + coalesce(:estimated_cost_usd, 0),
+  input_tokens = coalesce(input_tokens, 0) + coalesce(:input_tokens, CAST(0 AS INTEGER)),
+  output_tokens = coalesce(output_tokens, 0) + coalesce(:output_tokens, CAST(0 AS INTEGER)),
+  cache_read_tokens = coalesce(cache_read_tokens, 0) + coalesce(:cache_read_tokens, CAST(0 AS INTEGER)),
+  cache_write_tokens = coalesce(cache_write_tokens, 0) + coalesce(:cache_write_tokens, CAST(0 AS INTEGER)),
+  reasoning_tokens = coalesce(reasoning_tokens, 0) + coalesce(:reasoning_tokens, CAST(0 AS INTEGER)),
+  estimated_cost_usd = coalesce(estimated_cost_usd, 0) + coalesce(:estimated_cost_usd, CAST(0 AS REAL)),
   actual_cost_usd = CASE WHEN CAST(:actual_cost_usd AS REAL) IS NULL THEN actual_cost_usd
     ELSE coalesce(actual_cost_usd, 0) + :actual_cost_usd END,
   cost_status = coalesce(:cost_status, cost_status),
@@ -506,12 +506,12 @@ WHERE id = :id;
 
 -- name: set_usage
 UPDATE sessions SET
-  input_tokens = coalesce(:input_tokens, 0),
-  output_tokens = coalesce(:output_tokens, 0),
-  cache_read_tokens = coalesce(:cache_read_tokens, 0),
-  cache_write_tokens = coalesce(:cache_write_tokens, 0),
-  reasoning_tokens = coalesce(:reasoning_tokens, 0),
-  estimated_cost_usd = coalesce(:estimated_cost_usd, 0),
+  input_tokens = coalesce(:input_tokens, CAST(0 AS INTEGER)),
+  output_tokens = coalesce(:output_tokens, CAST(0 AS INTEGER)),
+  cache_read_tokens = coalesce(:cache_read_tokens, CAST(0 AS INTEGER)),
+  cache_write_tokens = coalesce(:cache_write_tokens, CAST(0 AS INTEGER)),
+  reasoning_tokens = coalesce(:reasoning_tokens, CAST(0 AS INTEGER)),
+  estimated_cost_usd = coalesce(:estimated_cost_usd, CAST(0 AS REAL)),
   actual_cost_usd = coalesce(:actual_cost_usd, actual_cost_usd),
   cost_status = coalesce(:cost_status, cost_status),
   cost_source = coalesce(:cost_source, cost_source),
@@ -675,9 +675,9 @@ INSERT INTO sessions(
   estimated_cost_usd, actual_cost_usd, cost_status, cost_source, pricing_version, title)
 VALUES (
   :id, :source, :user_id, :model, :model_config, :system_prompt, :parent_session_id, :started_at,
-  :ended_at, :end_reason, coalesce(:message_count, 0), coalesce(:tool_call_count, 0),
-  coalesce(:input_tokens, 0), coalesce(:output_tokens, 0), coalesce(:cache_read_tokens, 0),
-  coalesce(:cache_write_tokens, 0), coalesce(:reasoning_tokens, 0), :billing_provider,
+  :ended_at, :end_reason, coalesce(:message_count, CAST(0 AS INTEGER)), coalesce(:tool_call_count, CAST(0 AS INTEGER)),
+  coalesce(:input_tokens, CAST(0 AS INTEGER)), coalesce(:output_tokens, CAST(0 AS INTEGER)), coalesce(:cache_read_tokens, CAST(0 AS INTEGER)),
+  coalesce(:cache_write_tokens, CAST(0 AS INTEGER)), coalesce(:reasoning_tokens, CAST(0 AS INTEGER)), :billing_provider,
   :billing_base_url, :billing_mode, :estimated_cost_usd, :actual_cost_usd, :cost_status,
   :cost_source, :pricing_version, :title)
 ON CONFLICT(id) DO UPDATE SET

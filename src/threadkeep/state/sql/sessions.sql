@@ -47,7 +47,7 @@ coalesce(max(coalesce(s.last_activity_at, {last_message}), coalesce({last_messag
   AND (CAST(:excluded AS TEXT) IS NULL OR s.source NOT IN ({texts:excluded}))
   AND (CAST(:session_key AS TEXT) IS NULL OR s.session_key = :session_key)
   AND (CAST(:cwd AS TEXT) IS NULL OR s.cwd = :cwd OR s.cwd LIKE :below ESCAPE '\' OR s.cwd LIKE :below_windows ESCAPE '\')
-  AND (:least <= 0 OR s.message_count >= :least)
+  AND (CAST(:least AS INTEGER) <= 0 OR s.message_count >= :least)
   AND (CAST(:archived AS INTEGER) IS NULL OR s.archived = :archived)
   AND (:hidden OR s.hidden = 0)
 

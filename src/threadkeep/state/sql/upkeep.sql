@@ -59,7 +59,7 @@ DELETE FROM tk_offloaded WHERE message_id = :message_id AND field = :field;
 -- name: long_messages
 SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id > :after AND s.ended_at IS NOT NULL
-  AND (length(m.content) >= :min_chars OR length(m.tool_calls) >= :min_chars
+  AND (length(m.content) >= CAST(:min_chars AS INTEGER) OR length(m.tool_calls) >= :min_chars
     OR length(m.reasoning) >= :min_chars OR length(m.reasoning_details) >= :min_chars
     OR length(m.codex_reasoning_items) >= :min_chars)
   AND (CAST(:cutoff AS REAL) IS NULL

@@ -31,3 +31,7 @@ RETURN to_char(to_timestamp(at), 'YYYY-MM-DD');
 -- A column of texts holds nothing else here.
 CREATE FUNCTION typeof(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'text';
+
+-- How many values a JSON list has; anything else has none.
+CREATE FUNCTION json_array_length(value text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE json_typeof(CAST(value AS json)) WHEN 'array' THEN json_array_length(CAST(value AS json)) ELSE 0 END;
