@@ -52,7 +52,7 @@ def evaluate(memory: Memory, asked: Sequence[dict[str, str]], find: Find | None 
     ranks, missed, started = [], [], time.perf_counter()
     for one in asked:
         refs = _recalled(memory, one["question"]) if find is None else find(one["question"])
-        rank = next((n for n, ref in enumerate(refs, 1) if _answers(memory, ref, one)), 0)
+        rank = next((n for n, ref in enumerate(refs, 1) if answers(memory, ref, one)), 0)
         ranks.append(rank)
         if not rank:
             missed.append(one["question"])
@@ -81,7 +81,8 @@ def _recalled(memory: Memory, question: str) -> list[str]:
     return [hit.ref for hit in memory.recall(question, limit=_FIRST).hits]
 
 
-def _answers(memory: Memory, ref: str, one: dict[str, str]) -> bool:
+def answers(memory: Memory, ref: str, one: dict[str, str]) -> bool:
+    """Tell whether a hit has the answer to a question."""
     opened = memory.open(ref, around=0)
     if opened.hit.kind == "message" and one["session"] not in ("*", opened.hit.session_id):
         return False

@@ -144,7 +144,7 @@ def _scored(asked: Sequence[Asked], keys: Callable[[Asked], list[str]]) -> Score
         started = time.perf_counter()
         found = keys(one)
         spent.append(time.perf_counter() - started)
-        places = [_place(key) for key in found]
+        places = [place_of(key) for key in found]
         first = next((n for n, place in enumerate(places, 1) if place in one.evidence), 0)
         shares.append(len(one.evidence & set(places[:_FIRST])) / max(1, len(one.evidence)))
         ranks.append(1 / first if first else 0.0)
@@ -152,6 +152,7 @@ def _scored(asked: Sequence[Asked], keys: Callable[[Asked], list[str]]) -> Score
     return Score(count, sum(shares) / count, sum(ranks) / count, sum(spent) / count * 1000)
 
 
-def _place(key: str) -> str:
+def place_of(key: str) -> str:
+    """Give the place of a turn in its conversation, from the key of its message."""
     found = _PLACE.search(key)
     return found[0] if found else ""

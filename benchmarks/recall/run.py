@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.place import Place
-from benchmarks.recall import demo, locomo, speed
+from benchmarks.recall import demo, folding, locomo, speed
 from benchmarks.report import Goal, Result, Table, figure
 from threadkeep.base.config import EmbeddingSettings
 from threadkeep.capture.capture import History
@@ -21,6 +21,10 @@ from threadkeep.memory.vectors.choice import choose
 from threadkeep.service.learn import enrich
 
 _COLUMNS = ("arm", "questions", "recall@10", "MRR", "ms")
+_FOLDED = (
+    *("set, folded by", "questions", "session hit@1", "session MRR"),
+    *("answer MRR", "answer found@10"),
+)
 _TIMES = ("questions of this kind", "questions", "p50 ms", "p95 ms")
 _MESSAGES, _LARGER = 100_000, 10
 _PER_NODE = 10
@@ -29,15 +33,17 @@ _GOALS = {"full text": (0.74, 0.45), "fused": (0.74, 0.51)}
 
 def run(place: Place) -> Result:
     """Ask LoCoMo's questions with words, with vectors, and with both."""
-    shown, wanted = _demo(place)
+    shown, wanted, folded = _demo(place)
     path = locomo.data_file()
     if path is None:
         missing = "recall: the conversations of LoCoMo are not here"
-        return Result([shown], wanted, facts=[missing])
+        return Result([shown, _folds(folded)], wanted, facts=[missing])
     data = json.loads(path.read_text("utf-8"))
     asked = locomo.questions(data)[:: place.either(1, 10)]
     with place.fresh() as folder, _captured(folder, data) as (history, now):
         scores = {"full text": locomo.ask_all(_memory(history, now), asked)}
+        questions = list(folding.of_locomo(_memory(history, now), asked))
+        folded |= {f"LoCoMo, {fold}": folding.score(questions, fold) for fold in folding.FOLDS}
         meaning = _meaning(history, place.folder.parent)
         if meaning is not None:
             scores["vectors"] = locomo.ask_vectors(history.store, meaning, asked)
@@ -46,10 +52,18 @@ def run(place: Place) -> Result:
     note = "" if len(scores) > 1 else "no embedder is installed: words alone were measured"
     goals = [goal for arm, score in scores.items() for goal in _goals(arm, score)]
     table = Table("LoCoMo: evidence among the first ten hits", _COLUMNS, rows, note)
-    return Result([table, shown], [*goals, *wanted])
+    return Result([table, shown, _folds(folded)], [*goals, *wanted])
 
 
-def _demo(place: Place) -> tuple[Table, list[Goal]]:
+def _folds(scores: dict[str, folding.FoldScore]) -> Table:
+    rows = [
+        (name, str(one.questions), *(figure(each, 3) for each in one[1:]))
+        for name, one in scores.items()
+    ]
+    return Table("Folded by what hits say, and by session", _FOLDED, rows)
+
+
+def _demo(place: Place) -> tuple[Table, list[Goal], dict[str, folding.FoldScore]]:
     """Ask the questions over the bundled demo history, knowledge made of it included."""
     with place.fresh() as folder:
         home = demo.captured_demo(folder)
@@ -59,6 +73,8 @@ def _demo(place: Place) -> tuple[Table, list[Goal]]:
             memory = Memory(history.store, history.sources)
             memory.index()
             scores = {"full text": demo.evaluate(memory, demo.questions())}
+            asked = list(folding.of_demo(memory, demo.questions()))
+            folded = {f"demo, {fold}": folding.score(asked, fold) for fold in folding.FOLDS}
             if meaning is not None:
                 near = demo.by_meaning(memory, meaning)
                 scores["vectors"] = demo.evaluate(memory, demo.questions(), near)
@@ -76,7 +92,8 @@ def _demo(place: Place) -> tuple[Table, list[Goal]]:
         for arm, one in scores.items()
         if arm != "vectors"
     ]
-    return Table("The demo history: answers among the first ten hits", _COLUMNS, rows), goals
+    table = Table("The demo history: answers among the first ten hits", _COLUMNS, rows)
+    return table, goals, folded
 
 
 def run_speed(place: Place) -> Result:
