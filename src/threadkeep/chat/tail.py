@@ -60,10 +60,12 @@ def tail(
 
 def read_events(ctx: ChatContext, session_id: str, after: int) -> tuple[list[Event], bool]:
     """Give the next events after a number, and whether somebody records the session now."""
+    # Asked first: what a recorder wrote before it was gone is in the snapshot that comes after.
     with ctx.db.read() as tx:
-        events = _next_events(tx, session_id, after)
         recordings = tx.all("session_recordings", {"session_id": session_id})
-        return events, any(is_running(row) for row in recordings)
+        running = any(is_running(row) for row in recordings)
+    with ctx.db.read() as tx:
+        return _next_events(tx, session_id, after), running
 
 
 def journal_page(

@@ -10,6 +10,7 @@ import pytest
 
 from tests.contracts.chat.test_recorder import TEXT, journal_rows
 from tests.support.chats import Factory
+from threadkeep.chat import tail
 from threadkeep.chat.records import Event, Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.reduce import reduce_chunks
@@ -58,6 +59,24 @@ def test_tail_in_a_thread_sees_all_and_ends_when_idle(store: ChatStore, session:
     thread.join(10)
     assert not thread.is_alive()
     assert chunks_of(seen) == TEXT
+
+
+def test_tail_misses_nothing_of_a_recorder_that_ends_while_it_looks(
+    store: ChatStore, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = store.record(session)
+    recorder.feed(TEXT[0])
+    following = store.tail(session, until_idle=True)
+    seen = [next(following)]
+
+    def ends(_: object) -> bool:
+        for chunk in TEXT[1:]:
+            recorder.feed(chunk)
+        recorder.close()
+        return False
+
+    monkeypatch.setattr(tail, "is_running", ends)
+    assert chunks_of([*seen, *following]) == TEXT
 
 
 FOLLOWER = """
