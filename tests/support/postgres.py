@@ -272,7 +272,7 @@ def prepared_by(server: psycopg.Connection[Any]) -> Accepts:
         done = server.pgconn.prepare(b"", text.encode())
         said = done.error_field(DiagnosticField.MESSAGE_PRIMARY)
         if said is not None:
-            return said.decode()
+            return str(said, "utf-8")
         told = server.pgconn.describe_prepared(b"")
         small = [name for n, name in enumerate(names) if told.param_type(n) in _SMALL]
         return f"these would have 32 bits: {', '.join(small)}" if small else ""
