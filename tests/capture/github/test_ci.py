@@ -64,17 +64,20 @@ def test_a_look_brings_runs_with_their_jobs_and_what_they_said(ci: Server, facad
     report = facade.poll(lambda run: shown.append(run.id))
     assert (report.repos, report.runs, report.detailed, report.errors) == (1, 2, 1, [])
     assert shown == [1, 2]
-    assert {run.id: run.conclusion for run in facade.runs()} == {1: "failure", 2: None}
-    assert facade.runs(Query(project=("octo/none",))) == []
-    assert len(facade.runs(Query(project=(REPO.upper(),)), limit=1)) == 1
-    details = facade.run(1)
+    assert {run.id: run.conclusion for run in facade.store.evidence.runs()} == {
+        1: "failure",
+        2: None,
+    }
+    assert facade.store.evidence.runs(Query(project=("octo/none",))) == []
+    assert len(facade.store.evidence.runs(Query(project=(REPO.upper(),)), limit=1)) == 1
+    details = facade.store.evidence.run(1)
     assert details is not None
     (job,) = details.jobs
     assert job.annotations is not None
     assert [(a.tool, a.rule_id) for a in job.annotations] == [("ruff", "F401")]
     assert job.excerpt is not None
     assert job.excerpt.text.endswith("last\n")
-    assert facade.run(99) is None
+    assert facade.store.evidence.run(99) is None
 
 
 def test_without_a_repository_or_a_commit_there_is_nothing_to_look_at(
@@ -216,14 +219,18 @@ def test_a_failure_is_told_until_it_is_acknowledged(ci: Server, facade: Ci) -> N
 def test_what_went_wrong_twice_is_a_lesson(ci: Server, facade: Ci) -> None:
     ci.add_failure(1, "F401 x")
     facade.poll()
-    assert facade.lessons() == []
+    assert facade.store.evidence.lessons() == []
     ci.add_failure(2, "F401 y", head_sha=OTHER)
     facade.poll()
-    (lesson,) = facade.lessons(REPO, path="src/app/main.py", tool="ruff")
+    (lesson,) = facade.store.evidence.lessons(REPO, path="src/app/main.py", tool="ruff")
     assert (lesson.rule_id, lesson.occurrences) == ("F401", 2)
-    assert facade.lessons(tool="mypy") == facade.lessons("octo/none") == []
+    assert (
+        facade.store.evidence.lessons(tool="mypy")
+        == facade.store.evidence.lessons("octo/none")
+        == []
+    )
     facade.poll()
-    assert facade.lessons()[0].occurrences == 2
+    assert facade.store.evidence.lessons()[0].occurrences == 2
 
 
 def test_a_store_that_is_only_read_is_not_changed(ci: Server, poller: Poller) -> None:
@@ -237,14 +244,17 @@ def test_a_store_that_is_only_read_is_not_changed(ci: Server, poller: Poller) ->
         ):
             with pytest.raises(ReadOnly):
                 attempt()
-        assert (reader.runs(), reader.pending(), reader.watched(), reader.lessons()) == (
-            *([], [], [], []),
-        )
+        assert (
+            reader.store.evidence.runs(),
+            reader.pending(),
+            reader.watched(),
+            reader.store.evidence.lessons(),
+        ) == (*([], [], [], []),)
     assert ci.asked == []
 
 
 def test_the_store_is_closed_with_it(facade: Ci) -> None:
     with facade as inside:
-        inside.runs()
+        inside.store.evidence.runs()
     with pytest.raises(Closed):
-        facade.runs()
+        facade.store.evidence.runs()

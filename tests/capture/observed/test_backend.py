@@ -105,7 +105,7 @@ def test_a_session_is_of_the_user_who_listens_where_nobody_says_whose_it_is(
     monkeypatch.setenv("USER", "ann")
     with home.observations() as observations:
         StoreBackend(observations, "1").store([LS])
-        assert [session.username for session in observations.shell_sessions()] == ["ann"]
+        assert [session.username for session in observations.store.list_shell_sessions()] == ["ann"]
 
 
 def test_status_tells_version_and_size(client: CollectorClient) -> None:

@@ -19,8 +19,12 @@ def test_a_probe_arrives_and_is_seen_by_nobody(tmp_path: Path, source: str) -> N
         assert (health.probe_ok, health.probe_lag_ms) == (1, probed.lag_ms)
         assert (health.events_last_24h, health.last_event_ts) == (0, None)
         assert health.last_success_ts is not None
-        assert not [*observations.events(), *observations.visits(), *observations.drops()]
-        assert observations.shell_sessions() == []
+        assert not [
+            *observations.events(),
+            *observations.visits(),
+            *observations.drops(),
+        ]
+        assert observations.store.list_shell_sessions() == []
         with observations.store.context.db.read() as tx:
             for queue in ("enrichment_queue", "browser_enrichment_queue"):
                 assert tx.one(Sql(f"SELECT count(*) FROM {queue}")) == (0,)

@@ -12,14 +12,10 @@ from threadkeep.capture.github.http import GithubRefusal
 from threadkeep.capture.github.poll import PollReport, Show, follow, next_wait, poll
 from threadkeep.capture.observed.protocol import RegisterWatchSha, watch_of
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.query import EVERYTHING, Query
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflow_runs import (
     CommitFailure,
-    RunDetails,
-    RunRow,
     WatchedCommit,
     ack,
     pending,
@@ -121,25 +117,6 @@ class Ci:
             found = pending(tx, repo, now)
             ack(tx, found)
         return found
-
-    def runs(self, query: Query = EVERYTHING, *, limit: int = 20) -> list[RunRow]:
-        """List runs, the latest first."""
-        return self.store.evidence.runs(query, limit)
-
-    def run(self, run_id: int) -> RunDetails | None:
-        """Give a run with its jobs, annotations and ends of logs."""
-        return self.store.evidence.run(run_id)
-
-    def lessons(
-        self,
-        repo: str | None = None,
-        *,
-        path: str | None = None,
-        tool: str | None = None,
-        limit: int = 10,
-    ) -> list[Lesson]:
-        """List what went wrong more than once."""
-        return self.store.evidence.lessons(repo, path, tool, limit)
 
     def _need_repos(self) -> None:
         if not self.settings.watched_repos and not self.watched():

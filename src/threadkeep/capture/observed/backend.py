@@ -201,7 +201,7 @@ class StoreBackend:
 
     def sessions(self, since_ms: int | None, limit: int) -> list[SessionInfo]:
         """List sessions, the latest first."""
-        found = self._observations.shell_sessions(since=since_ms, limit=limit)
+        found = self._observations.store.list_shell_sessions(since=since_ms, limit=limit)
         return [
             SessionInfo(s.id, s.start_time, s.end_time, s.hostname, s.shell, s.commands, s.summary)
             for s in found
@@ -234,7 +234,7 @@ class StoreBackend:
         """List what captured work mentions."""
         return [
             EntityInfo(e.id, e.type, e.name, e.canonical, e.first_seen, e.last_seen)
-            for e in self._observations.entities(kind=entity_type)
+            for e in self._observations.store.list_entities(kind=entity_type)
         ]
 
     def query(self, text: str) -> list[QueryHit]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 from uuid import uuid4
 
 import msgspec
@@ -31,8 +31,6 @@ from threadkeep.capture.records import index_behind
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.command_list import (
     CommandRow,
-    Entity,
-    ShellSession,
     StoredVisit,
 )
 from threadkeep.knowledge.commands import drop_old_probes, probe_arrived
@@ -189,14 +187,6 @@ class Observations:
     def visits(self, query: Query = EVERYTHING, *, limit: int = 50) -> list[StoredVisit]:
         """List visits to pages, the latest first."""
         return self.store.list_visits(query, limit=limit)
-
-    def shell_sessions(self, **wanted: Any) -> list[ShellSession]:
-        """List sessions of shells, the latest first."""
-        return self.store.list_shell_sessions(**wanted)
-
-    def entities(self, **wanted: Any) -> list[Entity]:
-        """List what captured work mentions."""
-        return self.store.list_entities(**wanted)
 
     def health(self) -> list[Health]:
         """Give the health of every source."""

@@ -130,9 +130,9 @@ def runs(call: Call, *, query: "Query", limit: int, full: bool) -> None:
     run = int(query.text) if re.fullmatch("[0-9]{1,18}", query.text, re.ASCII) else None
     with known(call) as ci:
         if run is not None:
-            _show_run(call, run, None if ci is None else ci.run(run), full=full)
+            _show_run(call, run, None if ci is None else ci.store.evidence.run(run), full=full)
             return
-        found = [] if ci is None else ci.runs(query, limit=_page(limit))
+        found = [] if ci is None else ci.store.evidence.runs(query, _page(limit))
     if call.as_json:
         call.answer("runs", runs=found)
         return
@@ -216,7 +216,7 @@ def lessons(
     With each stands what ended it the last time, where that is known.
     """
     with known(call) as ci:
-        found = [] if ci is None else ci.lessons(repo, path=path, tool=tool, limit=_page(limit))
+        found = [] if ci is None else ci.store.evidence.lessons(repo, path, tool, _page(limit))
     if call.as_json:
         call.answer("lessons", lessons=found)
         return
