@@ -46,6 +46,7 @@ def pages() -> dict[str, str]:
         "http.md": HEAD + http_page(),
         "modules.md": HEAD + modules_page(),
         "schema.md": HEAD + schema_page(),
+        "verbs.md": HEAD + verbs_page(),
     }
 
 
@@ -117,6 +118,29 @@ def http_page() -> str:
             by_tag.setdefault(tag, []).append(line)
     for tag, lines in sorted(by_tag.items()):
         parts += [f"## {tag}\n", "| | | |", "|---|---|---|", *lines, ""]
+    return "\n".join(parts)
+
+
+def verbs_page() -> str:
+    """Show every verb of the stores: how Python calls it, and its address if it has one."""
+    from threadkeep.verbs import INSIDE, OWNERS, TABLES  # noqa: PLC0415  (loads the stores)
+
+    words = (
+        "Every verb of the stores. From another host `threadkeep.connect(url, token)` has the same "
+        "ones; over HTTP each can be called by its name, `POST /api/call/{store}/{verb}` with its "
+        "arguments as a JSON object, and many have an address of their own."
+    )
+    parts = [f"# Verbs\n\n{words}\n"]
+    for store, verbs in TABLES.items():
+        owner = OWNERS[store]
+        parts.append(f"## {store}: `{owner.module}.{owner.name}`\n")
+        parts += ["| verb | address | |", "|---|---|---|"]
+        for one in verbs.values():
+            taken = ", ".join(one.arguments)
+            address = f"`{one.method} /api{one.path}`" if one.path else ""
+            parts.append(f"| `{one.name}({taken})` | {address} | {one.said} |")
+        parts += [f"\nInside only: `{name}`, {why}." for name, why in INSIDE[store].items()]
+        parts.append("")
     return "\n".join(parts)
 
 

@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{room: _below(room) | {"__init__", "aio", "verbs"} for room in SURFACES},
     "verbs": _below("sources"),  # ... the table of the stores' verbs,
     "aio": _below("service") | {"verbs"},  # the async face of the stores,
-    "client": _below("sources") | {"verbs"},  # the stores of another host,
+    "client": _below("service") | {"verbs"},  # the stores of another host,
     "testing": _below("service") | {"aio"},  # what users need for their own tests,
     "__init__": _below("service") | {"aio", "client"},
     "__main__": {"cli"},

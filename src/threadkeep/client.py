@@ -42,6 +42,7 @@ from threadkeep.verbs import OWNERS, TABLES
 if TYPE_CHECKING:
     from threadkeep.chat.records import SessionRef
     from threadkeep.chat.store import ChatStore
+    from threadkeep.home.mailboxes import NamedMailboxes
     from threadkeep.knowledge.library import Browse
     from threadkeep.state.session_db import SessionDB
 
@@ -526,6 +527,10 @@ class RemoteHome:
     def knowledge(self) -> "Browse":
         """Give what was captured and learned, to look at it."""
         return cast("Browse", RemoteStore(self._line, OWNERS["knowledge"]))
+
+    def mail(self) -> "NamedMailboxes":
+        """Give the mailboxes, by the names of their sessions."""
+        return cast("NamedMailboxes", RemoteStore(self._line, OWNERS["mail"]))
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,7 +6,7 @@ its name. What cannot be called from outside stands in `INSIDE`, with the reason
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,8 @@ NAMED: Final = VerbOwner(
 )
 
 KNOWLEDGE: Final = VerbOwner("knowledge", "threadkeep.knowledge.library", "Browse", "look")
+
+MAIL: Final = VerbOwner("mail", "threadkeep.home.mailboxes", "NamedMailboxes", "look")
 
 # ------------------------------------------------------------------------------
 # How answers look at an address that are no records by themselves.
@@ -84,6 +86,12 @@ class Cleared(msgspec.Struct, frozen=True):
 
     dry_run: bool
     messages: int
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """Where something that was said went."""
+
+    letters: list[Any]
 
 
 class BackupFile(msgspec.Struct, frozen=True):
@@ -461,6 +469,40 @@ _KNOWLEDGE: Final = table(
 )
 
 # ------------------------------------------------------------------------------
+# Mail between a host and its agents.
+
+_BOX: Final = "/mail/sessions/{session}"
+
+_MAIL: Final = table(
+    verb(MAIL, "sessions", "GET /mail/sessions"),
+    verb(MAIL, "create_session", "POST /mail/sessions", 201),
+    verb(MAIL, "session", f"GET {_BOX}"),
+    verb(MAIL, "close_session", f"POST {_BOX}/close"),
+    verb(MAIL, "reopen_session", f"POST {_BOX}/reopen"),
+    verb(MAIL, "agents", "GET /mail/agents"),
+    verb(MAIL, "chats", "GET /mail/chats"),
+    verb(MAIL, "destinations", f"GET {_BOX}/destinations"),
+    verb(MAIL, "letters", f"GET {_BOX}/letters"),
+    verb(MAIL, "trace", f"GET {_BOX}/letters/{{letter}}/trace"),
+    verb(MAIL, "send", f"POST {_BOX}/letters", 201),
+    verb(MAIL, "receive", "POST /mail/receive", shape=Delivered),
+    verb(MAIL, "answer", "POST /mail/questions/{question}"),
+    verb(MAIL, "dead", f"GET {_BOX}/dead"),
+    verb(MAIL, "retry", f"POST {_BOX}/dead/{{letter}}/retry"),
+    verb(MAIL, "purge", f"POST {_BOX}/purge", destroys=True),
+    verb(MAIL, "prune", f"POST {_BOX}/prune", destroys=True),
+    verb(MAIL, "sweep", f"POST {_BOX}/sweep"),
+    verb(MAIL, "verify", f"GET {_BOX}/verify"),
+    verb(MAIL, "tasks", f"GET {_BOX}/tasks"),
+    verb(MAIL, "create_task", f"POST {_BOX}/tasks", 201),
+    verb(MAIL, "change_task", f"PATCH {_BOX}/tasks/{{task}}"),
+    verb(MAIL, "pause_task", f"POST {_BOX}/tasks/{{task}}/pause"),
+    verb(MAIL, "resume_task", f"POST {_BOX}/tasks/{{task}}/resume"),
+    verb(MAIL, "cancel_task", f"POST {_BOX}/tasks/{{task}}/cancel"),
+    verb(MAIL, "next_runs", "GET /mail/next-runs"),
+)
+
+# ------------------------------------------------------------------------------
 # All of them.
 
 TABLES: Final[Mapping[str, Mapping[str, Verb]]] = {
@@ -468,12 +510,14 @@ TABLES: Final[Mapping[str, Mapping[str, Verb]]] = {
     "state": _STATE,
     "state_sessions": _NAMED,
     "knowledge": _KNOWLEDGE,
+    "mail": _MAIL,
 }
 OWNERS: Final = {
     "chat": CHAT,
     "state": STATE,
     "state_sessions": NAMED,
     "knowledge": KNOWLEDGE,
+    "mail": MAIL,
 }
 _HANDLE: Final = "it opens or closes the store itself, which belongs to whoever keeps it"
 INSIDE: Final[Mapping[str, Mapping[str, str]]] = {
@@ -490,6 +534,7 @@ INSIDE: Final[Mapping[str, Mapping[str, str]]] = {
         ),
     },
     "state_sessions": {},
+    "mail": {},
     "knowledge": {
         "close": _HANDLE,
         "mark": "who follows a store from outside is told by /events",

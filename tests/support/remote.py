@@ -5,6 +5,7 @@ is meant. A store is opened with the options of the test: clocks and redaction w
 """
 
 import asyncio
+import logging
 import os
 import socket
 import tempfile
@@ -114,6 +115,8 @@ class Loopback:
         config = uvicorn.Config(
             self._app, interface="asgi3", ws="none", log_config=None, access_log=False
         )
+        # Its tracebacks would be written while a test's are, which Python 3.11 does not bear.
+        logging.getLogger("uvicorn.error").disabled = True
         self._server = uvicorn.Server(config)
         serve = self._server.serve(sockets=[listener])
         threading.Thread(target=asyncio.run, args=(serve,), daemon=True).start()

@@ -62,7 +62,7 @@ def test_errors_come_back_as_what_they_are(home: RemoteHome) -> None:
             parent_session_id="none", child_session_id="c", source="cli", messages=[]
         )
     with pytest.raises(TypeError, match="agnet"):
-        chat.create_session(agnet="a")  # type: ignore[call-arg]
+        chat.create_session(agent="a", model="m", agnet="b")  # type: ignore[call-arg]
 
 
 def test_a_path_stays_where_it_is(home: RemoteHome, tmp_path: Path) -> None:

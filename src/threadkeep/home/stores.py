@@ -202,7 +202,7 @@ class Stores:
                 given = {**given, verb.upload: self._checked(verb, given[verb.upload])}
             if verb.filter and isinstance(given.get(verb.filter), dict):
                 given = {**given, verb.filter: self._query(given[verb.filter])}
-            return verb.function(self._opened_for(verb), **given)
+            return getattr(self._opened_for(verb), verb.name)(**given)
         except NoStore:
             if verb.nothing is None:
                 raise
@@ -214,6 +214,7 @@ class Stores:
             "state": self.state,
             "state_sessions": lambda way: verb.owner.type(self.state(way)),
             "knowledge": lambda _: self.browse(),
+            "mail": lambda _: verb.owner.type(self.home),
         }
         return opens[verb.owner.store](verb.opened_to)
 

@@ -14,8 +14,6 @@ from threadkeep.web.api import (
     chat,
     health,
     history,
-    mail,
-    mail_write,
     memory,
     openapi,
     streams,
@@ -31,8 +29,6 @@ VERBS: tuple[ApiVerb, ...] = (
     *history.VERBS,
     *memory.VERBS,
     *chat.VERBS,
-    *mail.VERBS,
-    *mail_write.VERBS,
     *health.VERBS,
     *web.VERBS,
 )
