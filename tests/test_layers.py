@@ -104,6 +104,38 @@ MAY_OPEN_FILES = {
 FREE_TO_OPEN = SURFACES | {"sources", "testing"}
 READERS = {"read_bytes", "read_text", "write_bytes", "write_text"}
 
+# A store speaks to a database through `base.database` and `base.tx`. These modules of the stores
+# know that it is a file of SQLite; the mailbox is files whatever the engine of the others is.
+MAY_KNOW_SQLITE = {
+    "chat/eventlog.py": "rebuilds the tables with foreign keys off",
+    "chat/raw_rows.py": "reads what other programs' tables demand",
+    "chat/schema.py": "shapes and checks the file",
+    "chat/sessions.py": "tells the size of the file, and gives free pages back",
+    "chat/store.py": "opens the file and backs it up",
+    "knowledge/checks.py": "checks the file and tidies it up",
+    "knowledge/kinds.py": "cuts the head into its statements",
+    "knowledge/merge.py": "takes one file into another",
+    "knowledge/migrations.py": "shapes the file",
+    "knowledge/opening.py": "opens the file",
+    "knowledge/repair.py": "heals the file",
+    "knowledge/schema.py": "shapes the file",
+    "knowledge/store.py": "names the file and backs it up",
+    "knowledge/upgrade.py": "brings the file up",
+    "knowledge/vectors.py": "loads an extension of SQLite",
+    "state/blob_migration.py": "backs the file up before it changes it",
+    "state/check.py": "checks the file and tells its size",
+    "state/compaction.py": "backs the file up before it changes it",
+    "state/context.py": "looks at the form of a file that other programs change",
+    "state/gateway.py": "rebuilds a table of older files",
+    "state/hermes_state.py": "answers for Hermes's own checks of the file",
+    "state/hermes_support.py": "answers for Hermes's own repairs of the file",
+    "state/retention.py": "gives free pages back",
+    "state/schema.py": "shapes the file",
+    "state/session_db.py": "opens the file, and lends Hermes a connection",
+    "state/usage.py": "looks at a key of newer files",
+    "state/verbs.py": "writes without an index that is broken",
+}
+
 MODULE_LINES = 620  # a module says one thing; longer than this it says two
 INIT_LINES = 60
 
@@ -175,6 +207,18 @@ def broken_fences(module: str, tree: ast.Module) -> Iterator[str]:
             yield f"{line}: {top} is a new dependency; give it a fence in FENCES"
 
 
+def knows_sqlite(module: str, tree: ast.Module) -> Iterator[str]:
+    if room_of(module) in {"chat", "state", "knowledge"}:
+        for line, name in imports(module, tree):
+            if name.startswith("threadkeep.base.sqlite."):
+                yield f"{line}: {name} is SQLite's; use base.database and base.tx"
+
+
+def unlisted_sqlite(module: str, tree: ast.Module) -> Iterator[str]:
+    if module not in MAY_KNOW_SQLITE:
+        yield from knows_sqlite(module, tree)
+
+
 def opens_a_file(call: ast.Call) -> bool:
     match call.func:
         case ast.Name(id="open"):
@@ -228,6 +272,12 @@ def test_every_room_imports_only_what_its_layer_may() -> None:
 
 def test_third_party_packages_stay_behind_their_fences() -> None:
     assert violations(broken_fences) == []
+
+
+def test_stores_know_sqlite_only_where_a_file_is_opened_or_kept_up() -> None:
+    assert violations(unlisted_sqlite) == []
+    there = {m for m, tree in modules() if any(knows_sqlite(m, tree))}
+    assert MAY_KNOW_SQLITE.keys() - there == set(), "the list is longer than needed"
 
 
 def test_no_module_opens_files_unless_its_reason_is_listed() -> None:
@@ -302,6 +352,7 @@ def test_no_file_names_a_machine_a_registry_or_a_folder_outside() -> None:
         (broken_fences, "base/database.py", "import psycopg.rows"),
         (broken_fences, "home.py", "from rich.table import Table"),
         (broken_fences, "web/app.py", "import requests"),
+        (unlisted_sqlite, "chat/messages.py", "from threadkeep.base.sqlite.tx import SqliteTx"),
         (forbidden_file_access, "chat/store.py", "open(path, 'rb').read(16)"),
         (forbidden_file_access, "chat/store.py", "self.path.open()"),
         (forbidden_file_access, "base/clock.py", "Path(name).read_bytes()"),
@@ -322,6 +373,7 @@ def test_the_checks_see_what_they_forbid(check: Check, module: str, code: str) -
         (broken_layers, "chat/store.py", "from . import journal\nfrom .wire import acp"),
         (broken_layers, "cli/chat.py", "from threadkeep import ChatStore\nimport threadkeep.home"),
         (broken_fences, "mcp/server.py", "import mcp.server\nimport msgspec\nimport json"),
+        (unlisted_sqlite, "chat/store.py", "from threadkeep.base.sqlite.upkeep import sqlite_file"),
         (forbidden_file_access, "home.py", "ChatStore.open(path)"),
         (forbidden_file_access, "cli/chat.py", "path.read_text()"),
         (undocumented, "home.py", "def _hidden(): ..."),

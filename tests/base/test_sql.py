@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.base.sql import (
+    Engine,
     load_overrides,
     load_queries,
     load_text,
@@ -189,3 +190,11 @@ def test_a_query_of_postgres_stands_for_one_of_the_same_name(tmp_path: Path) -> 
         other.write_text("-- name: c\nSELECT 3;\n")
         with pytest.raises(ValueError, match=r"does not have: \['c'\]"):
             load_queries(package.__name__, "one.sql", engine="postgres")
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_cursor_is_compared_in_one_place(engine: Engine) -> None:
+    text = "-- name: next\nSELECT m.id FROM messages AS m WHERE {after:m} ORDER BY m.id"
+    asked = {"sqlite": ":after", "postgres": "%(after)s"}[engine]
+    compared = f"SELECT m.id FROM messages AS m WHERE m.id > {asked} ORDER BY m.id"
+    assert parse_queries(text, engine) == {"next": compared}

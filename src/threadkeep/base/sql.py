@@ -14,9 +14,14 @@ names is a piece that each engine fills in:
 | `{size:column}` | how many bytes a text has |
 | `{matching:index}` | a relation: the `id` of each row of a full-text index that `:match` finds |
 | `{ranked:index}` | the same with a `score`, the best is the least |
+| `{after:row}` | whether a row is behind the cursor `:after`, the id of the last one read |
 | `{behind}` | a value that sorts behind every text |
 | `{nul}` | the first character of the raw text that begins with NUL |
 | `{newline}` | the end of a line |
+
+Ids rise in the order of commits only while nobody else writes. So a cursor that is stored goes on
+in a write without a key, which is alone in the database: there no row with a smaller id can come
+later. `{after:row}` is where an engine would say it otherwise.
 
 `to_postgres` does the rest. A query that has to be another one on PostgreSQL stands once more under
 its name, in the file of the same name in the folder `sql/postgres`.
@@ -43,6 +48,7 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "size": "length(CAST({} AS BLOB))",
         "matching": "(SELECT rowid AS id FROM {0} WHERE {0} MATCH :match)",
         "ranked": "(SELECT rowid AS id, rank AS score FROM {0} WHERE {0} MATCH :match)",
+        "after": "{}.id > :after",
         "behind": "x''",
         "nul": "x'00'",
         "newline": "char(10)",
@@ -57,6 +63,7 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "matching": "(SELECT unnest(CAST(translate(:match, '[]', '{{}}') AS bigint[])) AS id)",
         "ranked": "(SELECT CAST(f ->> 0 AS bigint) AS id, CAST(f ->> 1 AS REAL) AS score"
         " FROM json_array_elements(CAST(:match AS json)) AS f)",
+        "after": "{}.id > :after",
         "behind": "chr(1114111)",
         "nul": "chr(63743)",  # it cannot be kept: U+F8FF begins what stands for it
         "newline": "chr(10)",

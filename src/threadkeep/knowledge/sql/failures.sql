@@ -9,7 +9,7 @@ CASE e.source_kind WHEN 'claude-tool' THEN (e.stdout, e.exit_code, e.duration_ms
   ELSE e.exit_code IS NULL AND EXISTS (SELECT 1 FROM tk_events AS t WHERE t.event_id = e.id AND t.running = 1) END
 
 -- name: runs_after
-SELECT {run_itself}, {is_open} FROM events AS e WHERE e.id > :after AND e.probe_tag IS NULL ORDER BY e.id LIMIT :limit
+SELECT {run_itself}, {is_open} FROM events AS e WHERE {after:e} AND e.probe_tag IS NULL ORDER BY e.id LIMIT :limit
 
 -- A file of another program has no table of ours: whether a command still runs is not asked here.
 -- name: one_run

@@ -5,7 +5,7 @@
 -- name: entries_to_place
 SELECT e.id, e.session, e.kind IN ('prompt', 'text', 'summary'), e.kind = 'copy', d.sz FROM tk_entries AS e
 LEFT JOIN tk_entry_words_docsize AS d ON d.id = e.id
-WHERE e.id > :after ORDER BY e.id LIMIT :limit
+WHERE {after:e} ORDER BY e.id LIMIT :limit
 
 -- name: last_turn
 SELECT max(turn) FROM tk_turns WHERE session = :session AND turn IS NOT NULL
@@ -64,27 +64,27 @@ SELECT e.id, e.timestamp, {raw:e.command}, {raw:e.cwd}, {raw:e.git_repo}, {raw:e
   e.exit_code, e.source_kind, {raw:substr(e.stdout, 1, 16384)}, {raw:substr(e.stderr, 1, 16384)},
   e.probe_tag IS NOT NULL OR (e.source_kind != 'shell' AND EXISTS (
     SELECT 1 FROM sessions AS s JOIN tk_sessions AS a ON a.session_id = s.terminal WHERE s.id = e.session_id))
-FROM events AS e WHERE e.id > :after AND e.id <= :through ORDER BY e.id LIMIT :limit
+FROM events AS e WHERE {after:e} AND e.id <= :through ORDER BY e.id LIMIT :limit
 
 -- name: things_page
 SELECT id, timestamp, {raw:title}, {raw:url}, {raw:search_query},
   {raw:substr(extracted_text, 1, 65536)}, probe_tag IS NOT NULL
-FROM browser_events WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
+FROM browser_events WHERE {after:browser_events} AND id <= :through ORDER BY id LIMIT :limit
 
 -- name: things_lesson
 SELECT id, last_seen_at, {raw:repo}, {raw:tool}, {raw:rule_id}, {raw:path_prefix}, {raw:summary},
   {raw:fix_hint}
-FROM lessons WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
+FROM lessons WHERE {after:lessons} AND id <= :through ORDER BY id LIMIT :limit
 
 -- name: things_segment
 SELECT a.id, a.end_time, a.harness, {raw:a.cwd}, {raw:a.git_branch}, {raw:a.title}, {raw:a.summary_text},
   {raw:a.user_prompts_json}, {raw:a.tool_calls_json}, {raw:a.commit_messages_json},
   a.probe_tag IS NOT NULL OR EXISTS (SELECT 1 FROM tk_sessions AS s WHERE s.harness = a.harness AND s.session_id = a.session_id)
-FROM agentic_sessions AS a WHERE a.id > :after AND a.id <= :through ORDER BY a.id LIMIT :limit
+FROM agentic_sessions AS a WHERE {after:a} AND a.id <= :through ORDER BY a.id LIMIT :limit
 
 -- name: things_node
 SELECT id, created_at, {raw:content}, {raw:embed_text}, {raw:tags}, {raw:outcome}
-FROM knowledge_nodes WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
+FROM knowledge_nodes WHERE {after:knowledge_nodes} AND id <= :through ORDER BY id LIMIT :limit
 
 -- A memory of no repository lies beside the transcripts of its project: these say where the work was.
 -- piece: memory_repo
@@ -140,7 +140,7 @@ SELECT source, at, harness, {raw:cwd}, {raw:repo}, {raw:branch}, probe FROM (
 -- name: things_ci
 SELECT id, coalesce(completed_at, started_at, first_seen_at), {raw:repo}, {raw:head_branch}, head_sha, event, status,
   conclusion, {raw:actor}, {raw:raw_json}
-FROM workflow_runs WHERE id > :after AND id <= :through ORDER BY id LIMIT :limit
+FROM workflow_runs WHERE {after:workflow_runs} AND id <= :through ORDER BY id LIMIT :limit
 
 -- name: texts_of_run
 SELECT {raw:j.name}, j.conclusion, NULL, NULL FROM workflow_jobs AS j WHERE j.run_id = :id

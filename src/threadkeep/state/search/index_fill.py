@@ -186,7 +186,7 @@ def _fresh(ctx: StateContext, tx: Tx) -> dict[str, float | None]:
 def _not_stored(tx: Tx) -> dict[str, float | None]:
     """Give the last activity of each session that is not stored as it is now; None: it is gone."""
     cursor = int(tx.value("get_meta", {"key": "active"}) or 0)
-    rows = tx.all("sessions_after", {"cursor": cursor})
+    rows = tx.all("sessions_after", {"after": cursor})
     return {row[0]: tx.value("activity_of", {"id": row[0]}) for row in rows if type(row[0]) is str}
 
 
@@ -290,7 +290,7 @@ def drain_batch(ctx: StateContext, tx: Tx) -> IndexProgress:
     for message_id in changed:
         tx.run("clean", {"id": message_id})
     tx.run("clean_gone")
-    fresh = {"cursor": behind.cursor, "limit": _BATCH - len(changed)}
+    fresh = {"after": behind.cursor, "limit": _BATCH - len(changed)}
     seen = _index(ctx, tx, "messages_after", fresh)
     if seen:
         tx.run("set_meta", {"key": "indexed", "value": str(seen[-1])})

@@ -640,7 +640,7 @@ LIMIT 1;
 -- ---------------------------------------------------------------- listing
 
 -- name: sessions_after
-SELECT session_id FROM messages WHERE id > :cursor
+SELECT session_id FROM messages WHERE {after:messages}
 UNION SELECT session_id FROM tk_touched;
 
 -- name: stored_activity

@@ -16,7 +16,7 @@ SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
   {raw:m.tool_name},
   EXISTS (SELECT 1 FROM tk_offloaded o WHERE o.message_id = m.id),
   EXISTS (SELECT 1 FROM tk_hashes h WHERE h.id = m.id)
-FROM messages m WHERE m.id > :cursor ORDER BY m.id LIMIT :limit;
+FROM messages m WHERE {after:m} ORDER BY m.id LIMIT :limit;
 
 -- name: changed_messages
 SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
