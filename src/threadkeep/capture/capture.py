@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from threadkeep.capture.coverage import Coverage, cover
@@ -12,12 +13,14 @@ from threadkeep.capture.intake import Backlog, Batches, CaptureContext
 from threadkeep.capture.records import AgentReport, CaptureReport, Watcher, index_behind, silent
 from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
 from threadkeep.capture.watch import Stop, Tell, watch
+from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import NOTES
 from threadkeep.knowledge.segments import last_slice, noted_sessions
 from threadkeep.knowledge.sessions import noted_so_far
 from threadkeep.knowledge.transcript import SessionArchive
+from threadkeep.sources.exports.archive import ExportSource
 from threadkeep.sources.hippo_notes import HippoNotes
 from threadkeep.sources.records import Log, Source, Stamp
 
@@ -85,6 +88,24 @@ class History(SessionArchive):
             finish(self.around, self._sources)
             if NOTES in self._sources:  # else what was noted could not be read again
                 note_sessions(self.around)
+            index_behind(self.store)
+        return report
+
+    def import_export(
+        self, service: str, path: str | Path, *, dry_run: bool = False, show: Watcher = silent
+    ) -> CaptureReport:
+        """Bring in a data export of chatgpt or claude-ai: a ZIP file, or its unpacked folder."""
+        if not dry_run:
+            refuse_write(self.store.access)
+        source, file = self._sources.get(service), Path(path)
+        if not isinstance(source, ExportSource):
+            services = [n for n, one in self._sources.items() if isinstance(one, ExportSource)]
+            msg = f"there is no export of {service!r}"
+            raise Invalid(msg, hint=f"there are {', '.join(services)}")
+        if not file.exists():
+            raise NotFound(f"there is no file {file}", hint="give the export's ZIP file")
+        report = capture(self.around, {service: source.of(file)}, dry_run=dry_run, show=show)
+        if not dry_run:
             index_behind(self.store)
         return report
 

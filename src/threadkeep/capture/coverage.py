@@ -17,6 +17,7 @@ class SourceCoverage(msgspec.Struct):
     name: str
     agent: str
     places: list[str]  # the folders and files that are looked into and exist
+    looked: list[str] = []  # all that are looked for, on every system that its program runs on
     found: int = 0  # logs on the disk
     current: int = 0  # of these, logs that are wholly captured or kept out on purpose
     excluded: int = 0
@@ -53,7 +54,8 @@ def cover(around: CaptureContext, sources: Mapping[str, Source]) -> Coverage:
         for name, source in sources.items():
             known = all_looks(tx, name, sums=sums)
             seen = see(source, around.user)
-            part = SourceCoverage(name, source.agent, seen.roots)
+            looked = [str(root) for root in source.roots(around.user)]
+            part = SourceCoverage(name, source.agent, seen.roots, looked)
             _compare(part, known, seen)
             for one in seen.unseen:
                 (part.unseen if one.is_failure else part.passed)[one.path] = one.told

@@ -4,8 +4,10 @@ import click
 
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, document, note, progress, size_text, warn
+from threadkeep.errors import Invalid
 from threadkeep.transfer.originals import PROGRAMS, AdoptReport, Original
 
+_EXPORTS = ("chatgpt", "claude-ai")  # services whose data exports are read
 _SINGULAR = {"sessions": "session", "messages": "message", "events": "event", "nodes": "node"}
 
 
@@ -15,18 +17,26 @@ _SINGULAR = {"sessions": "session", "messages": "message", "events": "event", "n
     "threadkeep import hippo --dry-run",
     "threadkeep import grida ~/.grida/agent",
     "threadkeep import nanoclaw ~/code/nanoclaw",
+    "threadkeep import chatgpt ~/Downloads/export.zip",
+    "threadkeep import claude-ai ~/Downloads/data.zip",
 )
-@click.argument("program", type=click.Choice(PROGRAMS))
+@click.argument("program", type=click.Choice((*PROGRAMS, *_EXPORTS)))
 @click.argument("path", required=False)
 @click.option("--dry-run", is_flag=True, help="Say what there is to import, import nothing.")
 def import_(call: Call, *, program: str, path: str | None, dry_run: bool) -> int | None:
-    """Take over what Hermes Agent, Grida, Hippo or NanoClaw have recorded so far.
+    """Take over what Hermes Agent, Grida, Hippo or NanoClaw have, or an export of a chat service.
 
     Their data is found in its usual place, or at PATH. Where this home has no such store yet, a
     copy becomes it; else what is not there yet is brought in: new sessions, and what is new in
     known ones. The original stays as it is, so does what was said here, and doing it twice changes
     nothing. --db names another file than the home's own.
+
+    ChatGPT and Claude.ai send a data export as a ZIP file: give it, or its unpacked folder, as
+    PATH. Its conversations are listed and searched like those of agents; a later export brings
+    what is new.
     """
+    if program in _EXPORTS:
+        return _import_export(call, program, path, dry_run=dry_run)
     with progress(f"importing from {program}") as advance:
         done = call.home.adopt(program, path, target=call.db, dry_run=dry_run, progress=advance)
     if call.as_json:
@@ -34,6 +44,21 @@ def import_(call: Call, *, program: str, path: str | None, dry_run: bool) -> int
     else:
         _tell(done)
     return PROBLEMS if done.problems else None
+
+
+def _import_export(call: Call, service: str, path: str | None, *, dry_run: bool) -> int | None:
+    """Bring in a data export of a chat service."""
+    from threadkeep.cli.history.capture import report_json, tell_errors, tell_report
+
+    if path is None:
+        raise Invalid(f"which export of {service}?", hint=f"threadkeep import {service} FILE.zip")
+    with call.home.history(call.db) as history:
+        report = history.import_export(service, path, dry_run=dry_run)
+    if call.as_json:
+        document(**{"import": report_json(report, None, None)})
+    else:
+        tell_report(report)
+    return tell_errors(report) or None
 
 
 def _tell(done: AdoptReport) -> None:

@@ -167,7 +167,7 @@ def _command(data: dict[str, Any], at: int | None) -> Iterator[Entry]:
 SOURCE: Final = Databases(
     agent="crush",
     label="Crush",
-    places=(),
+    places=(place(("{data}/crush", "{local}/crush"), _FILE),),
     more=_databases,
     sessions=_sessions,
     split=_split,

@@ -58,6 +58,8 @@ _MODULES: Final = {
     "iflow": "iflow",
     "windsurf": "encrypted:WINDSURF",
     "trae": "encrypted:TRAE",
+    "chatgpt": "exports.chatgpt",
+    "claude-ai": "exports.claude_ai",
     "aider": "aider",
     "hermes": "state_store",
 }

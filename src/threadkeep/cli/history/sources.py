@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from threadkeep.capture.coverage import Coverage, SourceCoverage
 
 _DISK = (*("source", "agent", "logs", "captured", "checked", "size", "gone", "kept out", "places"),)
+_OWN = ("chat", "state", "mailbox")  # stores of threadkeep itself
 _PLACES = 6  # of one source; there may be hundreds of projects
 _STORE = ("agent", "sessions", "messages", "lines", "size", "bad lines", "failed", "last")
 
@@ -40,6 +41,10 @@ def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> Non
     if found.stored:
         write()
         table(_STORE, list(_store(found)), spare=("bad lines", "lines"))
+    missing = list(_missing(found, below))
+    if missing:
+        write()
+        table(("not found", "looked for in"), missing, wide="looked for in")
     if found.unknown:
         write()
         rows = [(one.agent, one.kind, f"{one.count:,}", one.path or "") for one in found.unknown]
@@ -61,6 +66,17 @@ def _disk(found: "Coverage", home: str) -> Iterator[tuple[str, ...]]:
                 f"{one.excluded:,}",
                 _places(one.places, home),
             )
+
+
+def _missing(found: "Coverage", home: str) -> Iterator[tuple[str, str]]:
+    """Name each program of which nothing is here, and where it was looked for."""
+    looked: dict[str, list[str]] = {}
+    for one in found.sources:
+        looked.setdefault(one.agent, []).extend(one.looked)
+    here = {one.agent for one in found.sources if one.found or one.gone or one.passed}
+    for agent, places in sorted(looked.items()):
+        if agent not in {*here, *found.stored, *_OWN} and places:
+            yield agent, _places(list(dict.fromkeys(places)), home)
 
 
 def _places(places: list[str], home: str) -> str:
