@@ -1,5 +1,6 @@
 """The documentation tells the truth: examples run, commands exist, links lead somewhere."""
 
+import json
 import os
 import re
 import shlex
@@ -87,6 +88,46 @@ def test_library_example_of_capture_runs(tmp_path: Path) -> None:
     assert before.startswith("copilot-cli - ")
     assert hit.startswith("opencode - ")
     assert ">>>slow<<< >>>query<<<" in hit
+
+
+def test_the_example_of_a_source_captures(tmp_path: Path) -> None:
+    (example,) = python_blocks(REPO / "docs" / "write-a-source.md")
+    site = tmp_path / "site"
+    about = site / "notebot_source-1.0.dist-info"
+    about.mkdir(parents=True)
+    (site / "notebot_source.py").write_text(example)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: notebot-source\nVersion: 1.0\n")
+    point = "[threadkeep.sources]\nnotebot = notebot_source:SOURCE\n"
+    (about / "entry_points.txt").write_text(point)
+    talk = tmp_path / "user" / ".notebot" / "talks" / "t1.jsonl"
+    talk.parent.mkdir(parents=True)
+    tokens = {"in": 100, "out": 20, "cached": 40}
+    records = [
+        {"type": "start", "folder": "/home/ada/shop", "title": "Slow"},
+        {"type": "asked", "text": "Why is it slow?", "time": 1_790_000_000},
+        {"type": "ran", "call": "c1", "command": "ls", "output": "a", "time": 1_790_000_001},
+        {"type": "answered", "text": "The disk.", "model": "m-1", "tokens": tokens},
+        {"type": "other"},
+    ]
+    talk.write_text("".join(json.dumps(one) + "\n" for one in records))
+    look = f"""
+import sys
+sys.path.insert(0, {str(site)!r})
+from threadkeep import Home
+home = Home({str(tmp_path / "home")!r}, environ={{}})
+with home.history(user_home={str(tmp_path / "user")!r}) as history:
+    report = history.capture()
+    (session,) = history.sessions()
+    print(session.agent, session.title, session.cwd, report.of("notebot").unknown)
+    print([one.entry.kind for one in history.transcript(session)])
+    spent = history.usage().by_agent["notebot"]
+    print(spent.input, spent.output, spent.cache_read)
+"""
+    assert output_of(look, tmp_path) == [
+        "notebot Slow /home/ada/shop {'other': 1}",
+        "['prompt', 'tool_call', 'tool_result', 'text']",
+        "60 20 40",
+    ]
 
 
 def test_library_example_of_observations_runs(tmp_path: Path) -> None:

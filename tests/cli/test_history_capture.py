@@ -213,11 +213,13 @@ def test_sources_compare_the_disk_with_the_store(run: Run, home: Path) -> None:
     assert not home.exists()  # looking begins nothing
     captured(run)
     after = run("sources", "--user-home", str(DEMO))
-    disk, store = after.stdout.split("\n\n")
+    disk, store, missing = after.stdout.split("\n\n")
     rows = {line.split("\t")[0]: line.split("\t") for line in disk.splitlines()}
     assert rows["claude-code"][:4] == ["claude-code", "claude-code", "2", "100 %"]
     assert rows["claude-code"][-1] == str(DEMO / ".claude" / "projects")
     assert "codex\t1\t8\t15\t4.7 kB" in store
+    assert f"goose\t{DEMO}/.local/share/goose/sessions, " in missing
+    assert "codex" not in missing
     assert after.stderr == ""
 
 

@@ -14,6 +14,7 @@ from tests.sources.sample_support import Seen, look
 from tests.sources.source_support import broken
 from tests.support.user_homes import assert_sound, open_history, settle
 from threadkeep.base.json import decode_line
+from threadkeep.knowledge.session_detail import resume_command
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Log, Source, UserHome
 from threadkeep.sources.registry import foreign_sources
@@ -156,3 +157,10 @@ def test_no_record_stops_a_reader(all_records: AllRecords, data: st.DataObject) 
     ]
     parser.harvest()
     source.parser(log, parser.state() or None).harvest()
+
+
+def test_a_session_is_gone_on_with_by_the_name_that_its_program_knows(tmp_path: Path) -> None:
+    seen = only(look(made("goose", tmp_path / "user"), tmp_path / "home"))
+    assert seen.session.session_id.startswith("20260921_1@")
+    command = resume_command("goose", seen.session.session_id, CWD)
+    assert command == "goose session --resume --session-id 20260921_1"

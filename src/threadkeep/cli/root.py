@@ -90,7 +90,7 @@ SECTIONS: Final[Sections] = {
         "mail": CommandEntry("mail.commands:mail", "Mail between a host and an agent in a sandbox"),
         "knowledge": CommandEntry("history.knowledge:knowledge", "Knowledge files: check, migrate"),
         "import": CommandEntry(
-            "originals:import_", "Take over another program's data, or a chat service's export"
+            "originals:import_", "Take over another program's data, or an export"
         ),
         "backup": CommandEntry("backups:backup", "Copy a live store, checked row by row"),
         "restore": CommandEntry("backups:restore", "Put a backup in the place of a store"),

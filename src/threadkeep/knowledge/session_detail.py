@@ -29,10 +29,18 @@ _COMMANDS: Final = {
     "copilot-cli": ("copilot", "--resume"),
     "pi": ("pi", "--session"),
     "cursor": ("cursor-agent", "--resume"),
+    "qwen-code": ("qwen", "--resume"),
+    "kimi-code": ("kimi", "--session"),
+    "goose": ("goose", "session", "--resume", "--session-id"),
+    "kilo": ("kilo", "--session"),
 }
 _JOINED: Final = {"cursor", "copilot-cli"}  # these want `--resume=ID`: the id may be left out there
 # These look for the session among those of the folder they are started in.
-_BY_FOLDER: Final = {"claude-code", "gemini-cli", "opencode", "pi"}
+_BY_FOLDER: Final = {
+    *("claude-code", "gemini-cli", "opencode", "pi", "qwen-code", "kimi-code", "kilo"),
+}
+# These number the sessions of a day: what makes the number unique here is not theirs.
+_NUMBERED: Final = {"goose"}
 
 
 def resume_command(harness: str, session_id: str, cwd: str = "") -> str | None:
@@ -40,7 +48,8 @@ def resume_command(harness: str, session_id: str, cwd: str = "") -> str | None:
     command = _COMMANDS.get(harness)
     if command is None:
         return None
-    name = shlex.quote(session_id)
+    own = session_id.partition("@")[0] if harness in _NUMBERED else session_id
+    name = shlex.quote(own)
     program = " ".join(command)
     resumed = f"{program}={name}" if harness in _JOINED else f"{program} {name}"
     if cwd and harness in _BY_FOLDER:
