@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
+from threadkeep.capture import records
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.intake import Backlog, Batches, CaptureContext
 from threadkeep.capture.logs import (
@@ -24,35 +25,8 @@ from threadkeep.capture.logs import (
     is_due,
     note_stamp,
 )
-from threadkeep.capture.records import (
-    ENOUGH_LINES,
-    TROUBLES,
-    AgentReport,
-    CaptureReport,
-    Exclusion,
-    Progress,
-    SourceLogs,
-    Watcher,
-    has_vanished,
-    is_below,
-    rooted,
-    see,
-    silent,
-    tell,
-    tell_unseen,
-)
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.archive import (
-    TAIL_BYTES,
-    LogRow,
-    LogState,
-    digest,
-    load_log,
-    load_log_by_id,
-    load_marks,
-    mark_gone,
-    save_log,
-)
+from threadkeep.knowledge import archive
 from threadkeep.knowledge.copies import settle
 from threadkeep.knowledge.forget import is_forgotten, is_forgotten_memory
 from threadkeep.knowledge.health import health_name, note_failure, note_success
@@ -120,7 +94,9 @@ def is_settled(log: Log, now: int) -> bool:
     return now * 1_000_000 - log.stamp.mtime_ns >= _SETTLED_NS
 
 
-def store_memory(tx: Tx, seen: SeenMemory, now: int, report: AgentReport, keep: Retention) -> None:
+def store_memory(
+    tx: Tx, seen: SeenMemory, now: int, report: records.AgentReport, keep: Retention
+) -> None:
     """Store a file; one that was forgotten, or was in these very words, stays out."""
     if is_forgotten_memory(tx, document_uuid(seen.repository, seen.logical_path), [seen.text]):
         report.excluded += 1
@@ -137,7 +113,7 @@ def note_trouble(tx: Tx, path: str, said: str, now: int) -> None:
     note_failure(tx, SOURCE_KIND, readable(f"{path}: {said}"), now)
 
 
-def is_excluded(exclusion: Exclusion, log: Log) -> bool:
+def is_excluded(exclusion: records.Exclusion, log: Log) -> bool:
     """Tell whether a memory belongs to a project that the user keeps out.
 
     Claude names the folder of a project after its path, in a way that cannot be undone: patterns of
@@ -155,14 +131,14 @@ def _slug(folder: str) -> str:
 
 
 def absent_from(
-    around: CaptureContext, source: Source, sight: SourceLogs
+    around: CaptureContext, source: Source, sight: records.SourceLogs
 ) -> list[tuple[Absent, Retention]]:
     """Give the documents whose file a look should have found and did not."""
     found = {_place(log.path) for log in sight.logs}
     roots = {place for root in sight.roots for place in (root, os.path.realpath(root))}
 
     def is_missing(path: str) -> bool:
-        return path not in found and is_below(path, roots) and not sight.hides(path)
+        return path not in found and records.is_below(path, roots) and not sight.hides(path)
 
     keep = retention_of(source)
     now = around.clock()
@@ -196,11 +172,11 @@ def capture(
     wanted: CaptureFilter = CaptureFilter(),  # noqa: B008  (a constant)
     *,
     dry_run: bool = False,
-    show: Watcher = silent,
-) -> CaptureReport:
+    show: records.Watcher = records.silent,
+) -> records.CaptureReport:
     """Bring everything that is new in the logs of these sources, given by name, into the store."""
     started = time.monotonic()
-    report = CaptureReport(dry_run=dry_run)
+    report = records.CaptureReport(dry_run=dry_run)
     work: list[_Work] = []
     gone: list[int] = []
     absent: list[tuple[Absent, Retention]] = []
@@ -210,8 +186,8 @@ def capture(
         known = around.store.archive.looks(reader)
         try:
             found, missing, sight = _look(around, (reader, source), known, wanted, report)
-        except TROUBLES as error:
-            tell(f"source {reader}", error, report.of(source.agent))
+        except records.TROUBLES as error:
+            records.tell(f"source {reader}", error, report.of(source.agent))
         else:
             work += found
             gone += missing
@@ -229,24 +205,24 @@ def capture(
 def _look(
     around: CaptureContext,
     named: tuple[str, Source],
-    known: dict[str, LogState],
+    known: dict[str, archive.LogState],
     wanted: CaptureFilter,
-    report: CaptureReport,
-) -> tuple[list[_Work], list[int], SourceLogs]:
+    report: records.CaptureReport,
+) -> tuple[list[_Work], list[int], records.SourceLogs]:
     """Find the logs of a source that changed, and those that are gone; give all there is, too."""
     reader, source = named
     part = report.of(source.agent)
-    seen = see(source, around.user)
+    seen = records.see(source, around.user)
     found = {log.path: log for log in seen.logs}
     part.found += len(found)
-    tell_unseen(seen.unseen, part)
+    records.tell_unseen(seen.unseen, part)
     changed = _changed(around, found.values(), known, wanted)
     part.changed += len(changed)
-    changed = [rooted(log, seen.roots) for log in changed]
+    changed = [records.rooted(log, seen.roots) for log in changed]
     missing = {
         path: looks
         for path, looks in known.items()
-        if path not in found and is_below(path, seen.roots) and not seen.hides(path)
+        if path not in found and records.is_below(path, seen.roots) and not seen.hides(path)
     }
     moved = _renamed(changed, known, missing)
     live = not wanted.again
@@ -257,7 +233,10 @@ def _look(
 
 
 def _changed(
-    around: CaptureContext, found: Iterable[Log], known: dict[str, LogState], wanted: CaptureFilter
+    around: CaptureContext,
+    found: Iterable[Log],
+    known: dict[str, archive.LogState],
+    wanted: CaptureFilter,
 ) -> list[Log]:
     """Choose the logs to read: those that look different, and a few whose check is due."""
     rules, now = around.exclusion.name(), around.clock()
@@ -273,7 +252,7 @@ def _changed(
     return changed
 
 
-def _differs(looks: LogState | None, log: Log, wanted: CaptureFilter, rules: str) -> bool:
+def _differs(looks: archive.LogState | None, log: Log, wanted: CaptureFilter, rules: str) -> bool:
     if wanted.since is not None and log.stamp.mtime_ns // 1_000_000 < wanted.since:
         return False
     if looks is None or not looks.is_untouched(log.stamp) or looks.gone:
@@ -284,13 +263,13 @@ def _differs(looks: LogState | None, log: Log, wanted: CaptureFilter, rules: str
 
 
 def _renamed(
-    changed: list[Log], known: dict[str, LogState], missing: dict[str, LogState]
+    changed: list[Log], known: dict[str, archive.LogState], missing: dict[str, archive.LogState]
 ) -> dict[str, int]:
     """Find new logs that are missing ones in another place: same inode or name, same bytes.
 
     Gives the number that each had, by its path; no two have been the same.
     """
-    alike: dict[object, list[LogState]] = defaultdict(list)
+    alike: dict[object, list[archive.LogState]] = defaultdict(list)
     for path, looks in missing.items():
         if looks.head is not None:
             alike[looks.stamp[2:4]].append(looks)
@@ -310,7 +289,7 @@ def _plain_name(path: str) -> str:
     return path.rpartition(os.sep)[2].removesuffix(".zst")
 
 
-def _holding(log: Log, perhaps: list[LogState]) -> int | None:
+def _holding(log: Log, perhaps: list[archive.LogState]) -> int | None:
     """Give the number of the log that a file holds as far as it was read.
 
     Inodes are used again and sessions begin alike, so the last bytes read must be there too.
@@ -319,9 +298,9 @@ def _holding(log: Log, perhaps: list[LogState]) -> int | None:
         with LogFile(log.path, log.root) as file:
             head = file.between(0, max(looks.head_size for looks in perhaps))
             for looks in perhaps:
-                if digest(head[: looks.head_size]) == looks.head:
-                    last = file.between(max(0, looks.read_to - TAIL_BYTES), looks.read_to)
-                    if digest(last) == looks.tail:
+                if archive.digest(head[: looks.head_size]) == looks.head:
+                    last = file.between(max(0, looks.read_to - archive.TAIL_BYTES), looks.read_to)
+                    if archive.digest(last) == looks.tail:
                         return looks.id
     except (OSError, ThreadkeepError):
         pass  # what is wrong with it shows when it is read
@@ -335,15 +314,17 @@ def _read(
     around: CaptureContext,
     work: list[_Work],
     lost: tuple[list[int], list[tuple[Absent, Retention]]],
-    report: CaptureReport,
-    show: Watcher,
+    report: records.CaptureReport,
+    show: records.Watcher,
 ) -> None:
     """Read the logs that changed; `lost` are the numbers of logs and of memories that are gone."""
     gone, absent = lost
     if not work and not gone and not absent and not report.errors:
         return
     _make_room(around, {one.source.agent for one in work})
-    progress = Progress(logs_total=len(work), bytes_total=sum(one.log.stamp.size for one in work))
+    progress = records.Progress(
+        logs_total=len(work), bytes_total=sum(one.log.stamp.size for one in work)
+    )
 
     def advance(one: _Work, read: Callable[[], None]) -> None:
         progress.path = one.log.path
@@ -356,7 +337,7 @@ def _read(
 
     with Batches(around.store) as batches:
         for number in gone:
-            mark_gone(batches.tx(), number, around.clock())
+            archive.mark_gone(batches.tx(), number, around.clock())
         for one in (one for one in work if one.source.kind == "lines"):
             reading = (around, one, batches, report, progress, show)
             advance(one, partial(_read_lines, *reading))
@@ -387,9 +368,9 @@ def _read_lines(
     around: CaptureContext,
     one: _Work,
     batches: Batches,
-    report: CaptureReport,
-    progress: Progress,
-    show: Watcher,
+    report: records.CaptureReport,
+    progress: records.Progress,
+    show: records.Watcher,
 ) -> None:
     batches.next_log()
     try:
@@ -402,13 +383,13 @@ def _read_lines(
         lines = LineCapture(around, one.source, one.log, row, part, live=one.live)
         with LogFile(one.log.path, one.log.root) as file:
             lines.run(file, batches, progress, show)
-    except TROUBLES as error:
+    except records.TROUBLES as error:
         batches.take_back(error)
         _note_trouble(around, batches, one, error, report)()
 
 
 def _read_memory(
-    around: CaptureContext, one: _Work, batches: Batches, report: CaptureReport
+    around: CaptureContext, one: _Work, batches: Batches, report: records.CaptureReport
 ) -> None:
     batches.next_log()
     part, now = report.of(one.source.agent), around.clock()
@@ -423,14 +404,14 @@ def _read_memory(
         row = _row(batches.tx(), one)
         row.error, row.excluded, row.fingerprint, row.captured_at = None, False, "", now
         _note_looks(batches.tx(), one, row)
-    except TROUBLES as error:
+    except records.TROUBLES as error:
         batches.take_back(error)
         note_trouble(batches.tx(), one.log.path, str(error), now)
         _note_trouble(around, batches, one, error, report)()
 
 
 def _read_document(
-    around: CaptureContext, one: _Work, backlog: Backlog, report: CaptureReport
+    around: CaptureContext, one: _Work, backlog: Backlog, report: records.CaptureReport
 ) -> None:
     """Read a document outside of any transaction; what there is to write is added to the rest."""
     batches, part = backlog.batches, report.of(one.source.agent)
@@ -440,7 +421,7 @@ def _read_document(
     document = DocumentCapture(around, one.reader, one.source, one.log, part, live=one.live)
     try:
         document.run(backlog)
-    except TROUBLES as error:
+    except records.TROUBLES as error:
         backlog.add(_note_trouble(around, batches, one, error, report))
     else:
         backlog.add(lambda: _note_document(around, batches.tx(), one, document))
@@ -453,33 +434,33 @@ def _note_document(around: CaptureContext, tx: Tx, one: _Work, document: Documen
     _note_looks(tx, one, row)
 
 
-def _keep_out(around: CaptureContext, tx: Tx, one: _Work, report: CaptureReport) -> None:
+def _keep_out(around: CaptureContext, tx: Tx, one: _Work, report: records.CaptureReport) -> None:
     row = _row(tx, one)
     row.excluded, row.error, row.fingerprint = True, None, around.exclusion.name()
     report.of(one.source.agent).excluded += 1
     _note_looks(tx, one, row)
 
 
-def _note_looks(tx: Tx, one: _Work, row: LogRow) -> None:
+def _note_looks(tx: Tx, one: _Work, row: archive.LogRow) -> None:
     note_stamp(row, one.log.stamp)
     row.gone_at = None
-    save_log(tx, row)
+    archive.save_log(tx, row)
 
 
-def _row(tx: Tx, one: _Work) -> LogRow:
+def _row(tx: Tx, one: _Work) -> archive.LogRow:
     found = one.log
-    row = load_log(tx, one.reader, found.path)
+    row = archive.load_log(tx, one.reader, found.path)
     if row is None and one.renamed_from is not None:
-        row = load_log_by_id(tx, one.renamed_from)
+        row = archive.load_log_by_id(tx, one.renamed_from)
         if row is not None:
             row.path = found.path
     if row is None:
         session_id = found.session_id or Path(found.path).stem
-        row = LogRow(one.reader, one.source.agent, found.path, session_id=session_id)
-    return load_marks(tx, row)
+        row = archive.LogRow(one.reader, one.source.agent, found.path, session_id=session_id)
+    return archive.load_marks(tx, row)
 
 
-def _is_unwanted(around: CaptureContext, tx: Tx, one: _Work, row: LogRow) -> bool:
+def _is_unwanted(around: CaptureContext, tx: Tx, one: _Work, row: archive.LogRow) -> bool:
     """Tell whether a log is to stay out.
 
     It is judged anew whenever it has grown: where it works may stand behind its first lines.
@@ -488,7 +469,7 @@ def _is_unwanted(around: CaptureContext, tx: Tx, one: _Work, row: LogRow) -> boo
         return True
     if is_forgotten(tx, row.harness, row.session_id):
         return True
-    if row.lines >= ENOUGH_LINES and not around.exclusion.patterns:
+    if row.lines >= records.ENOUGH_LINES and not around.exclusion.patterns:
         return False
     with LogFile(one.log.path, one.log.root) as file:
         piece = next(file.pieces(0), None)
@@ -498,29 +479,33 @@ def _is_unwanted(around: CaptureContext, tx: Tx, one: _Work, row: LogRow) -> boo
 
 def _note_vanished(around: CaptureContext, tx: Tx, one: _Work) -> None:
     """Note that a log was deleted after it was found; one that was never read leaves no trace."""
-    row = load_log(tx, one.reader, one.log.path)
+    row = archive.load_log(tx, one.reader, one.log.path)
     if row is not None:
-        mark_gone(tx, row.id, around.clock())
+        archive.mark_gone(tx, row.id, around.clock())
 
 
 def _note_trouble(
-    around: CaptureContext, batches: Batches, one: _Work, error: Exception, report: CaptureReport
+    around: CaptureContext,
+    batches: Batches,
+    one: _Work,
+    error: Exception,
+    report: records.CaptureReport,
 ) -> Callable[[], None]:
     """Tell at once what went wrong with a log; give what notes it in the store."""
-    if has_vanished(one.log.path, error):
+    if records.has_vanished(one.log.path, error):
         return lambda: _note_vanished(around, batches.tx(), one)
-    said = tell(one.log.path, error, report.of(one.source.agent))
+    said = records.tell(one.log.path, error, report.of(one.source.agent))
 
     def note() -> None:
         row = _row(batches.tx(), one)
         row.error = said
         note_stamp(row, one.log.stamp)
-        save_log(batches.tx(), row)
+        archive.save_log(batches.tx(), row)
 
     return note
 
 
-def _note_health(around: CaptureContext, batches: Batches, report: CaptureReport) -> None:
+def _note_health(around: CaptureContext, batches: Batches, report: records.CaptureReport) -> None:
     """Count the run as a failure of every program of which something could not be read.
 
     At the end: the logs that could be read do not hide the one that could not.

@@ -42,6 +42,7 @@ from threadkeep.capture.rebuild import (
 from threadkeep.capture.records import Progress, Watcher, silent
 from threadkeep.capture.rescan import clean
 from threadkeep.errors import Invalid
+from threadkeep.knowledge import forget_scope
 from threadkeep.knowledge.archive import (
     LogRow,
     Words,
@@ -66,17 +67,6 @@ from threadkeep.knowledge.forget import (
     remember_forgotten,
     vectors_are,
     want_cleaning,
-)
-from threadkeep.knowledge.forget_scope import (
-    continuations_of,
-    events_of,
-    forgotten_but_there,
-    is_shared,
-    legacy_of,
-    logs_without_entries,
-    own_lines,
-    revisions_of_chunks,
-    segments_of,
 )
 from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
@@ -174,11 +164,11 @@ def make_plan(
 
 def _count_session(tx: Tx, places: Places, session: CapturedSession, plan: ForgetPlan) -> None:
     plan.done.entries += count_entries(tx, session.id)
-    plan.lose("segment", segments_of(tx, session))
-    plan.lose("legacy", legacy_of(tx, session))
-    plan.lose("event", events_of(tx, terminals_of(session)))
+    plan.lose("segment", forget_scope.segments_of(tx, session))
+    plan.lose("legacy", forget_scope.legacy_of(tx, session))
+    plan.lose("event", forget_scope.events_of(tx, terminals_of(session)))
     for log in logs_of_session(tx, session.agent, session.session_id):
-        if is_shared(tx, log.id, session.id):
+        if forget_scope.is_shared(tx, log.id, session.id):
             picked = changes_of(tx, log, dropping(lines_of(tx, log, session)))
             plan.done.lines += len(picked)
         else:
@@ -234,7 +224,10 @@ def _count_all(tx: Tx, plan: ForgetPlan) -> None:
     done.observed = len(lost.get("event", set()) - plan.rewritten)
     done.observed += len(lost.get("visit", ())) + len(lost.get("run", ()))
     # States of files of memory go by themselves, or with one of their sections.
-    states = {*lost.get("revision", ()), *revisions_of_chunks(tx, lost.get("chunk", ()))}
+    states = {
+        *lost.get("revision", ()),
+        *forget_scope.revisions_of_chunks(tx, lost.get("chunk", ())),
+    }
     done.memories = len(lost.get("document", ())) + len(states)
     done.nodes = len(doomed_nodes(tx, lost))
     done.vectors_left = done.nodes if vectors_are(tx, "locked") else 0
@@ -271,7 +264,7 @@ def mentions(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow, 
     """Yield the logs that say nothing themselves but tell of sessions, such as lists of names."""
     for harness in sorted({one.agent for one in sessions}):
         ids = {one.session_id for one in sessions if one.agent == harness}
-        for log in logs_without_entries(tx, harness):
+        for log in forget_scope.logs_without_entries(tx, harness):
             if log.session_id not in ids:
                 yield log, _naming(ids)
 
@@ -282,7 +275,7 @@ def copies_of(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow,
     What was said there since is not theirs, and stays.
     """
     refs = {f"{one.agent}:{one.session_id}" for one in sessions}
-    later = {name for one in sessions for name in continuations_of(tx, one)}
+    later = {name for one in sessions for name in forget_scope.continuations_of(tx, one)}
     for harness, session_id in sorted(later):
         if f"{harness}:{session_id}" not in refs:
             for log in logs_of_session(tx, harness, session_id):
@@ -291,7 +284,7 @@ def copies_of(tx: Tx, sessions: list[CapturedSession]) -> Iterator[tuple[LogRow,
 
 def _copied_from(refs: set[str], tx: Tx, log: LogRow) -> Picks:
     """Pick the lines that are copies; one that only says so was found not to be one."""
-    own = own_lines(tx, log.id)
+    own = forget_scope.own_lines(tx, log.id)
     return lambda number, line: number not in own and not refs.isdisjoint(origins_in(line))
 
 
@@ -391,7 +384,7 @@ def _purge_if_there(
     around: CaptureContext, places: Places, session: CapturedSession, tx: Tx
 ) -> None:
     # Somebody else may have done it, and a new session may have its number by now.
-    for one in forgotten_but_there(tx):
+    for one in forget_scope.forgotten_but_there(tx):
         if (one.agent, one.session_id) == (session.agent, session.session_id):
             _purge_session(tx, around, places, one)
             want_cleaning(tx)
@@ -402,15 +395,15 @@ def _purge_session(
 ) -> None:
     words: Words = []
     for log in logs_of_session(tx, session.agent, session.session_id):
-        if is_shared(tx, log.id, session.id):
+        if forget_scope.is_shared(tx, log.id, session.id):
             transform = dropping(lines_of(tx, log, session))
             rederive(tx, around, places, log, transform, words)
         else:
             erase(tx, "event", tool_events_in(tx, places, log))
             _drop_log(tx, around, places, log, session)
-    erase(tx, "event", events_of(tx, terminals_of(session)))
-    erase(tx, "segment", segments_of(tx, session))
-    erase(tx, "legacy", legacy_of(tx, session))
+    erase(tx, "event", forget_scope.events_of(tx, terminals_of(session)))
+    erase(tx, "segment", forget_scope.segments_of(tx, session))
+    erase(tx, "legacy", forget_scope.legacy_of(tx, session))
     drop_session(tx, session.id, terminals_of(session))
     index_words(tx, words)
 

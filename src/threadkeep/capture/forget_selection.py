@@ -13,18 +13,9 @@ from msgspec.structs import replace
 from threadkeep.base.json import decode_line
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
+from threadkeep.knowledge import forget_scope
 from threadkeep.knowledge.archive import LogRow, sessions_of_log, told_by_line
 from threadkeep.knowledge.forget import TEXTS, Texts, is_there, text_rows
-from threadkeep.knowledge.forget_scope import (
-    commands_of_project,
-    logs_in_scope,
-    memory_of_project,
-    parts_of_runs,
-    sessions_to_forget,
-    span_of_log,
-    was_forgotten,
-    work_between,
-)
 from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
@@ -109,7 +100,7 @@ def check(what: Query) -> Searches:
 
 def meant_sessions(tx: Tx, what: Query) -> list[CapturedSession]:
     """Give the sessions that are meant, those that others started before them."""
-    roots = sessions_to_forget(tx, what)
+    roots = forget_scope.sessions_to_forget(tx, what)
     if what.session:
         named = [_named(tx, name, what.agent) for name in what.session]
         allowed = {session.id for session in roots}
@@ -125,7 +116,7 @@ def _named(tx: Tx, name: str, agents: Sequence[str]) -> CapturedSession | None:
     try:
         return find_session(tx, name, agents, exact=True)
     except NotFound:
-        if not was_forgotten(tx, name, agents):
+        if not forget_scope.was_forgotten(tx, name, agents):
             raise
         return None  # forgotten before: there is nothing left to do
 
@@ -155,7 +146,7 @@ def logs_to_search(tx: Tx, what: Query, meant: set[int], whole: set[int]) -> Ite
     """Yield the logs some of whose lines may have to go."""
     if what.pattern is None and not in_time(what):
         return
-    for log in logs_in_scope(tx, what.agent):
+    for log in forget_scope.logs_in_scope(tx, what.agent):
         if in_time(what) and not _may_reach(tx, what, log.id):
             continue
         sessions = set(sessions_of_log(tx, log).values())
@@ -165,7 +156,7 @@ def logs_to_search(tx: Tx, what: Query, meant: set[int], whole: set[int]) -> Ite
 
 def _may_reach(tx: Tx, what: Query, log_id: int) -> bool:
     """Tell whether a log may have lines in the span; a day is left for those without entries."""
-    span = span_of_log(tx, log_id)
+    span = forget_scope.span_of_log(tx, log_id)
     if span is None:
         return True
     first, last = span
@@ -261,7 +252,7 @@ def rows_of_work(tx: Tx, what: Query, searches: Searches) -> dict[Kind, set[int]
     found = rows_in_time(tx, what)
     if what.pattern is None or not any(found.values()):
         return found
-    found |= parts_of_runs(tx, found.get("run", ()))
+    found |= forget_scope.parts_of_runs(tx, found.get("run", ()))
     fitting: dict[Kind, set[int]] = {}
     for texts, number, _ in matching_rows(tx, searches):
         if texts.kind is not None and number in found.get(texts.kind, ()):
@@ -284,7 +275,10 @@ def rows_in_time(tx: Tx, what: Query) -> dict[Kind, set[int]]:
         return {}
     if what.project:
         whole = not in_time(what) and what.pattern is None
-        notes = memory_of_project(tx, what, whole=whole)
-        return {"event": commands_of_project(tx, what), "document" if whole else "revision": notes}
+        notes = forget_scope.memory_of_project(tx, what, whole=whole)
+        return {
+            "event": forget_scope.commands_of_project(tx, what),
+            "document" if whole else "revision": notes,
+        }
     span = {"since": what.since, "until": what.until}
-    return {kind: work_between(tx, kind, span) for kind in _WORK}
+    return {kind: forget_scope.work_between(tx, kind, span) for kind in _WORK}

@@ -17,18 +17,7 @@ from threadkeep.capture.records import AgentReport, Exclusion
 from threadkeep.capture.redact.engine import PRIVATE, MaskedBlock, Redactor
 from threadkeep.capture.redact.rules import MASK
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.archive import (
-    EntryChanges,
-    EntryLocation,
-    LogRow,
-    Words,
-    count_unknown,
-    drop_notes,
-    has_entries,
-    index_words,
-    text_hash,
-    write_entries,
-)
+from threadkeep.knowledge import archive
 from threadkeep.knowledge.commands import write_tool_runs
 from threadkeep.knowledge.copies import is_here, parts_of, told_in
 from threadkeep.knowledge.forget import Marks, exempt_rules
@@ -57,7 +46,7 @@ class Batches:
         self._open: Tx | None = None
         self._spent = 0
         self._words_before = 0
-        self.words: Words = []  # of the open transaction, to be indexed at its end
+        self.words: archive.Words = []  # of the open transaction, to be indexed at its end
 
     def tx(self) -> Tx:
         """Give the open transaction, or begin one."""
@@ -99,7 +88,7 @@ class Batches:
             with ExitStack() as end:
                 end.push(self._block)  # whatever goes wrong with the index ends it as well
                 end.push(self._step)
-                index_words(tx, self.words)
+                archive.index_words(tx, self.words)
             self.words.clear()
             self._words_before = 0
 
@@ -183,7 +172,7 @@ class Claims:
         origins = {mark.origin for mark in marks_in(record)}
         if not origins:
             return record
-        said = {text_hash(entry.text) for entry in alone(self._fresh, record, line, number)}
+        said = {archive.text_hash(entry.text) for entry in alone(self._fresh, record, line, number)}
         return record if all(self._holds(tx, one, said) for one in origins) else unmarked(record)
 
     def _holds(self, tx: Tx, origin: str, said: set[int]) -> bool:
@@ -228,7 +217,7 @@ class Intake:
     """Feeds lines to a parser and turns what it gives into rows of one log."""
 
     def __init__(
-        self, harness: str, row: LogRow, parser: Parser, report: AgentReport, fresh: Fresh
+        self, harness: str, row: archive.LogRow, parser: Parser, report: AgentReport, fresh: Fresh
     ) -> None:
         """Take a log with its parser; `fresh` makes others that know nothing of it yet."""
         self._harness = harness
@@ -236,10 +225,10 @@ class Intake:
         self._parser = parser
         self._claims = Claims(fresh, f"{harness}:{row.session_id}")
         self._report = report
-        self._placed: dict[str, list[EntryLocation]] = defaultdict(list)
+        self._placed: dict[str, list[archive.EntryLocation]] = defaultdict(list)
         self._troubles: dict[str, int] = {}
 
-    def go_on(self, row: LogRow) -> None:
+    def go_on(self, row: archive.LogRow) -> None:
         """Go on in another transaction, with the row of the log as it is there."""
         row.bad_lines = self._row.bad_lines
         self._row = row
@@ -257,7 +246,7 @@ class Intake:
             taken = self._claims.checked(tx, record, line, number)
             for entry in self._entries(taken, line, number):
                 session_id = entry.session_id or self._row.session_id
-                self._placed[session_id].append(EntryLocation(entry, number, part))
+                self._placed[session_id].append(archive.EntryLocation(entry, number, part))
                 part += 1
         return True
 
@@ -272,15 +261,15 @@ class Intake:
             log.debug("%s line %d: %s", self._row.path, number, name, exc_info=True)
             return []
 
-    def write_entries(self, tx: Tx, words: Words, *, live: bool = False) -> None:
+    def write_entries(self, tx: Tx, words: archive.Words, *, live: bool = False) -> None:
         """Store the entries fed so far; `words` takes what is to be indexed."""
-        if self._placed and not has_entries(tx, self._row.id):
+        if self._placed and not archive.has_entries(tx, self._row.id):
             # The log itself knows better than its name whose it is.
             self._row.session_id = next(iter(self._placed))
             self._take_over_notes(tx)
         for session_id, placed in self._placed.items():
             session = session_number(tx, self._harness, session_id)
-            written = write_entries(tx, self._row.id, session, placed, words)
+            written = archive.write_entries(tx, self._row.id, session, placed, words)
             self._count(tx, session, written, live=live)
         self._placed.clear()
 
@@ -288,9 +277,9 @@ class Intake:
         """Let notes of the sessions of a log give way to the log."""
         if self._row.reader != NOTES:
             for session_id in self._placed:
-                drop_notes(tx, NOTES, self._harness, session_id)
+                archive.drop_notes(tx, NOTES, self._harness, session_id)
 
-    def _count(self, tx: Tx, session: int, written: EntryChanges, *, live: bool) -> None:
+    def _count(self, tx: Tx, session: int, written: archive.EntryChanges, *, live: bool) -> None:
         growth = Growth()
         for entry in written.fresh:
             growth.count(entry)
@@ -356,7 +345,7 @@ class Intake:
             found[name] = found.get(name, 0) + count
         self._troubles.clear()
         for kind, count in found.items():
-            count_unknown(tx, self._row, kind[:_LONGEST_NAME], count, now)
+            archive.count_unknown(tx, self._row, kind[:_LONGEST_NAME], count, now)
             self._report.unknown[kind] = self._report.unknown.get(kind, 0) + count
 
     def state(self) -> bytes:

@@ -34,17 +34,7 @@ from threadkeep.capture.records import (
     tell,
 )
 from threadkeep.errors import Invalid, TooLarge
-from threadkeep.knowledge.archive import (
-    TAIL_BYTES,
-    LineWriter,
-    LogRow,
-    LogState,
-    digest,
-    load_log_by_id,
-    read_lines,
-    save_log,
-    tell_hippo,
-)
+from threadkeep.knowledge import archive
 from threadkeep.knowledge.forget import Marks, note_masks
 from threadkeep.knowledge.health import count_drop, health_name
 from threadkeep.knowledge.sessions import recount_of_log
@@ -66,12 +56,12 @@ _MB: Final = 1 << 20
 _LITTLE: Final = 64 * 1024  # bytes that a log grew by: they may lie by themselves for a while
 
 
-def note_stamp(row: LogRow, stamp: Stamp) -> None:
+def note_stamp(row: archive.LogRow, stamp: Stamp) -> None:
     """Remember how a log looked."""
     row.size, row.mtime_ns, row.device, row.inode, row.ctime_ns = stamp
 
 
-def is_due(looks: LogState, now: int) -> bool:
+def is_due(looks: archive.LogState, now: int) -> bool:
     """Tell whether a log is to be compared with its sum though it looks as it did."""
     if looks.gone or looks.excluded_by or not looks.read_to:
         return False
@@ -91,7 +81,7 @@ class LineCapture:
         around: CaptureContext,
         source: Source,
         log: Log,
-        row: LogRow,
+        row: archive.LogRow,
         report: AgentReport,
         *,
         live: bool = False,
@@ -106,7 +96,7 @@ class LineCapture:
         self._intake = Intake(source.agent, row, parser, report, fresh)
         self._seen: Counter[bytes] | None = None  # after a rewrite: what is archived already
         self._unseen = 0  # how much of that was not met again
-        self._writer: LineWriter | None = None
+        self._writer: archive.LineWriter | None = None
         self._unterminated = False  # the last line was taken without its line feed
         self._waits = False  # the last line is not taken yet
         self._mask = around.mask
@@ -125,7 +115,7 @@ class LineCapture:
         row = self._row
         tx = batches.tx()
         if not row.id:
-            save_log(tx, row)
+            archive.save_log(tx, row)
         if self._was_rewritten(file):
             self._start_over(tx)
         self._mask = mask_of(tx, self._around, row.harness, row.session_id)
@@ -137,7 +127,7 @@ class LineCapture:
                 if self._overtaken(tx):
                     return
                 little = file.stamp.size - row.read_to <= _LITTLE
-                self._writer = LineWriter(tx, row.id, live=self._live and little)
+                self._writer = archive.LineWriter(tx, row.id, live=self._live and little)
                 self._is_forgotten = kept_out(tx)
             self._advance(piece.data)
             if piece.kept:
@@ -158,7 +148,7 @@ class LineCapture:
             self._save(tx, file)
             self._note_cut(tx, file.cut)
             if not self._live:  # else they would read it once more at every line
-                tell_hippo(tx, row, printable(row.path), self._around.clock())
+                archive.tell_hippo(tx, row, printable(row.path), self._around.clock())
 
     # ------------------------------------------------------------------ is it still the same file
 
@@ -173,9 +163,9 @@ class LineCapture:
         if whole:
             total, self._last = file.summed(row.read_to)
         else:
-            self._last = file.between(max(0, row.read_to - TAIL_BYTES), row.read_to)
-        same_head = digest(file.between(0, row.head_size)) == row.head
-        if not (same_head and digest(self._last) == row.tail):
+            self._last = file.between(max(0, row.read_to - archive.TAIL_BYTES), row.read_to)
+        same_head = archive.digest(file.between(0, row.head_size)) == row.head
+        if not (same_head and archive.digest(self._last) == row.tail):
             return True
         if not whole:
             return False
@@ -191,14 +181,14 @@ class LineCapture:
         return not (grew and self._live) or row.crc is None or waited >= _wait(row.read_to)
 
     def _start_over(self, tx: Tx) -> None:
-        self._seen = Counter(digest(line) for line in read_lines(tx, self._row.id))
+        self._seen = Counter(archive.digest(line) for line in archive.read_lines(tx, self._row.id))
         self._unseen = self._seen.total()
         self._row.read_to, self._row.crc, self._last, self._summed = 0, 0, b"", True
         self._row.head, self._row.head_size = None, 0
 
     def _overtaken(self, tx: Tx) -> bool:
         """Tell whether another process read on in this log while no transaction was open."""
-        stored = load_log_by_id(tx, self._row.id)
+        stored = archive.load_log_by_id(tx, self._row.id)
         return stored is None or (stored.lines, stored.read_to) != (
             self._row.lines,
             self._row.read_to if self._seen is None else stored.read_to,
@@ -231,9 +221,9 @@ class LineCapture:
     def _advance(self, piece: bytes) -> None:
         self._row.read_to += len(piece)
         self._row.crc = crc32(piece, self._row.crc or 0)
-        self._last = (self._last + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self._last = (self._last + piece[-archive.TAIL_BYTES :])[-archive.TAIL_BYTES :]
 
-    def _take(self, tx: Tx, writer: LineWriter, piece: bytes, after: bytes) -> None:
+    def _take(self, tx: Tx, writer: archive.LineWriter, piece: bytes, after: bytes) -> None:
         if self._unterminated:  # here comes the line feed that was missing
             whole = piece
             piece = piece.removeprefix(b"\r\n" if piece.startswith(b"\r") else b"\n")
@@ -243,7 +233,7 @@ class LineCapture:
         self._tail = tail_of(self._tail, piece)
         self._report.masked_lines += len(masked.changed)
         for row, line in enumerate(masked.lines):
-            if self._seen and self._seen[name := digest(line)] > 0:
+            if self._seen and self._seen[name := archive.digest(line)] > 0:
                 self._seen[name] -= 1
                 self._unseen -= 1
                 continue
@@ -271,7 +261,7 @@ class LineCapture:
         if self._summed:
             # Just before: what was left out of a live look is made up for when all are looked at.
             row.checked_at = now - 1 if self._live else now
-        save_log(tx, row)
+        archive.save_log(tx, row)
         lines, size = self._before
         self._report.lines += row.lines - lines
         self._report.source_bytes += row.source_bytes - size
@@ -283,8 +273,8 @@ class LineCapture:
         # what was there before it was rewritten may still come back.
         if self._unseen == 0 and row.head_size < min(HEAD_BYTES, row.read_to):
             head = file.between(0, min(HEAD_BYTES, row.read_to))
-            row.head, row.head_size = digest(head), len(head)
-        row.tail = digest(self._last)
+            row.head, row.head_size = archive.digest(head), len(head)
+        row.tail = archive.digest(self._last)
 
     def _note_cut(self, tx: Tx, why: str) -> None:
         """Tell of what is left out, behind what was kept."""
@@ -294,7 +284,7 @@ class LineCapture:
         if not self._was_cut:
             count_drop(tx, health_name(row.harness), "too long", 1, now)
         row.error = tell(row.path, TooLarge(f"{row.path}: {why}"), self._report)
-        save_log(tx, row)
+        archive.save_log(tx, row)
 
     def _note_looks(self, stamp: Stamp) -> None:
         row = self._row
@@ -303,7 +293,7 @@ class LineCapture:
             row.mtime_ns = UNFINISHED  # look again: the last line may be complete by then
 
 
-def _parser(source: Source, log: Log, row: LogRow) -> Parser:
+def _parser(source: Source, log: Log, row: archive.LogRow) -> Parser:
     """Make the parser of a log; one that was read under another name keeps its session."""
     if row.parser is not None and log.session_id:
         log = msgspec.structs.replace(log, session_id=row.session_id)

@@ -9,56 +9,12 @@ from typing import NamedTuple
 import msgspec
 
 from threadkeep.base.tx import Tx
-from threadkeep.capture.intake import (
-    BATCH_BYTES,
-    MARKERS,
-    CaptureContext,
-    Mask,
-    MaskedLines,
-    markers_in,
-    mask_of,
-    masked_lines,
-    noted_again,
-    redactor_of,
-    tail_of,
-)
+from threadkeep.capture import intake
 from threadkeep.capture.rebuild import Places, rederive
 from threadkeep.capture.records import TROUBLES, Progress, Watcher, silent
 from threadkeep.capture.redact.engine import PRIVATE_RULE, Redactor
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.knowledge.archive import (
-    LogRow,
-    Words,
-    all_logs,
-    digest,
-    index_words,
-    load_log_by_id,
-    logs_of_session,
-    read_blocks,
-    read_lines,
-    records_of,
-    words_of,
-)
-from threadkeep.knowledge.forget import (
-    TEXTS,
-    Marks,
-    Texts,
-    drop_names,
-    drop_vectors,
-    erase,
-    exempt,
-    exempt_rules,
-    is_json,
-    is_there,
-    masks_of,
-    matching_names,
-    note_masks,
-    put_texts,
-    rules_exempt_anywhere,
-    rules_noted,
-    text_rows,
-    want_cleaning,
-)
+from threadkeep.knowledge import archive, forget
 from threadkeep.knowledge.reindex import (
     entries_to_index,
     leave_index,
@@ -79,13 +35,17 @@ from threadkeep.sources.records import Source
 log = logging.getLogger(__name__)
 
 
-def reindex(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
+def reindex(
+    around: intake.CaptureContext, sources: Mapping[str, Source], show: Watcher = silent
+) -> int:
     """Make the index of all entries anew from the archive; give how many were indexed."""
     around.store.indexes.want()
     return clean(around, sources, show)
 
 
-def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher = silent) -> int:
+def clean(
+    around: intake.CaptureContext, sources: Mapping[str, Source], show: Watcher = silent
+) -> int:
     """Finish what a change of the archive began, if anything did; give how many were indexed.
 
     The words are indexed anew, in several transactions: others may write meanwhile. Then the
@@ -109,13 +69,15 @@ def clean(around: CaptureContext, sources: Mapping[str, Source], show: Watcher =
     return progress.entries
 
 
-def _index_some(around: CaptureContext, sources: Mapping[str, Source], progress: Progress) -> bool:
+def _index_some(
+    around: intake.CaptureContext, sources: Mapping[str, Source], progress: Progress
+) -> bool:
     """Index some logs in one transaction; tell whether there are more."""
     with around.store.write() as tx:
         index = take_up_index(tx)
-        words: Words = []
+        words: archive.Words = []
         size = 0
-        while size < BATCH_BYTES:
+        while size < intake.BATCH_BYTES:
             row = next_log(tx, index.next_log)
             if row is None:
                 break
@@ -125,33 +87,35 @@ def _index_some(around: CaptureContext, sources: Mapping[str, Source], progress:
             index = index._replace(next_log=row.id + 1)
             progress.logs_done += 1
             progress.path = row.path
-        index_words(tx, words)
+        archive.index_words(tx, words)
         progress.entries += len(words)
         leave_index(tx, index)
         return next_log(tx, index.next_log) is not None
 
 
-def _words_of(tx: Tx, sources: Mapping[str, Source], row: LogRow, last: int) -> Words:
+def _words_of(
+    tx: Tx, sources: Mapping[str, Source], row: archive.LogRow, last: int
+) -> archive.Words:
     """Give what the entries of one log are found by."""
     wanted = entries_to_index(tx, row.id, last)
-    words: Words = []
-    for number, text in enumerate(read_lines(tx, row.id)) if wanted else ():
+    words: archive.Words = []
+    for number, text in enumerate(archive.read_lines(tx, row.id)) if wanted else ():
         places = wanted.get(number)
         if places is not None:
             entries = entries_in(sources, row, text, number)
             words += [
-                (entry, words_of(entries[key].text))
+                (entry, archive.words_of(entries[key].text))
                 for entry, key in places
                 if key in entries and entries[key].text
             ]
     return words
 
 
-_LEARNED = [texts for texts in TEXTS if texts.kind in {"node", "entity"}]
+_LEARNED = [texts for texts in forget.TEXTS if texts.kind in {"node", "entity"}]
 # What comes of sessions; its texts stand in no session of their own.
 _MADE_OF_SESSIONS = {None, "event", "segment", "legacy", "node", "entity"}
 
-RulesFor = Callable[[Texts], Redactor]
+RulesFor = Callable[[forget.Texts], Redactor]
 
 
 class RescanReport(msgspec.Struct):
@@ -164,18 +128,18 @@ class RescanReport(msgspec.Struct):
 
 
 def rescan(
-    around: CaptureContext,
+    around: intake.CaptureContext,
     sources: Mapping[str, Source],
     *,
     dry_run: bool = False,
     show: Watcher = silent,
 ) -> RescanReport:
     """Pass all that is stored through the rules of today; what changes is made anew."""
-    redactor = redactor_of(around)
+    redactor = intake.redactor_of(around)
     found: Counter[str] = Counter()
     done = RescanReport()
     with around.store.read() as tx:
-        logs = [log for log in all_logs(tx) if log.lines]
+        logs = [log for log in archive.all_logs(tx) if log.lines]
         progress = Progress(logs_total=len(logs))
         changed = []
         for log in logs:
@@ -183,8 +147,10 @@ def rescan(
                 changed.append(log)
             _advance(progress, log, show)
         rules = _rules_for_rows(tx, redactor)
-        rows = {texts: _changed_rows(tx, rules(texts), texts, found) for texts in TEXTS}
-        kinds = matching_names(tx, "unknown record", lambda kind: redactor.text(kind) != kind)
+        rows = {texts: _changed_rows(tx, rules(texts), texts, found) for texts in forget.TEXTS}
+        kinds = forget.matching_names(
+            tx, "unknown record", lambda kind: redactor.text(kind) != kind
+        )
     done.logs, done.rows = len(changed), sum(len(ids) for ids in rows.values()) + len(kinds)
     done.rules = dict(sorted(found.items()))
     if dry_run or not (done.logs or done.rows):
@@ -196,21 +162,24 @@ def rescan(
         _advance(progress, log, show)
     with around.store.write() as tx:
         _mask_tables(tx, rules, rows)
-        drop_names(tx, "unknown record", kinds)
-        want_cleaning(tx)
+        forget.drop_names(tx, "unknown record", kinds)
+        forget.want_cleaning(tx)
     _mask_late(around, rules)
     clean(around, sources, show)
     return done
 
 
-def _advance(progress: Progress, log: LogRow, show: Watcher) -> None:
+def _advance(progress: Progress, log: archive.LogRow, show: Watcher) -> None:
     progress.logs_done += 1
     progress.path = log.path
     show(progress)
 
 
 def _look(
-    tx: Tx, around: CaptureContext, log: LogRow, into: tuple[RescanReport, Counter[str]]
+    tx: Tx,
+    around: intake.CaptureContext,
+    log: archive.LogRow,
+    into: tuple[RescanReport, Counter[str]],
 ) -> bool:
     """Count what would be masked in a log; a block without a secret costs one pass over it."""
     done, found = into
@@ -221,49 +190,51 @@ def _look(
     return done.lines > before
 
 
-def _blocks(tx: Tx, around: CaptureContext, log: LogRow) -> Iterator[tuple[int, MaskedLines]]:
+def _blocks(
+    tx: Tx, around: intake.CaptureContext, log: archive.LogRow
+) -> Iterator[tuple[int, intake.MaskedLines]]:
     """Mask a log block by block; give the number of the first line of each, and its lines."""
-    mask = mask_of(tx, around, log.harness, log.session_id)
+    mask = intake.mask_of(tx, around, log.harness, log.session_id)
     tail = b""
-    for first, lines in read_blocks(tx, log.id):
+    for first, lines in archive.read_blocks(tx, log.id):
         text = b"".join([line + b"\n" for line in lines])
-        yield first, masked_lines(mask, text, tail)
-        tail = tail_of(tail, text)
+        yield first, intake.masked_lines(mask, text, tail)
+        tail = intake.tail_of(tail, text)
 
 
 def _rules(redactor: Redactor, text: str) -> list[str]:
     return [finding.rule for finding in redactor.scan(text)] or [PRIVATE_RULE]
 
 
-def _mask_log(around: CaptureContext, places: Places, log: LogRow, tx: Tx) -> None:
-    row = load_log_by_id(tx, log.id)
+def _mask_log(around: intake.CaptureContext, places: Places, log: archive.LogRow, tx: Tx) -> None:
+    row = archive.load_log_by_id(tx, log.id)
     if row is None:
         return
-    words: Words = []
-    fresh: dict[int, Marks] = {}
+    words: archive.Words = []
+    fresh: dict[int, forget.Marks] = {}
     new: dict[int, bytes] = {}
     for first, masked in _blocks(tx, around, row):
         fresh |= {first + row: marks for row, marks in masked.marks.items()}
         new |= {first + row: masked.lines[row] for row in masked.changed}
-    noted = masks_of(tx, row.id)
+    noted = forget.masks_of(tx, row.id)
 
     def change(number: int, line: bytes) -> bytes:
         return new.get(number, line)
 
     if rederive(tx, around, places, row, change, words).lines:
-        again = {n: noted_again(new[n], fresh.get(n, ()), noted.get(n, ())) for n in new}
-        note_masks(tx, row.id, again)
-        index_words(tx, words)
-        want_cleaning(tx)
+        again = {n: intake.noted_again(new[n], fresh.get(n, ()), noted.get(n, ())) for n in new}
+        forget.note_masks(tx, row.id, again)
+        archive.index_words(tx, words)
+        forget.want_cleaning(tx)
 
 
 # ---------------------------------------------------------------------- rows
 
 
-def _masked(redactor: Redactor, texts: Texts, values: Mapping[str, str]) -> dict[str, str]:
+def _masked(redactor: Redactor, texts: forget.Texts, values: Mapping[str, str]) -> dict[str, str]:
     """Give the texts of a row that change."""
     new = {
-        c: (redactor.json_line if is_json(texts.table, c) else redactor.text)(v)
+        c: (redactor.json_line if forget.is_json(texts.table, c) else redactor.text)(v)
         for c, v in values.items()
     }
     return {column: text for column, text in new.items() if text != values[column]}
@@ -271,13 +242,13 @@ def _masked(redactor: Redactor, texts: Texts, values: Mapping[str, str]) -> dict
 
 def _rules_for_rows(tx: Tx, redactor: Redactor) -> RulesFor:
     """Give the rules for each table: what was made of sessions keeps what was undone in one."""
-    undone = redactor.sparing(rules_exempt_anywhere(tx))
+    undone = redactor.sparing(forget.rules_exempt_anywhere(tx))
     return lambda texts: undone if texts.kind in _MADE_OF_SESSIONS else redactor
 
 
-def _changed_rows(tx: Tx, redactor: Redactor, texts: Texts, found: Counter[str]) -> set[int]:
+def _changed_rows(tx: Tx, redactor: Redactor, texts: forget.Texts, found: Counter[str]) -> set[int]:
     ids = set()
-    for number, values in text_rows(tx, texts) if is_there(tx, texts) else ():
+    for number, values in forget.text_rows(tx, texts) if forget.is_there(tx, texts) else ():
         changed = _masked(redactor, texts, values)
         if changed:
             ids.add(number)
@@ -286,12 +257,12 @@ def _changed_rows(tx: Tx, redactor: Redactor, texts: Texts, found: Counter[str])
     return ids
 
 
-def _mask_tables(tx: Tx, rules: RulesFor, rows: Mapping[Texts, set[int]]) -> None:
+def _mask_tables(tx: Tx, rules: RulesFor, rows: Mapping[forget.Texts, set[int]]) -> None:
     for texts, ids in rows.items():
         _mask_rows(tx, rules(texts), texts, ids)
 
 
-def _mask_late(around: CaptureContext, rules: RulesFor) -> None:
+def _mask_late(around: intake.CaptureContext, rules: RulesFor) -> None:
     """Mask what was learned from rows between the look at them and their masking.
 
     There it ends: since then nobody holds a ticket for what they read before.
@@ -303,16 +274,18 @@ def _mask_late(around: CaptureContext, rules: RulesFor) -> None:
             _mask_tables(tx, rules, late)
 
 
-def _mask_rows(tx: Tx, redactor: Redactor, texts: Texts, ids: set[int]) -> None:
+def _mask_rows(tx: Tx, redactor: Redactor, texts: forget.Texts, ids: set[int]) -> None:
     """Mask rows as they are now; those made anew from the archive have changed already."""
-    for number, values in text_rows(tx, texts) if ids else ():
+    for number, values in forget.text_rows(tx, texts) if ids else ():
         changed = _masked(redactor, texts, values) if number in ids else {}
         if texts.kind and any(column in changed for column in texts.names):
-            erase(tx, texts.kind, [number])  # what was taken for a thing with a name is a secret
+            forget.erase(
+                tx, texts.kind, [number]
+            )  # what was taken for a thing with a name is a secret
         elif changed:
-            put_texts(tx, texts, number, changed)
+            forget.put_texts(tx, texts, number, changed)
             if texts.kind == "node":
-                drop_vectors(tx, number)
+                forget.drop_vectors(tx, number)
 
 
 # ------------------------------------------------------------------------------
@@ -339,21 +312,21 @@ class _Original(NamedTuple):
 
     raw: bytes
     masked: bytes
-    found: Marks
+    found: forget.Marks
     new: bytes
-    marks: Marks
+    marks: forget.Marks
 
 
 class _Back(NamedTuple):
     """A line to put back, the masks that stay in it, and the rules whose masks go."""
 
     line: bytes
-    marks: Marks
+    marks: forget.Marks
     rules: tuple[str, ...]
 
 
 def undo(
-    around: CaptureContext,
+    around: intake.CaptureContext,
     sources: Mapping[str, Source],
     name: str,
     *,
@@ -364,10 +337,10 @@ def undo(
     with around.store.read() as tx:
         rule = _rule(tx, around, name)
         if rule is not None:
-            logs = [log for log in all_logs(tx) if log.lines]
+            logs = [log for log in archive.all_logs(tx) if log.lines]
         else:
             session = find_session(tx, name)
-            logs = logs_of_session(tx, session.agent, session.session_id)
+            logs = archive.logs_of_session(tx, session.agent, session.session_id)
     done = UnmaskReport()
     counted: Counter[str] = Counter()
     progress = Progress(logs_total=len(logs))
@@ -389,26 +362,28 @@ def undo(
     return done
 
 
-def _rule(tx: Tx, around: CaptureContext, name: str) -> str | None:
+def _rule(tx: Tx, around: intake.CaptureContext, name: str) -> str | None:
     """Tell whether a name is that of a rule."""
     if name == PRIVATE_RULE:
         msg = "what was marked as private is not put back"
         raise Invalid(msg, hint="take the marker <private> out of the log, and capture it again")
-    return name if name in redactor_of(around).names or name in rules_noted(tx) else None
+    return (
+        name if name in intake.redactor_of(around).names or name in forget.rules_noted(tx) else None
+    )
 
 
 class _Undoing:
     """Undoes the masks of one rule, or of all, log by log."""
 
     def __init__(
-        self, around: CaptureContext, places: Places, rule: str | None, done: UnmaskReport
+        self, around: intake.CaptureContext, places: Places, rule: str | None, done: UnmaskReport
     ) -> None:
         self._around = around
         self._places = places
         self._rule = rule
         self._done = done
 
-    def look(self, row: LogRow) -> dict[int, _Back]:
+    def look(self, row: archive.LogRow) -> dict[int, _Back]:
         """Give the lines of a log that can be put back, by their number."""
         with self._around.store.read() as tx:
             wanted = self._wanted(tx, row)
@@ -422,20 +397,24 @@ class _Undoing:
         self._done.unlike += len(wanted.keys() - found.keys())
         return {n: _back(one) for n, one in found.items() if one.new != wanted[n]}
 
-    def _wanted(self, tx: Tx, row: LogRow) -> dict[int, bytes]:
+    def _wanted(self, tx: Tx, row: archive.LogRow) -> dict[int, bytes]:
         """Give the lines that have a mask of the rule, or one that nothing is noted of."""
-        noted = masks_of(tx, row.id)
+        noted = forget.masks_of(tx, row.id)
         wanted = {}
-        for number, line in enumerate(read_lines(tx, row.id)):
-            if not any(marker in line for marker in MARKERS):
+        for number, line in enumerate(archive.read_lines(tx, row.id)):
+            if not any(marker in line for marker in intake.MARKERS):
                 continue
             rules = [rule for rule, _ in noted.get(number, ())]
-            if self._rule is None or self._rule in rules or len(rules) < len(markers_in(line)):
+            if (
+                self._rule is None
+                or self._rule in rules
+                or len(rules) < len(intake.markers_in(line))
+            ):
                 wanted[number] = line
         return wanted
 
     def _matching(
-        self, tx: Tx, row: LogRow, wanted: Mapping[int, bytes]
+        self, tx: Tx, row: archive.LogRow, wanted: Mapping[int, bytes]
     ) -> Iterator[tuple[int, _Original]]:
         """Yield the originals of lines, each with the number of the line in the archive."""
         self._places.find(row)
@@ -444,17 +423,17 @@ class _Undoing:
             return
         names: dict[bytes, list[int]] = defaultdict(list)
         for number in sorted(wanted, reverse=True):
-            names[digest(wanted[number])].append(number)
+            names[archive.digest(wanted[number])].append(number)
         left = dict(wanted)
         for place, one in enumerate(self._of_lines(tx, row)):
             same = left.get(place) == one.masked  # where it was, if the log was never rewritten
-            candidates = names.get(digest(one.masked), ()) if one.found and not same else ()
+            candidates = names.get(archive.digest(one.masked), ()) if one.found and not same else ()
             number = next((n for n in reversed(candidates) if n in left), place)
             if number in left and _fits(one.raw, left[number]):
                 del left[number]
                 yield number, one
 
-    def _of_lines(self, tx: Tx, row: LogRow) -> Iterator[_Original]:
+    def _of_lines(self, tx: Tx, row: archive.LogRow) -> Iterator[_Original]:
         before, after = self._masks(tx, row)
         tail = b""
         log = self._places.log(tx, row)
@@ -462,14 +441,14 @@ class _Undoing:
             for piece in file.pieces(0):
                 if piece.kept:
                     yield from _originals(piece.data, tail, before, after)
-                tail = tail_of(tail, piece.data)
+                tail = intake.tail_of(tail, piece.data)
 
     def _of_records(
-        self, tx: Tx, row: LogRow, wanted: Mapping[int, bytes]
+        self, tx: Tx, row: archive.LogRow, wanted: Mapping[int, bytes]
     ) -> Iterator[tuple[int, _Original]]:
         before, after = self._masks(tx, row)
         log = self._places.log(tx, row)
-        known = records_of(tx, row.id)
+        known = archive.records_of(tx, row.id)
         for key, raw in self._places.source(row).records(log, row.item):
             number = known[key][1] if key in known else -1
             if number in wanted:
@@ -477,15 +456,15 @@ class _Undoing:
                 if _fits(raw, wanted[number]):
                     yield number, one
 
-    def _masks(self, tx: Tx, row: LogRow) -> tuple[Mask, Mask]:
+    def _masks(self, tx: Tx, row: archive.LogRow) -> tuple[intake.Mask, intake.Mask]:
         """Give what masks this log now, and what will."""
-        redactor = redactor_of(self._around)
-        undone = {*exempt_rules(tx, row.harness, row.session_id)}
+        redactor = intake.redactor_of(self._around)
+        undone = {*forget.exempt_rules(tx, row.harness, row.session_id)}
         undone |= set(redactor.names) if self._rule is None else {self._rule}
-        now = mask_of(tx, self._around, row.harness, row.session_id)
+        now = intake.mask_of(tx, self._around, row.harness, row.session_id)
         return now, redactor.sparing(undone).piece
 
-    def write(self, log: LogRow, back: Mapping[int, _Back]) -> None:
+    def write(self, log: archive.LogRow, back: Mapping[int, _Back]) -> None:
         """Put lines back, and all that was made of them; remember which rules mask no more."""
         around, places = self._around, self._places
 
@@ -493,22 +472,24 @@ class _Undoing:
             return back[number].line if number in back else line
 
         def step(tx: Tx) -> None:
-            row = load_log_by_id(tx, log.id)
+            row = archive.load_log_by_id(tx, log.id)
             if row is None:
                 return
-            words: Words = []
+            words: archive.Words = []
             if rederive(tx, around, places, row, change, words).lines:
-                note_masks(tx, row.id, {number: one.marks for number, one in back.items()})
+                forget.note_masks(tx, row.id, {number: one.marks for number, one in back.items()})
                 rules = {rule for one in back.values() for rule in one.rules}
-                exempt(tx, row.harness, row.session_id, rules, around.clock())
-                index_words(tx, words)
-                want_cleaning(tx)
+                forget.exempt(tx, row.harness, row.session_id, rules, around.clock())
+                archive.index_words(tx, words)
+                forget.want_cleaning(tx)
 
         places.write(step)
 
 
-def _originals(data: bytes, tail: bytes, before: Mask, after: Mask) -> Iterator[_Original]:
-    now, then = masked_lines(before, data, tail), masked_lines(after, data, tail)
+def _originals(
+    data: bytes, tail: bytes, before: intake.Mask, after: intake.Mask
+) -> Iterator[_Original]:
+    now, then = intake.masked_lines(before, data, tail), intake.masked_lines(after, data, tail)
     raw = data.split(b"\n")
     for row, (masked, new) in enumerate(zip(now.lines, then.lines, strict=True)):
         yield _Original(raw[row], masked, now.marks.get(row, ()), new, then.marks.get(row, ()))
@@ -523,9 +504,9 @@ def _back(one: _Original) -> _Back:
 
 def _fits(raw: bytes, masked: bytes) -> bool:
     """Tell whether all that stands around the masks of a line is in the original, in order."""
-    for marker in MARKERS[1:]:
-        masked = masked.replace(marker, MARKERS[0])
-    first, *rest = masked.split(MARKERS[0])
+    for marker in intake.MARKERS[1:]:
+        masked = masked.replace(marker, intake.MARKERS[0])
+    first, *rest = masked.split(intake.MARKERS[0])
     if not rest or not raw.startswith(first):
         return not rest and raw == masked
     place = len(first)

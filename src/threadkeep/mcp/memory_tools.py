@@ -6,70 +6,54 @@ import msgspec
 
 from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
 from threadkeep.knowledge.query import Query
-from threadkeep.mcp import reply_text
+from threadkeep.mcp import reply_text, tools
 from threadkeep.mcp.reply_text import told
-from threadkeep.mcp.tools import (
-    NOTICE,
-    Age,
-    Branch,
-    Category,
-    Everything,
-    Limit,
-    Project,
-    Source,
-    Tool,
-    ToolContext,
-    ToolReply,
-    clamped,
-    cut,
-    kept,
-    other,
-    text,
-    younger_than,
-)
 from threadkeep.memory.agent_query import AgentAnswer, AgentHit, AgentMode, of_contract_source
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago
 
 _SHOWN: Final = 2_000
 
-Repository = Annotated[str, text("Repository", "Exactly this repository, as an answer names it.")]
-Path = Annotated[str, text("Path", "Exactly this name of a note in its repository.")]
-Uuid = Annotated[str, text("Document", "The document_uuid of a note.")]
-SourcePath = Annotated[bool, other("Source path", "Also say where the file lies.")]
+Repository = Annotated[
+    str, tools.text("Repository", "Exactly this repository, as an answer names it.")
+]
+Path = Annotated[str, tools.text("Path", "Exactly this name of a note in its repository.")]
+Uuid = Annotated[str, tools.text("Document", "The document_uuid of a note.")]
+SourcePath = Annotated[bool, tools.other("Source path", "Also say where the file lies.")]
 
 
 class AgentArguments(msgspec.Struct, frozen=True):
     """What `agent_query` takes."""
 
-    query: Annotated[str, text("Query", "What you want to know, in plain words.")]
+    query: Annotated[str, tools.text("Query", "What you want to know, in plain words.")]
     mode: Annotated[
         AgentMode,
-        other(
+        tools.other(
             "Mode", "known: summaries; evidence: the rows behind; recent: the newest; decisions."
         ),
     ] = "known"
-    limit: Limit = 10
-    project: Project = ""
-    since: Age = ""
-    source: Source = ""
-    branch: Branch = ""
-    include_excluded: Everything = False
+    limit: tools.Limit = 10
+    project: tools.Project = ""
+    since: tools.Age = ""
+    source: tools.Source = ""
+    branch: tools.Branch = ""
+    include_excluded: tools.Everything = False
 
 
 class MemoryArguments(msgspec.Struct, frozen=True):
     """What `query_memory` takes."""
 
-    query: Annotated[str, text("Query", "A part of the text. Empty: all notes.")] = ""
+    query: Annotated[str, tools.text("Query", "A part of the text. Empty: all notes.")] = ""
     repository: Repository = ""
-    category: Category = ""
+    category: tools.Category = ""
     logical_path: Path = ""
     document_uuid: Uuid = ""
-    since: Age = ""
-    limit: Limit = 20
-    offset: Annotated[int, other("Offset", "How many to leave out from the first on.")] = 0
+    since: tools.Age = ""
+    limit: tools.Limit = 20
+    offset: Annotated[int, tools.other("Offset", "How many to leave out from the first on.")] = 0
     include_non_queryable: Annotated[
-        bool, other("Unpublished", "Where nothing is found, tell of notes that wait or are gone.")
+        bool,
+        tools.other("Unpublished", "Where nothing is found, tell of notes that wait or are gone."),
     ] = False
     include_source_path: SourcePath = False
 
@@ -80,7 +64,7 @@ class HistoryArguments(msgspec.Struct, frozen=True):
     repository: Repository = ""
     logical_path: Path = ""
     document_uuid: Uuid = ""
-    limit: Limit = 50
+    limit: tools.Limit = 50
     include_source_path: SourcePath = False
 
 
@@ -92,7 +76,7 @@ class MemoryList(msgspec.Struct, frozen=True):
     limit: int
     offset: int
     truncated: bool
-    notice: str = NOTICE
+    notice: str = tools.NOTICE
 
 
 class MemoryHistory(msgspec.Struct, frozen=True):
@@ -103,22 +87,22 @@ class MemoryHistory(msgspec.Struct, frozen=True):
     limit: int
     offset: int
     truncated: bool
-    notice: str = NOTICE
+    notice: str = tools.NOTICE
 
 
-def agent_query(room: ToolContext, given: AgentArguments) -> ToolReply:
+def agent_query(room: tools.ToolContext, given: AgentArguments) -> tools.ToolReply:
     """Answer with what is known, what that rests on, how fresh and how sure it is."""
     within = Query(
         project=(given.project,) if given.project else (),
-        since=younger_than(given.since, room.now()),
+        since=tools.younger_than(given.since, room.now()),
         branch=(given.branch,) if given.branch else (),
     )
     within, nodes = of_contract_source(within, given.source)
     nodes = msgspec.structs.replace(nodes, excluded=given.include_excluded)
-    asked = {"nodes": nodes, "mode": given.mode, "limit": clamped(given.limit)}
+    asked = {"nodes": nodes, "mode": given.mode, "limit": tools.clamped(given.limit)}
     answer = room.stores.memory().agent_query(given.query, within, **asked)
     now = room.now()
-    found = kept(answer.hits, lambda hit: _of_hit(hit, now))
+    found = tools.kept(answer.hits, lambda hit: _of_hit(hit, now))
     data = msgspec.structs.replace(
         answer,
         hits=tuple(found.rows),
@@ -126,7 +110,7 @@ def agent_query(room: ToolContext, given: AgentArguments) -> ToolReply:
     )
     said = [FenceItem("conflicts", data.conflicts.summary)] if data.conflicts.summary else []
     left_out = reply_text.left(found.left_out)
-    return ToolReply(reply_text.lead(found.rows, left_out), [*said, *found.items], data)
+    return tools.ToolReply(reply_text.lead(found.rows, left_out), [*said, *found.items], data)
 
 
 def _of_hit(hit: AgentHit, now: int) -> FenceItem:
@@ -134,28 +118,28 @@ def _of_hit(hit: AgentHit, now: int) -> FenceItem:
     sure = f"{hit.confidence.level} confidence"
     refs = ", ".join(one.ref for one in hit.evidence[:5])
     heading = told("knowledge", sure, hit.outcome, hit.cwd, ago(hit.captured_at, now), hit.uuid)
-    return FenceItem(heading, cut("\n".join(filter(None, (hit.summary, refs))), _SHOWN))
+    return FenceItem(heading, tools.cut("\n".join(filter(None, (hit.summary, refs))), _SHOWN))
 
 
-def query_memory(room: ToolContext, given: MemoryArguments) -> ToolReply:
+def query_memory(room: tools.ToolContext, given: MemoryArguments) -> tools.ToolReply:
     """Give what the notes that Claude keeps say now."""
-    limit, offset = max(1, clamped(given.limit)), max(0, given.offset)
+    limit, offset = max(1, tools.clamped(given.limit)), max(0, given.offset)
     asked = MemoryFilter(
         text=given.query,
         repository=given.repository,
         category=given.category,
         logical_path=given.logical_path,
         document_uuid=given.document_uuid,
-        since=younger_than(given.since, room.now()),
+        since=tools.younger_than(given.since, room.now()),
         limit=limit,
         offset=offset,
         unpublished=given.include_non_queryable,
         paths=given.include_source_path,
     )
     parts, more = room.stores.memory().memories(asked)
-    found = kept(parts, _of_part)
+    found = tools.kept(parts, _of_part)
     data = MemoryList("current", found.rows, limit, offset, more or bool(found.left_out))
-    return ToolReply(reply_text.lead(found.rows, _next(data)), found.items, data)
+    return tools.ToolReply(reply_text.lead(found.rows, _next(data)), found.items, data)
 
 
 def _next(data: MemoryList) -> str:
@@ -169,9 +153,9 @@ def _of_part(part: MemoryPart) -> FenceItem:
     return FenceItem(told(where, state), part.evidence_excerpt or "(nothing is published)")
 
 
-def query_memory_history(room: ToolContext, given: HistoryArguments) -> ToolReply:
+def query_memory_history(room: tools.ToolContext, given: HistoryArguments) -> tools.ToolReply:
     """Give the history of one note."""
-    limit = max(1, clamped(given.limit))
+    limit = max(1, tools.clamped(given.limit))
     asked = MemoryFilter(
         repository=given.repository,
         logical_path=given.logical_path,
@@ -181,9 +165,9 @@ def query_memory_history(room: ToolContext, given: HistoryArguments) -> ToolRepl
     )
     revisions, more = room.stores.memory().memory_history(asked)
     now = room.now()
-    found = kept(revisions, lambda one: _of_revision(one, now))
+    found = tools.kept(revisions, lambda one: _of_revision(one, now))
     data = MemoryHistory("history", found.rows, limit, 0, more or bool(found.left_out))
-    return ToolReply(
+    return tools.ToolReply(
         reply_text.lead(found.rows, reply_text.left(found.left_out)), found.items, data
     )
 
@@ -193,11 +177,11 @@ def _of_revision(one: MemoryRevision, now: int) -> FenceItem:
     age = ago(one.revision_created_at, now)
     heading = told(f"revision {one.revision_number}", one.change_kind, one.logical_path, age)
     said = "\n".join(filter(None, (one.summary, one.diff_text)))
-    return FenceItem(heading, cut(said, _SHOWN) or "(nothing)")
+    return FenceItem(heading, tools.cut(said, _SHOWN) or "(nothing)")
 
 
 TOOLS: Final = (
-    Tool(
+    tools.Tool(
         "agent_query",
         "Ask with evidence",
         "Answer a question from summaries of past work, each with the rows behind it, how fresh"
@@ -206,7 +190,7 @@ TOOLS: Final = (
         agent_query,
         AgentAnswer,
     ),
-    Tool(
+    tools.Tool(
         "query_memory",
         "Claude's notes",
         "Read the notes that Claude Code keeps for projects (memory/*.md), as they are now, by a"
@@ -215,7 +199,7 @@ TOOLS: Final = (
         query_memory,
         MemoryList,
     ),
-    Tool(
+    tools.Tool(
         "query_memory_history",
         "History of a note",
         "List the revisions of one of Claude's notes with what changed, the newest first.",

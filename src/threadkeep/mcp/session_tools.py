@@ -8,18 +8,7 @@ import msgspec
 
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.results import SessionSummary, TranscriptMessage, TurnSum
-from threadkeep.mcp import reply_text
-from threadkeep.mcp.own_tools import (
-    MessageList,
-    MessageRow,
-    MessagesArguments,
-    SessionArguments,
-    SessionList,
-    SessionRow,
-    SessionsArguments,
-    SessionView,
-    TurnRow,
-)
+from threadkeep.mcp import own_tools, reply_text
 from threadkeep.mcp.paging import go_on, later, left_with, query_of, read_place, when
 from threadkeep.mcp.reply_text import told
 from threadkeep.mcp.tools import Tool, ToolContext, ToolReply, clamped, cut, kept
@@ -31,31 +20,31 @@ _MOST_CHARS: Final = 40_000
 _BEFORE: Final = 2  # messages that are shown before the one that was asked for
 
 
-def list_sessions(room: ToolContext, given: SessionsArguments) -> ToolReply:
+def list_sessions(room: ToolContext, given: own_tools.SessionsArguments) -> ToolReply:
     """List sessions, the latest first."""
     query = query_of(room, given, given.query)
     after, limit = given.cursor or None, clamped(given.limit)
     if not limit:
-        return ToolReply(reply_text.NOTHING, data=SessionList([]))
+        return ToolReply(reply_text.NOTHING, data=own_tools.SessionList([]))
     page = room.stores.browse().sessions(query, after=after, limit=limit)
     found = kept([_session_row(one) for one in page.items], _of_session)
     if found.left_out:  # the page must end where the answer does, or some would never be seen
         page = room.stores.browse().sessions(query, after=after, limit=len(found.rows))
     left = left_with(found, page.next)
-    data = SessionList(found.rows, page.next, left_out=left, missing=page.missing)
+    data = own_tools.SessionList(found.rows, page.next, left_out=left, missing=page.missing)
     opens = "get_session and get_messages open one by its ref."
     if page.missing:
         opens = f"No session has all words; `missing` names those that none has. {opens}"
     return ToolReply(reply_text.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
 
 
-def get_session(room: ToolContext, given: SessionArguments) -> ToolReply:
+def get_session(room: ToolContext, given: own_tools.SessionArguments) -> ToolReply:
     """Tell what a session was about: its facts, and its prompts in order."""
     with _named():
         one = room.stores.browse().session(given.session)
     row = _session_row(one.listed)
     found = kept([_turn_row(turn) for turn in one.turns], _of_turn)
-    view = SessionView(
+    view = own_tools.SessionView(
         session=row,
         turns=found.rows,
         subagents=[child.ref for child in one.children],
@@ -69,7 +58,7 @@ def get_session(room: ToolContext, given: SessionArguments) -> ToolReply:
     return ToolReply(f"{lead}{view.left_out}".strip(), items, view)
 
 
-def get_messages(room: ToolContext, given: MessagesArguments) -> ToolReply:
+def get_messages(room: ToolContext, given: own_tools.MessagesArguments) -> ToolReply:
     """Read a session, entry by entry."""
     ref, first = _place(room, given)
     limit, chars = max(1, clamped(given.limit)), max(1, min(given.chars, _MOST_CHARS))
@@ -81,7 +70,9 @@ def get_messages(room: ToolContext, given: MessagesArguments) -> ToolReply:
     more = str(behind) if behind < window.total else None
     shorter = any(row.cut for row in found.rows)
     longer = "Long messages are cut: ask with a larger chars. " if shorter else ""
-    data = MessageList(ref, found.rows, window.total, more, left_out=f"{longer}{go_on(more)}")
+    data = own_tools.MessageList(
+        ref, found.rows, window.total, more, left_out=f"{longer}{go_on(more)}"
+    )
     lead = f"{len(found.rows)} of {window.total} entries of {ref}. {data.left_out}"
     return ToolReply(lead.strip(), found.items, data)
 
@@ -95,7 +86,7 @@ def _named() -> Iterator[None]:
         raise NotFound(error.message, hint="list_sessions and recall give refs") from None
 
 
-def _place(room: ToolContext, given: MessagesArguments) -> tuple[str, int]:
+def _place(room: ToolContext, given: own_tools.MessagesArguments) -> tuple[str, int]:
     """Tell which session is meant, and from which position on."""
     if not given.around:
         if not given.session:
@@ -114,9 +105,9 @@ def _place(room: ToolContext, given: MessagesArguments) -> tuple[str, int]:
     return ref, max(0, message.position - _BEFORE)
 
 
-def _session_row(one: SessionSummary) -> SessionRow:
+def _session_row(one: SessionSummary) -> own_tools.SessionRow:
     session = one.session
-    return SessionRow(
+    return own_tools.SessionRow(
         session=one.ref,
         title=cut(session.name, _TITLE),
         agent=session.agent,
@@ -140,7 +131,7 @@ def _session_row(one: SessionSummary) -> SessionRow:
     )
 
 
-def _around(view: SessionView) -> list[FenceItem]:
+def _around(view: own_tools.SessionView) -> list[FenceItem]:
     """Tell what belongs to a session: who started it, whom it started, how to go on with it."""
     told_of = (
         ("part of", view.parent or ""),
@@ -152,7 +143,7 @@ def _around(view: SessionView) -> list[FenceItem]:
     return [FenceItem(told(name), text) for name, text in told_of if text]
 
 
-def _of_session(row: SessionRow) -> FenceItem:
+def _of_session(row: own_tools.SessionRow) -> FenceItem:
     counts = f"{row.prompts} prompts, {row.tool_calls} tool calls, {row.errors} errors"
     cost = f"${row.cost_microdollars / 1e6:.2f}" if row.tokens and row.cost_microdollars else ""
     tokens = f"{row.tokens} tokens" if row.tokens else ""
@@ -162,21 +153,21 @@ def _of_session(row: SessionRow) -> FenceItem:
     )
 
 
-def _turn_row(turn: TurnSum) -> TurnRow:
+def _turn_row(turn: TurnSum) -> own_tools.TurnRow:
     tokens = turn.input + turn.output + turn.cache_read + turn.cache_write
     prompt = cut(turn.prompt, _PROMPT)
-    return TurnRow(turn.position, prompt, when(turn.at), turn.tools, turn.errors, tokens)
+    return own_tools.TurnRow(turn.position, prompt, when(turn.at), turn.tools, turn.errors, tokens)
 
 
-def _of_turn(row: TurnRow) -> FenceItem:
+def _of_turn(row: own_tools.TurnRow) -> FenceItem:
     facts = (f"position {row.position}", row.at, f"{row.tools} tool calls")
     return FenceItem(told(*facts), row.prompt or "(nothing)")
 
 
-def _message_row(message: TranscriptMessage, chars: int) -> MessageRow:
+def _message_row(message: TranscriptMessage, chars: int) -> own_tools.MessageRow:
     called = "" if message.text or message.input is None else _json(message.input)
     text = message.text or called
-    return MessageRow(
+    return own_tools.MessageRow(
         position=message.position,
         ref=message.ref,
         role=message.role,
@@ -190,7 +181,7 @@ def _message_row(message: TranscriptMessage, chars: int) -> MessageRow:
     )
 
 
-def _of_message(row: MessageRow) -> FenceItem:
+def _of_message(row: own_tools.MessageRow) -> FenceItem:
     failed = "failed" if row.error else ""
     trust = "(untrusted)" if row.role == "tool" else ""
     facts = (f"position {row.position}", row.role, trust, row.part, row.tool, failed, row.at)
@@ -210,25 +201,25 @@ TOOLS: Final = (
         "Get a session",
         "Tell what one session was about: agent, model, project, cost, its prompts in order,"
         " subagents, and the command that resumes it.",
-        SessionArguments,
+        own_tools.SessionArguments,
         get_session,
-        SessionView,
+        own_tools.SessionView,
     ),
     Tool(
         "get_messages",
         "Read messages",
         "Read the transcript of a session: prompts, answers, reasoning, tool calls and results."
         " By session, from a cursor on; or around a ref that recall gave.",
-        MessagesArguments,
+        own_tools.MessagesArguments,
         get_messages,
-        MessageList,
+        own_tools.MessageList,
     ),
     Tool(
         "list_sessions",
         "List sessions",
         "List sessions of all agents, the latest first, by project, agent, time, cost or words.",
-        SessionsArguments,
+        own_tools.SessionsArguments,
         list_sessions,
-        SessionList,
+        own_tools.SessionList,
     ),
 )

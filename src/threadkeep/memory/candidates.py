@@ -10,22 +10,8 @@ from typing import Final, NamedTuple
 
 from threadkeep.base.match import Match, any_of
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge import search_index
 from threadkeep.knowledge.archive import text_hash
-from threadkeep.knowledge.search_index import (
-    CandidateFacts,
-    Posting,
-    averages,
-    entries_of_sessions,
-    entry_facts,
-    frequency,
-    newest,
-    postings,
-    sizes,
-    standing_at,
-    thing_facts,
-    things_of,
-    unindexed_nodes,
-)
 from threadkeep.knowledge.search_scope import Scope, Side, sides
 from threadkeep.memory.question import Clue, Question
 from threadkeep.memory.ranking import (
@@ -94,7 +80,7 @@ def find(tx: Tx, question: Question, scope: Scope, pool: int = POOL) -> Pool:
     counted = _count(tx, question, among)
     if not counted:
         return NOTHING
-    lengths = averages(tx, scope)
+    lengths = search_index.averages(tx, scope)
     found: list[WordCandidate] = []
     typed: dict[Side, tuple[str, ...]] = {}
     compared, most = 0, 1.0
@@ -114,7 +100,7 @@ def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
     found = [
         WordCandidate(side, number, WordScore(1.0, 0.0, 0))
         for side in sides(scope)
-        for number, _, _ in newest(tx, side, scope, limit)
+        for number, _, _ in search_index.newest(tx, side, scope, limit)
     ]
     return Pool(tuple(found), len(found), 1.0, {})
 
@@ -127,7 +113,7 @@ def find_newest_with(tx: Tx, question: Question, scope: Scope, limit: int) -> Po
     found = [
         WordCandidate(side, number, WordScore(1.0, 0.0, 0))
         for side in sides(scope)
-        for number, _, _ in postings(tx, side, match, scope, limit, newest=True)
+        for number, _, _ in search_index.postings(tx, side, match, scope, limit, newest=True)
     ]
     return Pool(tuple(found), len(found), 1.0, {})
 
@@ -137,7 +123,7 @@ def find_newest_with(tx: Tx, question: Question, scope: Scope, limit: int) -> Po
 
 def _count(tx: Tx, question: Question, among: Sequence[Side]) -> list[ClueCounts]:
     """Count each clue; the rarest come first, those that nothing has are left out."""
-    rows = sizes(tx, among)
+    rows = search_index.sizes(tx, among)
     total = sum(rows.values())
     seen: dict[Match, int] = {}
     counted = []
@@ -145,7 +131,7 @@ def _count(tx: Tx, question: Question, among: Sequence[Side]) -> list[ClueCounts
         # A phrase of two frequent words costs most of all to look for, and says least.
         if clue.row_of and min(seen.get(match, 0) for match in clue.row_of) > _RARE_WORD:
             continue
-        counts = {side: frequency(tx, side, clue.match, rows[side]) for side in among}
+        counts = {side: search_index.frequency(tx, side, clue.match, rows[side]) for side in among}
         seen[clue.match] = sum(counts.values())
         if any(counts.values()):
             counted.append(ClueCounts(clue, counts, total))
@@ -184,7 +170,7 @@ def _split(
 
 
 def _whole(tx: Tx, side: Side, question: Question, one: ClueCounts, scope: Scope) -> CluePostings:
-    rows = postings(tx, side, question.having(one.clue.match), scope)
+    rows = search_index.postings(tx, side, question.having(one.clue.match), scope)
     return CluePostings(one.clue.typed, one.weight, rows, one.clue.extra)
 
 
@@ -201,10 +187,11 @@ def _joined(
     rare = any_of(one.clue.match for one in rarest)
     read = []
     for one in common:
-        rows = postings(tx, side, question.having(one.clue.match, rare), scope)
+        rows = search_index.postings(tx, side, question.having(one.clue.match, rare), scope)
         if scope.is_narrow:
             rows = _united(
-                rows, postings(tx, side, question.having(one.clue.match), scope, _NEWEST)
+                rows,
+                search_index.postings(tx, side, question.having(one.clue.match), scope, _NEWEST),
             )
         read.append(CluePostings(one.clue.typed, one.weight, rows))
     return read
@@ -217,7 +204,7 @@ def _newest_with(
     if not common:
         return []
     every = question.having(*(one.clue.match for one in common))
-    rows = postings(tx, side, every, scope, _NEWEST)
+    rows = search_index.postings(tx, side, every, scope, _NEWEST)
     if len(rows) >= _FEW or len(common) == 1:
         # All have all: none is better by its words, so the newest is the best.
         alike = [(number, -number, 0) for number, _, _ in rows]
@@ -226,12 +213,14 @@ def _newest_with(
     read = []
     for one in common:
         match = question.having(one.clue.match, first.clue.match)
-        found = postings(tx, side, match, scope, _NEWEST)
+        found = search_index.postings(tx, side, match, scope, _NEWEST)
         read.append(CluePostings(one.clue.typed, one.weight, found))
     return [e._replace(postings=_united(e.postings, rows)) for e in read]
 
 
-def _united(some: Sequence[Posting], more: Sequence[Posting]) -> list[Posting]:
+def _united(
+    some: Sequence[search_index.Posting], more: Sequence[search_index.Posting]
+) -> list[search_index.Posting]:
     return list({row[0]: row for row in (*some, *more)}.values())
 
 
@@ -256,7 +245,7 @@ def _resolved(
         scores = scores.only(ids)
     places = scores.best(pool)
     lacking = [place for place, _ in places if place not in ids]
-    ids |= standing_at(tx, lacking) if lacking else {}
+    ids |= search_index.standing_at(tx, lacking) if lacking else {}
     return [WordCandidate(side, ids[place], one) for place, one in places if place in ids]
 
 
@@ -288,15 +277,17 @@ def by_words(tx: Tx, pool: Pool, scope: Scope) -> list[Candidate]:
     ]
 
 
-def _entry_facts(tx: Tx, found: Sequence[WordCandidate], scope: Scope) -> dict[int, CandidateFacts]:
-    return entry_facts(tx, [one.id for one in found], scope) if found else {}
+def _entry_facts(
+    tx: Tx, found: Sequence[WordCandidate], scope: Scope
+) -> dict[int, search_index.CandidateFacts]:
+    return search_index.entry_facts(tx, [one.id for one in found], scope) if found else {}
 
 
-def _thing_facts(tx: Tx, found: Sequence[WordCandidate]) -> dict[int, CandidateFacts]:
-    return thing_facts(tx, [one.id for one in found]) if found else {}
+def _thing_facts(tx: Tx, found: Sequence[WordCandidate]) -> dict[int, search_index.CandidateFacts]:
+    return search_index.thing_facts(tx, [one.id for one in found]) if found else {}
 
 
-def _candidate(one: WordCandidate, facts: CandidateFacts, ceiling: float) -> Candidate:
+def _candidate(one: WordCandidate, facts: search_index.CandidateFacts, ceiling: float) -> Candidate:
     scored = one.scored
     return Candidate(
         *(one.side, one.id, facts.kind, facts.at, facts.hash),
@@ -351,7 +342,7 @@ def _nearest(tx: Tx, by: ByMeaning, scope: Scope) -> list[Candidate]:
 def _near_messages(tx: Tx, by: ByMeaning, scope: Scope) -> dict[int, float]:
     """Compare all messages of a few sessions; of many, take the nearest of all."""
     if scope.sessions is not None:
-        ids = entries_of_sessions(tx, scope.sessions, _COMPARED + 1)
+        ids = search_index.entries_of_sessions(tx, scope.sessions, _COMPARED + 1)
         if len(ids) <= _COMPARED:
             found = by.meaning.vectors.similarities(tx, by.vector, "message", ids)
             best = sorted(found, key=lambda one: -found[one])[:_NEAREST]
@@ -365,7 +356,7 @@ def _near(tx: Tx, by: ByMeaning, owner: Owner, limit: int) -> dict[int, float]:
 
 
 def _as_entries(tx: Tx, near: dict[int, float], scope: Scope) -> list[Candidate]:
-    facts = entry_facts(tx, near, scope) if near else {}
+    facts = search_index.entry_facts(tx, near, scope) if near else {}
     return [
         Candidate(
             *("entry", number, one.kind, one.at, one.hash),
@@ -377,8 +368,8 @@ def _as_entries(tx: Tx, near: dict[int, float], scope: Scope) -> list[Candidate]
 
 
 def _as_nodes(tx: Tx, near: dict[int, float], scope: Scope) -> list[Candidate]:
-    ids = things_of(tx, "node", near, scope) if near else {}
-    facts = thing_facts(tx, ids.values()) if ids else {}
+    ids = search_index.things_of(tx, "node", near, scope) if near else {}
+    facts = search_index.thing_facts(tx, ids.values()) if ids else {}
     return [
         Candidate(
             *("thing", ids[row], "node", facts[ids[row]].at, facts[ids[row]].hash),
@@ -398,7 +389,7 @@ _WORDS: Final = 0.6  # what having the words is worth where it is not known how 
 
 def behind_index(tx: Tx, text: str, scope: Scope) -> list[Candidate]:
     """Give the nodes behind the end of our index that have the words."""
-    found = unindexed_nodes(tx, text, scope)
+    found = search_index.unindexed_nodes(tx, text, scope)
     return [
         Candidate(
             *("thing", -one.row, "node", one.at, text_hash("\n".join(one.texts))),

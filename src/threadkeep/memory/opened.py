@@ -8,17 +8,7 @@ import msgspec
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.knowledge.hit_rows import (
-    commands_beside,
-    decoded,
-    entities_of,
-    entries_beside,
-    facts_of,
-    first_of_segment,
-    load_messages,
-    node_number,
-    thing_row,
-)
+from threadkeep.knowledge import hit_rows
 from threadkeep.knowledge.records import EntryRow, Readers
 from threadkeep.knowledge.search_index import is_indexable
 from threadkeep.knowledge.transcript import ArchivedEntries
@@ -71,19 +61,19 @@ def open_ref(tx: Tx, sources: Readers, ref: str, around: int = 3) -> HitDetail:
 def _number(tx: Tx, kind: str, name: str) -> int | None:
     if name.isdecimal() and len(name) < 19:  # noqa: PLR2004  (digits of a 64-bit number)
         return int(name)
-    return node_number(tx, name) if kind == "node" else None
+    return hit_rows.node_number(tx, name) if kind == "node" else None
 
 
 # ---------------------------------------------------------------------- messages
 
 
 def _message(tx: Tx, sources: Readers, number: int, around: int) -> HitDetail | None:
-    message = load_messages(tx, [number]).get(number)
+    message = hit_rows.load_messages(tx, [number]).get(number)
     if message is None:
         return None
     row, session = message
-    before, after = entries_beside(tx, row, around)
-    beside = load_messages(tx, [*before, *after])
+    before, after = hit_rows.entries_beside(tx, row, around)
+    beside = hit_rows.load_messages(tx, [*before, *after])
     texts = ArchivedEntries(tx, sources)
 
     def shown(ids: list[int]) -> tuple[Hit, ...]:
@@ -110,17 +100,17 @@ def _thing(tx: Tx, sources: Readers, what: tuple[str, int], around: int) -> HitD
     kind, number = what
     thing = load_thing(tx, kind, number, indexed=is_indexable(tx))
     if thing is None and kind == "segment":  # its session is archived: open it where it begins
-        first = first_of_segment(tx, number)
+        first = hit_rows.first_of_segment(tx, number)
         return None if first is None else _message(tx, sources, first, around)
     if thing is None:
         return None
     before, after = _commands_around(tx, number, around) if kind == "command" else ((), ())
-    facts = _facts_of_node(tx, number) if kind == "node" else facts_of(tx, kind, number)
+    facts = _facts_of_node(tx, number) if kind == "node" else hit_rows.facts_of(tx, kind, number)
     return HitDetail(thing_hit(thing), thing.text, before, after, _known(facts))
 
 
 def _commands_around(tx: Tx, number: int, around: int) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
-    before, after = commands_beside(tx, number, around)
+    before, after = hit_rows.commands_beside(tx, number, around)
 
     def shown(ids: list[int]) -> tuple[Hit, ...]:
         things = (load_thing(tx, "command", one) for one in ids)
@@ -130,13 +120,13 @@ def _commands_around(tx: Tx, number: int, around: int) -> tuple[tuple[Hit, ...],
 
 
 def _facts_of_node(tx: Tx, number: int) -> dict[str, Any]:
-    row = thing_row(tx, "node", number, indexed=False)
+    row = hit_rows.thing_row(tx, "node", number, indexed=False)
     try:
-        content = msgspec.json.decode(decoded(row[2])) if row else None
+        content = msgspec.json.decode(hit_rows.decoded(row[2])) if row else None
     except (msgspec.DecodeError, RecursionError):
         content = None
     rests_on = evidence_of(tx, number)
-    return {"evidence": rests_on, "entities": entities_of(tx, number), "content": content}
+    return {"evidence": rests_on, "entities": hit_rows.entities_of(tx, number), "content": content}
 
 
 def _known(facts: dict[str, Any]) -> dict[str, Any]:

@@ -11,16 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from threadkeep.base.match import (
-    Match,
-    Phrase,
-    Term,
-    all_of,
-    any_of,
-    match_of,
-    parse_query,
-    without,
-)
+from threadkeep.base import match
 from threadkeep.base.words import contains_unspaced
 
 # ------------------------------------------------------------------------------
@@ -94,34 +85,34 @@ class Clue(NamedTuple):
     """One thing asked for, and what having it weighs."""
 
     typed: str
-    match: Match
+    match: match.Match
     weight: float = 1.0
     extra: bool = False  # it makes a good answer better; it does not make one
-    row_of: tuple[Match, ...] = ()  # a phrase of words that are clues: what matches these
+    row_of: tuple[match.Match, ...] = ()  # a phrase of words that are clues: what matches these
 
 
 class Question(NamedTuple):
     """What is asked for."""
 
     clues: tuple[Clue, ...] = ()
-    must: tuple[Match, ...] = ()  # quoted phrases: what lacks one is no answer
-    never: tuple[Match, ...] = ()
+    must: tuple[match.Match, ...] = ()  # quoted phrases: what lacks one is no answer
+    never: tuple[match.Match, ...] = ()
     words: tuple[Clue, ...] = ()  # what was typed and tells something, a clue each
-    every: Match | None = None  # what has all of them
+    every: match.Match | None = None  # what has all of them
 
     @property
     def is_strict(self) -> bool:
         """Tell whether it is said what an answer must or must not have itself."""
         return bool(self.must or self.never)
 
-    def having(self, *wanted: Match) -> Match:
+    def having(self, *wanted: match.Match) -> match.Match:
         """Ask for some things, and narrow that to what may be an answer."""
-        return without(all_of([*wanted, *self.must]), self.never)
+        return match.without(match.all_of([*wanted, *self.must]), self.never)
 
 
 def read_question(text: str) -> Question:
     """Read what a person typed; without words to look for there are no clues."""
-    terms = [_without_clitic(term) for term in parse_query(text)]
+    terms = [_without_clitic(term) for term in match.parse_query(text)]
     asked = [term for term in terms if term.operator != "NOT" and term.words]
     never = [_phrase(term) for term in terms if term.operator == "NOT" and term.words]
     telling = [t for at, t in enumerate(asked) if not _is_filler(t, first=at == 0)] or asked
@@ -132,20 +123,20 @@ def read_question(text: str) -> Question:
     return Question(tuple(clues[:MOST_CLUES]), tuple(must), tuple(never), words, _every(telling))
 
 
-def _every(terms: list[Term]) -> Match | None:
+def _every(terms: list[match.Term]) -> match.Match | None:
     """Ask for all words at once, or for those on one side of an OR."""
-    sides: list[list[Match]] = []
+    sides: list[list[match.Match]] = []
     for term in terms:
         if not sides or term.operator == "OR":
             sides.append([])
         sides[-1].append(_phrase(term))
-    return any_of(map(all_of, sides)) if sides else None
+    return match.any_of(map(match.all_of, sides)) if sides else None
 
 
 def _distinct(clues: Iterator[Clue], known: list[Clue] | None = None) -> list[Clue]:
     """Keep one of each clue, the one that weighs most."""
     before = {clue.match for clue in known or ()}
-    best: dict[Match, Clue] = {}
+    best: dict[match.Match, Clue] = {}
     for clue in clues:
         held = best.get(clue.match)
         if clue.match not in before and (held is None or held.weight < clue.weight):
@@ -153,31 +144,31 @@ def _distinct(clues: Iterator[Clue], known: list[Clue] | None = None) -> list[Cl
     return list(best.values())
 
 
-def _without_clitic(term: Term) -> Term:
+def _without_clitic(term: match.Term) -> match.Term:
     """Take `'s` and the like from a word: "Anna's" asks for Anna."""
     found = _CLITIC.fullmatch(term.typed)
     if found is None or not term.words:
         return term
-    return Term(term.words[:1], term.prefix, term.operator, found[1])
+    return match.Term(term.words[:1], term.prefix, term.operator, found[1])
 
 
-def _is_filler(term: Term, *, first: bool) -> bool:
+def _is_filler(term: match.Term, *, first: bool) -> bool:
     if len(term.words) != 1 or term.prefix or (term.words[0] == "A" and not first):
         return False  # a capital A inside a sentence is the name of something
     return term.words[0].lower() in _QUESTION_WORDS
 
 
-def _is_quoted(term: Term) -> bool:
+def _is_quoted(term: match.Term) -> bool:
     return len(term.words) > 1 and any(character.isspace() for character in term.typed)
 
 
-def _clues(term: Term) -> Iterator[Clue]:
+def _clues(term: match.Term) -> Iterator[Clue]:
     if len(term.words) == 1:
         whole = _word(term)
         yield Clue(term.typed, whole)
         inner = _CAMEL.findall(term.words[0]) if _INNER_CAPITAL.search(term.words[0]) else []
         # Who has the name has its parts: else two who have one part each would be better answers.
-        yield from (one._replace(match=any_of([one.match, whole])) for one in _parts(inner))
+        yield from (one._replace(match=match.any_of([one.match, whole])) for one in _parts(inner))
     elif _is_quoted(term):
         yield Clue(term.typed, _phrase(term))
     elif contains_unspaced(term.typed):
@@ -190,39 +181,39 @@ def _clues(term: Term) -> Iterator[Clue]:
 def _parts(words: tuple[str, ...] | list[str]) -> Iterator[Clue]:
     long = [word for word in words if len(word) > 1 and word.lower() not in _QUESTION_WORDS]
     for word in long:
-        yield Clue(word, Phrase((word,)), _PART)
+        yield Clue(word, match.Phrase((word,)), _PART)
 
 
-def _pairs_of_characters(term: Term) -> Iterator[Clue]:
+def _pairs_of_characters(term: match.Term) -> Iterator[Clue]:
     """Ask for a run of characters by its pairs: where words begin in it, nobody says."""
     for pair in pairwise(term.words):
-        yield Clue("".join(pair), Phrase(pair))
+        yield Clue("".join(pair), match.Phrase(pair))
 
 
-def _together(asked: list[Term], telling: list[Term]) -> Iterator[Clue]:
+def _together(asked: list[match.Term], telling: list[match.Term]) -> Iterator[Clue]:
     """Ask for two words in a row, and for the same two written as one."""
     plain = [term for term in telling if len(term.words) == 1 and not term.prefix]
     for one, two in list(pairwise(asked))[:_MOST_PAIRS]:
         if one in plain and two in plain and not contains_unspaced(one.typed + two.typed):
             pair = one.words[0], two.words[0]
             row_of = _word(one), _word(two)
-            yield Clue(" ".join(pair), Phrase(pair), _IN_A_ROW, extra=True, row_of=row_of)
-            yield Clue("".join(pair), Phrase(("".join(pair),)), _ONE_WORD, extra=True)
+            yield Clue(" ".join(pair), match.Phrase(pair), _IN_A_ROW, extra=True, row_of=row_of)
+            yield Clue("".join(pair), match.Phrase(("".join(pair),)), _ONE_WORD, extra=True)
 
 
-def _word(term: Term) -> Match:
+def _word(term: match.Term) -> match.Match:
     word = term.words[0]
     if term.prefix:
-        return match_of(term)
-    wanted: list[Match] = [Phrase((form,)) for form in forms_of(word.lower())]
+        return match.match_of(term)
+    wanted: list[match.Match] = [match.Phrase((form,)) for form in forms_of(word.lower())]
     inner = _CAMEL.findall(word) if _INNER_CAPITAL.search(word) else []
     if len(inner) > 1:  # `fooBar` is also found where it is written `foo_bar`
-        wanted.append(Phrase(tuple(inner)))
-    return any_of(wanted)
+        wanted.append(match.Phrase(tuple(inner)))
+    return match.any_of(wanted)
 
 
-def _phrase(term: Term) -> Match:
-    return _word(term) if len(term.words) == 1 else Phrase(term.words, term.prefix)
+def _phrase(term: match.Term) -> match.Match:
+    return _word(term) if len(term.words) == 1 else match.Phrase(term.words, term.prefix)
 
 
 # ------------------------------------------------------------------------------

@@ -28,16 +28,7 @@ from threadkeep.capture.observed.visits import rules_of
 from threadkeep.errors import Conflict, NotFound, SchemaMismatch, ThreadkeepError
 from threadkeep.home.capture import open_observations
 from threadkeep.home.home import FALLBACK, fallback_folders, socket_path
-from threadkeep.knowledge.health import (
-    Hindrance,
-    Service,
-    ServicePartState,
-    note_beat,
-    note_end,
-    note_start,
-    part_states,
-    the_service,
-)
+from threadkeep.knowledge import health
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.schema import NEWEST, user_version
 from threadkeep.service.learn import reap_tickets, release_claims
@@ -102,9 +93,9 @@ class ServiceStatus(msgspec.Struct, frozen=True):
     """Who serves a store now, or did last, and how its parts fare."""
 
     running: bool
-    service: Service | None
-    parts: tuple[ServicePartState, ...] = ()
-    hindrance: Hindrance = ""  # what keeps a process that runs from working
+    service: health.Service | None
+    parts: tuple[health.ServicePartState, ...] = ()
+    hindrance: health.Hindrance = ""  # what keeps a process that runs from working
 
 
 def serve(
@@ -224,7 +215,7 @@ class Pulse:
             if slept >= _SLEEP_SECONDS or steady - self._beat_at >= _BEAT_SECONDS:
                 give_back()
                 with self._database.write(durable=False, budget=_BEAT_PATIENCE) as tx:
-                    note_beat(tx, my_mark(), wall)
+                    health.note_beat(tx, my_mark(), wall)
                 self._beat_at = steady
 
 
@@ -272,12 +263,14 @@ def _announced(database: Database, version: str, clock: Clock) -> Iterator[None]
     """Say in the store who serves it, for as long as that is so."""
     mark, now = my_mark(), clock()
     with database.write() as tx:
-        note_start(tx, Service(os.getpid(), mark, version, user_version(tx), now, now))
+        health.note_start(
+            tx, health.Service(os.getpid(), mark, version, user_version(tx), now, now)
+        )
     try:
         yield
     finally:
         with suppress(ThreadkeepError), database.write(budget=_LAST_PATIENCE) as tx:
-            note_end(tx, mark, clock())
+            health.note_end(tx, mark, clock())
 
 
 def who_serves(home: "Home", path: str | Path | None = None) -> ServiceStatus:
@@ -289,9 +282,9 @@ def who_serves(home: "Home", path: str | Path | None = None) -> ServiceStatus:
         home.knowledge(path, read_only=True) as store,
         store.read() as tx,
     ):
-        service = the_service(tx)
+        service = health.the_service(tx)
         since = 0 if service is None else service.started_at
-        parts = tuple(one for one in part_states(tx) if one.started_at >= since)
+        parts = tuple(one for one in health.part_states(tx) if one.started_at >= since)
         hindrance = "" if service is None else service.hindrance(now_ms())
         return ServiceStatus(held, service, parts, hindrance)
     return ServiceStatus(held, None)

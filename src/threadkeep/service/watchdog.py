@@ -11,15 +11,7 @@ from threadkeep.base.clock import now_ms
 from threadkeep.base.processes import my_mark
 from threadkeep.capture.capture import History
 from threadkeep.home.home import fallback_folders, spool_folder
-from threadkeep.knowledge.health import (
-    Alarm,
-    Changes,
-    Violation,
-    heartbeat,
-    note_watchdog,
-    settle_alarms,
-    watchdog_memory,
-)
+from threadkeep.knowledge import health
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.service.doctor.invariants import check
 from threadkeep.service.doctor.observations import (
@@ -41,10 +33,10 @@ _MINUTE_MS: Final = 60_000
 class WatchdogReport(msgspec.Struct, frozen=True):
     """What a look found, and what it did to the alarms."""
 
-    violations: tuple[Violation, ...]
-    raised: tuple[Alarm, ...]
-    reopened: tuple[Alarm, ...]
-    resolved: tuple[Alarm, ...]
+    violations: tuple[health.Violation, ...]
+    raised: tuple[health.Alarm, ...]
+    reopened: tuple[health.Alarm, ...]
+    resolved: tuple[health.Alarm, ...]
     took_ms: int
 
 
@@ -72,9 +64,9 @@ def run_watchdog(
     interval = home.config.health.alarm_interval_minutes * _MINUTE_MS
     # An alarm that a power cut takes away is raised again at the next look.
     with history.store.write(durable=False) as tx:
-        changes = settle_alarms(tx, violations, now=now, interval_ms=interval)
-        heartbeat(tx, WATCHDOG, now)
-        note_watchdog(tx, write_memory(seen.memory), now)
+        changes = health.settle_alarms(tx, violations, now=now, interval_ms=interval)
+        health.heartbeat(tx, WATCHDOG, now)
+        health.note_watchdog(tx, write_memory(seen.memory), now)
     took = round((time.perf_counter() - began) * 1000)
     return _report(violations.values(), changes, took)
 
@@ -96,7 +88,7 @@ def look_once(
     """Look at the disk and the store of a home, and change nothing."""
     moment = CheckTime(now, round(monotonic * 1000), up_since)
     with history.store.read() as tx:
-        before = read_memory(watchdog_memory(tx), now)
+        before = read_memory(health.watchdog_memory(tx), now)
         return observe(tx, place_of(home, history), moment, before)
 
 
@@ -125,7 +117,9 @@ def _served_since(history: History) -> int | None:
     return service.started_at if service is not None and service.mark == my_mark() else None
 
 
-def _report(violations: Iterable[Violation], changes: Changes, took: int) -> WatchdogReport:
+def _report(
+    violations: Iterable[health.Violation], changes: health.Changes, took: int
+) -> WatchdogReport:
     return WatchdogReport(
         tuple(violations), changes.raised, changes.reopened, changes.resolved, took
     )

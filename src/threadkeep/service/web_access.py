@@ -11,22 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from threadkeep.base import tokens
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import WebSettings
 from threadkeep.base.files import make_private_dir
-from threadkeep.base.tokens import (
-    GivenSigns,
-    SecretFile,
-    holds,
-    make_secret,
-    mark_of,
-    new_sign,
-    read_note,
-    read_secret,
-    use_once,
-    was_used,
-    write_note,
-)
 from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError
 
 if TYPE_CHECKING:
@@ -101,12 +89,12 @@ def _place(home: "Home") -> "Path":
 
 def note_address(home: "Home", address: str) -> None:
     """Write down where the server of a home listens."""
-    write_note(_place(home), address)
+    tokens.write_note(_place(home), address)
 
 
 def noted_address(home: "Home") -> str | None:
     """Give where the server of a home listened last."""
-    return read_note(_place(home))
+    return tokens.read_note(_place(home))
 
 
 # ------------------------------------------------------------------------------
@@ -124,20 +112,20 @@ def token_path(home: "Home") -> "Path":
 
 def make_token(home: "Home") -> str:
     """Give the token of a home, and make it the first time."""
-    return make_secret(token_path(home))
+    return tokens.make_secret(token_path(home))
 
 
 def read_token(home: "Home") -> str:
     """Give the token of a home; NotFound where there is none yet."""
-    return read_secret(token_path(home))
+    return tokens.read_secret(token_path(home))
 
 
-def watch_token(home: "Home") -> SecretFile:
+def watch_token(home: "Home") -> tokens.SecretFile:
     """Give the token of a home as it is at each moment.
 
     Deleting its file ends every access at once: the token, all cookies and all links are void.
     """
-    return SecretFile(token_path(home))
+    return tokens.SecretFile(token_path(home))
 
 
 def is_token(token: str, given: str) -> bool:
@@ -147,18 +135,22 @@ def is_token(token: str, given: str) -> bool:
 
 def one_time_link(home: "Home", address: str) -> str:
     """Give a link to the page that works once, within ten minutes; the token is not in it."""
-    return f"{address}/open?link={new_sign(make_token(home), _LINK, now_ms() + _LINK_MS)}"
+    return f"{address}/open?link={tokens.new_sign(make_token(home), _LINK, now_ms() + _LINK_MS)}"
 
 
 def is_link(home: "Home", token: str, link: str) -> bool:
     """Tell whether a link is good; looking does not use it up."""
-    return holds(token, _LINK, link, now_ms(), _LINK_MS) and not was_used(_used(home), link)
+    return tokens.holds(token, _LINK, link, now_ms(), _LINK_MS) and not tokens.was_used(
+        _used(home), link
+    )
 
 
 def redeem(home: "Home", token: str, link: str) -> bool:
     """Tell whether a link is good; it is used up by that."""
     now = now_ms()
-    return holds(token, _LINK, link, now, _LINK_MS) and use_once(_used(home), link, now)
+    return tokens.holds(token, _LINK, link, now, _LINK_MS) and tokens.use_once(
+        _used(home), link, now
+    )
 
 
 def _used(home: "Home") -> "Path":
@@ -206,7 +198,7 @@ class Login(msgspec.Struct, frozen=True):
 
 def own_name(token: str) -> str:
     """Give the name of a home's page: browsers look for it on this machine, nobody guesses it."""
-    digest = hashlib.sha256(mark_of(token, _NAME).encode()).digest()[:_NAME_BYTES]
+    digest = hashlib.sha256(tokens.mark_of(token, _NAME).encode()).digest()[:_NAME_BYTES]
     return f"{base64.b32encode(digest).decode().lower()}.localhost"
 
 
@@ -214,19 +206,19 @@ class Logins:
     """The logins of a home."""
 
     def __init__(self, home: "Home") -> None:
-        self._given = GivenSigns(home.paths().state / "logins")
+        self._given = tokens.GivenSigns(home.paths().state / "logins")
 
     def add(self, token: str, user_agent: str) -> str:
         """Let a browser in; give what its cookie says."""
         now = now_ms()
-        sign = new_sign(token, _COOKIE, now + LOGIN_SECONDS * 1000)
+        sign = tokens.new_sign(token, _COOKIE, now + LOGIN_SECONDS * 1000)
         self._given.add(token, sign, browser_of(user_agent), now, _MOST)
         return sign
 
     def find(self, token: str, cookie: str) -> str | None:
         """Give the id of the login whose cookie is shown; None if there is none any more."""
         now = now_ms()
-        if not holds(token, _COOKIE, cookie, now, LOGIN_SECONDS * 1000):
+        if not tokens.holds(token, _COOKIE, cookie, now, LOGIN_SECONDS * 1000):
             return None
         return self._given.use(cookie, now, IDLE_SECONDS * 1000)
 

@@ -28,20 +28,9 @@ from threadkeep.state.intake import Update, remember_all
 from threadkeep.state.naming import session_as_lines
 from threadkeep.state.schema import heal
 from threadkeep.state.session_db import SessionDB
+from threadkeep.transfer import originals
 from threadkeep.transfer.adopt_knowledge import adopt_knowledge
 from threadkeep.transfer.adopt_mail import adopt_mail
-from threadkeep.transfer.originals import (
-    AdoptReport,
-    Environ,
-    HomeLike,
-    Original,
-    Progress,
-    copy_of,
-    describe,
-    find_original,
-    name_copy,
-    no_backup,
-)
 
 _HERMES: Final = "hermes"
 # The tables whose rows come along with a session; others are the running program's own.
@@ -51,30 +40,30 @@ _MERGED: Final = frozenset({"sessions", "messages", "system_prompts", "session_m
 class Merge(NamedTuple):
     """What is merged into what: the sessions of `wanted`."""
 
-    home: HomeLike
+    home: originals.HomeLike
     source: Path
     target: Path
     wanted: list[str]
-    progress: Progress | None
+    progress: originals.Progress | None
 
 
 def adopt(
-    home: HomeLike,
+    home: originals.HomeLike,
     program: str,
     path: str | Path | None = None,
     *,
     target: str | Path | None = None,
     dry_run: bool = False,
-    progress: Progress | None = None,
-    environ: Environ | None = None,
-) -> AdoptReport:
+    progress: originals.Progress | None = None,
+    environ: originals.Environ | None = None,
+) -> originals.AdoptReport:
     """Import the data of another program into this home; the original stays as it is.
 
     `path` names the data if it is not in its usual place, `target` another file than the home's
     store. With `dry_run` nothing is written.
     """
-    source = find_original(program, path, environment() if environ is None else environ)
-    original = describe(program, source)
+    source = originals.find_original(program, path, environment() if environ is None else environ)
+    original = originals.describe(program, source)
     if program == "nanoclaw":
         if target is not None:
             msg = "mailboxes are folders of a home, not one file"
@@ -88,10 +77,10 @@ def adopt(
     if place.exists():
         return _merge(way, home, original, place, progress, dry_run=dry_run)
     if not dry_run:
-        with copy_of(source, place, way.bring_up) as copy:
-            name_copy(copy, place)
+        with originals.copy_of(source, place, way.bring_up) as copy:
+            originals.name_copy(copy, place)
     added = original.counts.get("sessions", 0)
-    return AdoptReport(original, place, copied=True, added=added, dry_run=dry_run)
+    return originals.AdoptReport(original, place, copied=True, added=added, dry_run=dry_run)
 
 
 def _other_than(source: Path, place: Path) -> Path:
@@ -103,13 +92,13 @@ def _other_than(source: Path, place: Path) -> Path:
 
 def _merge(
     way: "_Way",
-    home: HomeLike,
-    original: Original,
+    home: originals.HomeLike,
+    original: originals.Original,
     place: Path,
-    progress: Progress | None,
+    progress: originals.Progress | None,
     *,
     dry_run: bool,
-) -> AdoptReport:
+) -> originals.AdoptReport:
     theirs, ours = _ids(original.path, way), set(_ids(place, way))
     new = [session_id for session_id in theirs if session_id not in ours]
     known = [session_id for session_id in theirs if session_id in ours]
@@ -119,7 +108,7 @@ def _merge(
     if wanted and not dry_run:
         problems = way.merge(Merge(home, original.path, place, wanted, progress))
     failed = len({problem.partition(":")[0] for problem in problems}.intersection(new))
-    return AdoptReport(
+    return originals.AdoptReport(
         original,
         place,
         added=len(new) - failed,
@@ -146,13 +135,13 @@ def _ids(path: Path, way: "_Way") -> list[str]:
 
 
 class _Way(NamedTuple):
-    place: Callable[[HomeLike, Path, str | Path | None], Path]
+    place: Callable[[originals.HomeLike, Path, str | Path | None], Path]
     bring_up: Callable[[Path], None]
     table: str
     order: str
     compare: Callable[[Path, Path, list[str]], "Compared"]  # of sessions that both have
     merge: Callable[[Merge], list[str]]  # gives what could not be merged
-    notes: Callable[[Original, Path], list[str]]  # what a merge leaves behind
+    notes: Callable[[originals.Original, Path], list[str]]  # what a merge leaves behind
 
 
 class Compared(msgspec.Struct):
@@ -163,7 +152,7 @@ class Compared(msgspec.Struct):
     unmarked: list[str] = []  # nothing is new in them, but their messages are not known by number
 
 
-def _state_place(home: HomeLike, source: Path, target: str | Path | None) -> Path:
+def _state_place(home: originals.HomeLike, source: Path, target: str | Path | None) -> Path:
     """A home without a state store of its own uses Hermes's in place; an import gives it one."""
     place = home.state_path(target)
     chosen = target is not None or home.config.stores.state is not None
@@ -177,7 +166,7 @@ def _bring_up_state(path: Path) -> None:
             old = survey(tx).answers is V6
         if old:
             state_layout.finish_making(database)
-            prepare(database, state_layout.SCHEMA, no_backup)
+            prepare(database, state_layout.SCHEMA, originals.no_backup)
             heal(database)
         with database.write() as tx:
             remember_all(tx, _HERMES)
@@ -218,7 +207,7 @@ def _of_total(work: Merge) -> Callable[[int], None] | None:
     return None if heard is None else lambda count: heard(count, total)
 
 
-def _state_notes(original: Original, place: Path) -> list[str]:
+def _state_notes(original: originals.Original, place: Path) -> list[str]:
     """Say what a merge leaves behind: columns that the store has none for, and whole tables."""
     theirs, ours = _tables(original.path), _tables(place)
     notes = []
@@ -252,12 +241,12 @@ def _tables(path: Path) -> dict[str, tuple[str, ...]]:
 
 def _bring_up_chat(path: Path) -> None:
     with SqliteDatabase(path, chat_layout.QUERIES, tuning=chat_layout.TUNING) as database:
-        prepare(database, chat_layout.SCHEMA, no_backup)
+        prepare(database, chat_layout.SCHEMA, originals.no_backup)
 
 
 def _compare_chat(source: Path, place: Path, known: list[str]) -> Compared:
     with (
-        copy_of(source, place, _bring_up_chat) as copy,
+        originals.copy_of(source, place, _bring_up_chat) as copy,
         ChatStore.open(copy, read_only=True) as theirs,
         ChatStore.open(place, read_only=True) as ours,
         theirs.database.read() as there,
@@ -270,7 +259,7 @@ def _merge_chat(work: Merge) -> list[str]:
     """Sessions go through a copy at our schema: the original may lack columns and side tables."""
     heard = work.progress
     with (
-        copy_of(work.source, work.target, _bring_up_chat) as copy,
+        originals.copy_of(work.source, work.target, _bring_up_chat) as copy,
         ChatStore.open(copy, read_only=True) as theirs,
         work.home.chat(work.target) as ours,
     ):

@@ -12,26 +12,7 @@ from http.client import HTTPResponse
 from typing import Any, Final, NamedTuple, TypeVar
 
 from threadkeep.base.json import decode
-from threadkeep.capture.github.http import (
-    BodyTail,
-    GithubBadAnswer,
-    GithubRateLimit,
-    GithubRefusal,
-    Interrupted,
-    Pace,
-    Target,
-    back_off,
-    exchange,
-    is_limit,
-    is_loopback,
-    next_page,
-    parse_url,
-    read_body,
-    read_tail,
-    redirected,
-    show,
-    wait_after,
-)
+from threadkeep.capture.github import http
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 
 TIMEOUT: Final = 30.0
@@ -77,7 +58,7 @@ class Api:
         allow_open: bool = False,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._base = parse_url(base_url.rstrip("/"))
+        self._base = http.parse_url(base_url.rstrip("/"))
         self._token = None if not token else _checked(token)
         self._sleep = sleep
         self._clock = clock
@@ -87,7 +68,7 @@ class Api:
         self.requests = 0  # made so far
         self._patience = RETRIES
         origin = self._base.origin
-        if token and origin.scheme == "http" and not (allow_open or is_loopback(origin.host)):
+        if token and origin.scheme == "http" and not (allow_open or http.is_loopback(origin.host)):
             msg = f"the token would go to {origin.host} without encryption"
             raise Invalid(msg, hint="use https in [github] api_url")
 
@@ -100,11 +81,13 @@ class Api:
     def get(self, path: str, etag: str | None = None) -> GithubReply:
         """Ask for JSON; with the tag of an earlier answer only if that has changed."""
 
-        def read(response: HTTPResponse, target: Target) -> GithubReply:
+        def read(response: HTTPResponse, target: http.Target) -> GithubReply:
             if response.status == _UNCHANGED:
                 return GithubReply(None, etag, is_same=True)
-            body = read_body(response, _MOST_JSON, target, Pace(self._timeout, self._ticks))
-            after = next_page(path, response.headers.get("link"))
+            body = http.read_body(
+                response, _MOST_JSON, target, http.Pace(self._timeout, self._ticks)
+            )
+            after = http.next_page(path, response.headers.get("link"))
             return GithubReply(_json(body, target), response.headers.get("etag"), after)
 
         return self._ask(path, read, etag)
@@ -119,16 +102,16 @@ class Api:
             following = reply.next_path
             yield reply.value
 
-    def tail(self, path: str, keep: int) -> BodyTail:
+    def tail(self, path: str, keep: int) -> http.BodyTail:
         """Ask for a text of any length and keep its last bytes."""
 
-        def read(response: HTTPResponse, target: Target) -> BodyTail:
-            return read_tail(response, keep, target, Pace(_LOG_SECONDS, self._ticks))
+        def read(response: HTTPResponse, target: http.Target) -> http.BodyTail:
+            return http.read_tail(response, keep, target, http.Pace(_LOG_SECONDS, self._ticks))
 
         return self._ask(path, read)
 
     def _ask(
-        self, path: str, read: Callable[[HTTPResponse, Target], T], etag: str | None = None
+        self, path: str, read: Callable[[HTTPResponse, http.Target], T], etag: str | None = None
     ) -> T:
         """Ask, and again where that may help.
 
@@ -142,8 +125,8 @@ class Api:
                 return answer
             except _Again as again:
                 trouble, seconds = again.trouble, again.seconds
-            except Interrupted as error:
-                trouble, seconds = error, back_off(tries)
+            except http.Interrupted as error:
+                trouble, seconds = error, http.back_off(tries)
                 if tries >= _RETRIES_WITHOUT_ANSWER:
                     break
             if tries < self._patience:
@@ -154,7 +137,7 @@ class Api:
     def _ask_once(
         self,
         path: str,
-        read: Callable[[HTTPResponse, Target], T],
+        read: Callable[[HTTPResponse, http.Target], T],
         etag: str | None,
         tries: int,
     ) -> T:
@@ -162,30 +145,30 @@ class Api:
             headers = {name.lower(): value for name, value in response.headers.items()}
             if response.status in {_OK, _UNCHANGED if etag else _OK}:
                 return read(response, target)
-            seconds = wait_after(response.status, headers, tries, self._clock())
+            seconds = http.wait_after(response.status, headers, tries, self._clock())
             if seconds is not None:
                 raise _Again(self._trouble(target, response.status, headers), seconds)
             raise self._complaint(response, target)
 
     @contextmanager
-    def _opened(self, path: str, etag: str | None) -> Iterator[tuple[HTTPResponse, Target]]:
+    def _opened(self, path: str, etag: str | None) -> Iterator[tuple[HTTPResponse, http.Target]]:
         """Make a request and follow where it leads."""
         base = self._base
-        target = Target(base.origin, base.path.rstrip("/") + path)
+        target = http.Target(base.origin, base.path.rstrip("/") + path)
         for _ in range(_REDIRECTS + 1):
             self.requests += 1
             headers = self._headers(target, etag)
-            with exchange(target, headers, self._timeout, self._tls) as response:
+            with http.exchange(target, headers, self._timeout, self._tls) as response:
                 where = response.headers.get("location")
                 if response.status not in _REDIRECTED or where is None:
                     yield response, target
                     return
-            target = redirected(target, where)
-        raise GithubBadAnswer(
-            f"{show(target)}: redirects without end", hint="check [github] api_url"
+            target = http.redirected(target, where)
+        raise http.GithubBadAnswer(
+            f"{http.show(target)}: redirects without end", hint="check [github] api_url"
         )
 
-    def _headers(self, target: Target, etag: str | None) -> Mapping[str, str]:
+    def _headers(self, target: http.Target, etag: str | None) -> Mapping[str, str]:
         headers = {"User-Agent": "threadkeep", "Connection": "close"}
         if target.origin != self._base.origin:
             return headers
@@ -198,25 +181,25 @@ class Api:
         return headers
 
     def _trouble(
-        self, target: Target, status: int, headers: Mapping[str, str]
-    ) -> GithubRateLimit | GithubBadAnswer:
-        if is_limit(status, headers):
-            msg = f"{show(target)}: too many requests (HTTP {status})"
-            return GithubRateLimit(msg, hint="wait until the limit of your token is renewed")
-        return GithubBadAnswer(f"{show(target)}: HTTP {status}", hint="try again later")
+        self, target: http.Target, status: int, headers: Mapping[str, str]
+    ) -> http.GithubRateLimit | http.GithubBadAnswer:
+        if http.is_limit(status, headers):
+            msg = f"{http.show(target)}: too many requests (HTTP {status})"
+            return http.GithubRateLimit(msg, hint="wait until the limit of your token is renewed")
+        return http.GithubBadAnswer(f"{http.show(target)}: HTTP {status}", hint="try again later")
 
-    def _complaint(self, response: HTTPResponse, target: Target) -> ThreadkeepError:
+    def _complaint(self, response: HTTPResponse, target: http.Target) -> ThreadkeepError:
         """Give what a refusal means, with the server's own words and without the token."""
-        pace = Pace(self._timeout, self._ticks)
-        said = _words(read_tail(response, _MOST_COMPLAINT, target, pace).data)
+        pace = http.Pace(self._timeout, self._ticks)
+        said = _words(http.read_tail(response, _MOST_COMPLAINT, target, pace).data)
         if self._token:
             said = said.replace(self._token, "[token]")
-        msg = f"{show(target)}: HTTP {response.status}" + (f", {said}" if said else "")
+        msg = f"{http.show(target)}: HTTP {response.status}" + (f", {said}" if said else "")
         if response.status in _GONE:
             return NotFound(msg, hint="check the name, and whether the token may see it")
         if _BAD_REQUEST <= response.status < _SERVER_TROUBLE:
-            return GithubRefusal(msg, hint="check the token and its rights")
-        return GithubBadAnswer(msg, hint="check [github] api_url")
+            return http.GithubRefusal(msg, hint="check the token and its rights")
+        return http.GithubBadAnswer(msg, hint="check [github] api_url")
 
 
 class _Again(Exception):
@@ -236,13 +219,13 @@ def _checked(token: str) -> str:
     return token
 
 
-def _json(body: bytes, target: Target) -> Any:
+def _json(body: bytes, target: http.Target) -> Any:
     try:
         return decode(body)
     except Invalid:
         what = "a web page" if body.lstrip()[:1] == b"<" else "something that is not JSON"
-        msg = f"{show(target)}: answered with {what}"
-        raise GithubBadAnswer(msg, hint="check [github] api_url") from None
+        msg = f"{http.show(target)}: answered with {what}"
+        raise http.GithubBadAnswer(msg, hint="check [github] api_url") from None
 
 
 def _words(body: bytes) -> str:

@@ -16,15 +16,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.capture.observed.envelopes import UnknownEnvelope, read_line
 from threadkeep.capture.observed.intake import COLLECTED, Batch, BatchReport, ObservedContext, Shell
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.commands import (
-    drop_spool_place,
-    forget_old_shells,
-    give_up_unended,
-    has_unended,
-    move_spool_place,
-    old_spool_names,
-    spool_place,
-)
+from threadkeep.knowledge import commands
 from threadkeep.knowledge.health import count_drop, note_failure
 from threadkeep.knowledge.records import Command
 
@@ -426,13 +418,13 @@ def _taken(batch: Batch, line: bytes, origin: str) -> bool:
 
 
 def _place_of(tx: Tx, taken: SpoolFile) -> _Place:
-    return _Place(*spool_place(tx, taken.name))
+    return _Place(*commands.spool_place(tx, taken.name))
 
 
 def _move(tx: Tx, taken: SpoolFile, before: _Place, after: _Place, now: int) -> None:
     if _place_of(tx, taken) != before:
         raise _Moved
-    move_spool_place(tx, taken.name, after.offset, now, skipping=after.skipping)
+    commands.move_spool_place(tx, taken.name, after.offset, now, skipping=after.skipping)
 
 
 def _finish(around: ObservedContext, spool: Spool, taken: SpoolFile, ending: str) -> None:
@@ -448,8 +440,8 @@ def _tidy(around: ObservedContext, spool: Spool) -> None:
     spool.sweep()
     now = around.clock()
     with around.store.read() as tx:
-        old = old_spool_names(tx, now - _OLD_CURSOR_MS)
-        waits = has_unended(tx, now)
+        old = commands.old_spool_names(tx, now - _OLD_CURSOR_MS)
+        waits = commands.has_unended(tx, now)
     # Only after the look into the store: others take files and note how far they are meanwhile.
     there = {path.name for path in spool.waiting()}
     gone = [name for name in old if name not in there]
@@ -457,6 +449,6 @@ def _tidy(around: ObservedContext, spool: Spool) -> None:
         return
     with around.store.write() as tx:
         for name in gone:
-            drop_spool_place(tx, name)
-        give_up_unended(tx, now)
-        forget_old_shells(tx, now)
+            commands.drop_spool_place(tx, name)
+        commands.give_up_unended(tx, now)
+        commands.forget_old_shells(tx, now)

@@ -25,36 +25,8 @@ import msgspec
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.frames import SOCKET_LIMIT, FrameDecoder, encode_frame
 from threadkeep.base.local_socket import LocalSocket, peer_uid, place_of
+from threadkeep.capture.observed import protocol
 from threadkeep.capture.observed.envelopes import UnknownEnvelope, read_envelope, write_line
-from threadkeep.capture.observed.protocol import (
-    Ack,
-    CollectorStatus,
-    Entities,
-    EntityInfo,
-    Error,
-    EventInfo,
-    Events,
-    GetEntities,
-    GetEvents,
-    GetSessions,
-    GetStatus,
-    IngestEvent,
-    QueryHit,
-    QueryResult,
-    RawQuery,
-    RegisterWatchSha,
-    Request,
-    Response,
-    SessionInfo,
-    Sessions,
-    Shutdown,
-    UpdateSourceHealthHeartbeat,
-    decode_request,
-    encode_response,
-    heartbeat_of,
-    rows_wanted,
-    watch_of,
-)
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
 from threadkeep.knowledge.records import Command, Heartbeat, Visit, Watch
 
@@ -80,21 +52,21 @@ class Backend(Protocol):
     def dropped(self, reason: str, count: int, /) -> None:
         """Write down for good that so many events were lost."""
 
-    def status(self) -> CollectorStatus:
+    def status(self) -> protocol.CollectorStatus:
         """Tell how it is going."""
 
-    def sessions(self, since_ms: int | None, limit: int, /) -> list[SessionInfo]:
+    def sessions(self, since_ms: int | None, limit: int, /) -> list[protocol.SessionInfo]:
         """Give the newest sessions."""
 
     def events(
         self, session_id: int | None, since_ms: int | None, project: str | None, limit: int, /
-    ) -> list[EventInfo]:
+    ) -> list[protocol.EventInfo]:
         """Give the newest commands."""
 
-    def entities(self, entity_type: str | None, /) -> list[EntityInfo]:
+    def entities(self, entity_type: str | None, /) -> list[protocol.EntityInfo]:
         """Give what the knowledge mentions."""
 
-    def query(self, text: str, /) -> list[QueryHit]:
+    def query(self, text: str, /) -> list[protocol.QueryHit]:
         """Find commands with this text in them."""
 
     def watch(self, watch: Watch, /) -> None:
@@ -104,26 +76,30 @@ class Backend(Protocol):
         """Write down a producer's sign of life."""
 
 
-def answer(backend: Backend, request: Request, now: int) -> Response:
+def answer(backend: Backend, request: protocol.Request, now: int) -> protocol.Response:
     """Do what a request asks for."""
     match request:
-        case GetStatus():
+        case protocol.GetStatus():
             return backend.status()
-        case GetSessions():
-            return Sessions(backend.sessions(request.since_ms, rows_wanted(request.limit)))
-        case GetEvents(session, since, project, limit):
-            return Events(backend.events(session, since, project, rows_wanted(limit)))
-        case GetEntities():
-            return Entities(backend.entities(request.entity_type))
-        case RawQuery():
-            return QueryResult(backend.query(request.text))
-        case RegisterWatchSha():
-            backend.watch(watch_of(request, now))
-        case UpdateSourceHealthHeartbeat():
-            backend.heartbeat(heartbeat_of(request))
-        case IngestEvent() | Shutdown():
+        case protocol.GetSessions():
+            return protocol.Sessions(
+                backend.sessions(request.since_ms, protocol.rows_wanted(request.limit))
+            )
+        case protocol.GetEvents(session, since, project, limit):
+            return protocol.Events(
+                backend.events(session, since, project, protocol.rows_wanted(limit))
+            )
+        case protocol.GetEntities():
+            return protocol.Entities(backend.entities(request.entity_type))
+        case protocol.RawQuery():
+            return protocol.QueryResult(backend.query(request.text))
+        case protocol.RegisterWatchSha():
+            backend.watch(protocol.watch_of(request, now))
+        case protocol.UpdateSourceHealthHeartbeat():
+            backend.heartbeat(protocol.heartbeat_of(request))
+        case protocol.IngestEvent() | protocol.Shutdown():
             pass  # the server's own business
-    return Ack()
+    return protocol.Ack()
 
 
 # ------------------------------------------------------------------------------
@@ -468,7 +444,7 @@ class CollectorServer:
                     self._check_unfinished()
             except TooLarge as error:  # where the next frame begins, nobody knows
                 self._counts["errors"] += 1
-                return await self._send(Error(str(error)), writer)
+                return await self._send(protocol.Error(str(error)), writer)
             connection.busy = False
         self._counts["errors"] += bool(connection.decoder.held)  # it ended within a frame
         return None
@@ -501,20 +477,20 @@ class CollectorServer:
         """Answer one frame, if its request has an answer."""
         self._counts["requests"] += 1
         try:
-            request = decode_request(frame)
+            request = protocol.decode_request(frame)
         except Invalid as error:
             self._counts["errors"] += 1
-            return await self._send(Error(str(error)), writer)
-        if isinstance(request, IngestEvent):
+            return await self._send(protocol.Error(str(error)), writer)
+        if isinstance(request, protocol.IngestEvent):
             return await self._ingest(request, len(frame))
         response = await self._on(self._worker, self._respond, request)
         await self._send(response, writer)
-        if isinstance(request, Shutdown):
+        if isinstance(request, protocol.Shutdown):
             self.asked = True
             self._ending.set()
         return None
 
-    async def _ingest(self, request: IngestEvent, size: int) -> None:
+    async def _ingest(self, request: protocol.IngestEvent, size: int) -> None:
         try:
             event = read_envelope(request.envelope, "socket")
         except UnknownEnvelope:
@@ -529,23 +505,23 @@ class CollectorServer:
         if self._buffer.is_due():
             self._due.set()
 
-    def _respond(self, request: Request) -> Response:
+    def _respond(self, request: protocol.Request) -> protocol.Response:
         """Runs in the worker: first what came before, then the request."""
         try:
             self._buffer.flush()
             return answer(self._backend, request, self._clock())
         except ThreadkeepError as error:
-            return Error(str(error))
+            return protocol.Error(str(error))
         except Exception as error:
             log.exception("a request failed: %s", type(request).__name__)
-            return Error(f"{type(request).__name__} failed: {error}")
+            return protocol.Error(f"{type(request).__name__} failed: {error}")
 
-    async def _send(self, response: Response, writer: asyncio.StreamWriter) -> None:
+    async def _send(self, response: protocol.Response, writer: asyncio.StreamWriter) -> None:
         try:
-            frame = encode_frame(encode_response(response), limit=self._limits.frame)
+            frame = encode_frame(protocol.encode_response(response), limit=self._limits.frame)
         except TooLarge:
-            words = Error("the answer is too long for a frame (ask for fewer rows)")
-            frame = encode_frame(encode_response(words))
+            words = protocol.Error("the answer is too long for a frame (ask for fewer rows)")
+            frame = encode_frame(protocol.encode_response(words))
         writer.write(frame)
         async with asyncio.timeout(self._limits.reply_seconds):
             await writer.drain()

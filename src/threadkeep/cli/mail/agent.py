@@ -18,17 +18,7 @@ from threadkeep import Home, Mailroom
 from threadkeep.base.clock import now_ms
 from threadkeep.cli.command import SECONDS, Call, command
 from threadkeep.cli.demo import program
-from threadkeep.cli.mail.group import (
-    Json,
-    containing,
-    looking,
-    mail_json,
-    message_ref,
-    optional_session,
-    place_text,
-    session_argument,
-    words_of,
-)
+from threadkeep.cli.mail import group
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import document, json_text, note, one_line, table, write
 from threadkeep.cli.signals import ended_by_signals, stopped_by_signals
@@ -48,19 +38,22 @@ from threadkeep.mailbox.runner import ProcessRunner
 @command(
     "poll", "threadkeep mail poll last", "threadkeep mail poll ./box --claim --json", lists=True
 )
-@session_argument
+@group.session_argument
 @click.option("--claim", is_flag=True, help="Take the mail in hand; then `ack` says how it went.")
 @click.option("--first", is_flag=True, help="As at a start: with mail for the moment of waking.")
 @limit_option(10, "At most so many.")
 def poll(call: Call, *, session: str, claim: bool, first: bool, limit: int) -> None:
     """Show the mail that waits for the agent, the oldest first, as the agent would get it."""
-    ctx = looking(call, session)
+    ctx = group.looking(call, session)
     found = poll_mail(ctx, max(limit, 0), first=first)
-    claimed = containing(call, session).claim(found) if claim else []
+    claimed = group.containing(call, session).claim(found) if claim else []
     shown = [mail for mail in found if not claim or mail.id in claimed]
     if call.as_json:
         call.answer(
-            "mail", session=ctx.session, mail=[mail_json(mail) for mail in shown], claimed=claimed
+            "mail",
+            session=ctx.session,
+            mail=[group.mail_json(mail) for mail in shown],
+            claimed=claimed,
         )
         return
     columns = ("number", "id", "kind", "place", "text")
@@ -74,8 +67,8 @@ def _row(mail: Mail) -> tuple[str, ...]:
         str(mail.seq),
         str(mail.id),
         str(mail.kind),
-        place_text(mail.place),
-        words_of(mail.content),
+        group.place_text(mail.place),
+        group.words_of(mail.content),
     )
 
 
@@ -85,7 +78,7 @@ def _row(mail: Mail) -> tuple[str, ...]:
     'threadkeep mail ack last 4 --failed "the file is not there"',
     "threadkeep mail ack ./box 4 6 --release",
 )
-@session_argument
+@group.session_argument
 @click.argument("messages", nargs=-1, required=True)
 @click.option("--failed", metavar="REASON", help="It could not be done: it becomes a dead letter.")
 @click.option("--release", is_flag=True, help="Give it back untouched, for the next poll.")
@@ -98,7 +91,7 @@ def ack(
     """
     if failed is not None and release:
         raise Invalid("mail is failed or given back, not both", hint="leave one out")
-    container = containing(call, session)
+    container = group.containing(call, session)
     ids = list(dict.fromkeys(_inbound_id(container, message) for message in messages))
     if release:
         container.release(ids)
@@ -115,7 +108,7 @@ def ack(
 
 
 def _inbound_id(container: Container, message: str) -> str:
-    found = container.mail(message_ref(message))
+    found = container.mail(group.message_ref(message))
     if not isinstance(found, Mail):
         msg = f"{message} is mail from the agent"
         raise Invalid(msg, hint="even numbers are mail to the agent: those can be acknowledged")
@@ -133,7 +126,7 @@ _LATER_MS = 1000
     'threadkeep mail serve --agent "threadkeep mail echo" --channel-log out.jsonl',
     "threadkeep mail echo ./box",
 )
-@optional_session
+@group.optional_session
 @click.option(
     "--every", type=SECONDS, default=0.2, show_default=True, help="Seconds between two looks."
 )
@@ -144,7 +137,7 @@ def echo(call: Call, *, session: str | None, every: float) -> None:
     asks back with buttons, `remind …` sets a task for a second later, and `crash …` kills the agent
     the first time it tries.
     """
-    container = open_here() if session is None else containing(call, session)
+    container = open_here() if session is None else group.containing(call, session)
     told = EchoAgent(container)
     with container, ended_by_signals() as stop:
         note(f"the echo agent works in {container.path}")
@@ -184,7 +177,7 @@ class EchoAgent:
             return f"I will: {mail.text[7:]}"
         return self._echo(mail, said)
 
-    def _echo(self, mail: Mail, said: Json) -> str | None:
+    def _echo(self, mail: Mail, said: group.Json) -> str | None:
         files = said.get("attachments")
         names = [one["name"] for one in files or () if isinstance(one, dict) and "name" in one]
         if not names:
@@ -204,7 +197,7 @@ class EchoAgent:
     'threadkeep mail ncl ./box tasks create --prompt "Feed the cat" --recurrence "0 9 * * *"',
     "threadkeep mail ncl last help create",
 )
-@session_argument
+@group.session_argument
 @click.option(
     "--timeout",
     type=SECONDS,
@@ -220,7 +213,7 @@ def ncl(call: Call, *, session: str, timeout: float, words: tuple[str, ...]) -> 
     A host must be running (`threadkeep mail serve`), for it is the host that answers.
     """
     typed, flags = read_typed(words)
-    answer = containing(call, session).run_command(typed, flags, timeout)
+    answer = group.containing(call, session).run_command(typed, flags, timeout)
     if call.as_json:
         document(data=answer.data)
     else:
@@ -289,7 +282,7 @@ class Channel:
         name = self._file.send(mail)
         self.heard.append(mail)
         files = "".join(f" [{file.name}: {_peek(file.data)}]" for file in mail.files)
-        self.show("agent → you", mail.seq, words_of(mail.content) + files)
+        self.show("agent → you", mail.seq, group.words_of(mail.content) + files)
         return name
 
     def show(self, way: str, number: int | None, text: str) -> None:
@@ -300,7 +293,7 @@ class Channel:
 
     def texts(self) -> list[str]:
         """Give what was heard, in order."""
-        return [words_of(mail.content) for mail in self.heard]
+        return [group.words_of(mail.content) for mail in self.heard]
 
 
 def _peek(data: bytes) -> str:

@@ -9,19 +9,7 @@ import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.cli.command import Call, command
-from threadkeep.cli.mail.group import (
-    Json,
-    age,
-    letter_pieces,
-    looking,
-    message_ref,
-    optional_session,
-    place_text,
-    said,
-    session_argument,
-    state_pieces,
-    when,
-)
+from threadkeep.cli.mail import group
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import json_line, note, one_line, paging, table, warn, write_pieces
 from threadkeep.cli.signals import need_reader, stopped_by_signals
@@ -60,7 +48,7 @@ _STATES = (
     lists=True,
     pages=True,
 )
-@optional_session
+@group.optional_session
 @click.option("--status", type=click.Choice(_STATES), help="Only mail that is in this state.")
 @click.option("--in", "only_in", is_flag=True, help="Only mail to the agent.")
 @click.option("--out", "only_out", is_flag=True, help="Only mail from the agent.")
@@ -83,7 +71,7 @@ def ls(
     if session is None:
         _list_sessions(call, closed=closed)
         return
-    ctx = looking(call, session)
+    ctx = group.looking(call, session)
     both = only_in == only_out
     direction: Direction | None = None if both else "in" if only_in else "out"
     found = letters(ctx, direction=direction, state=status, limit=limit if limit >= 0 else _ALL)
@@ -103,11 +91,11 @@ def _letter_row(letter: Letter) -> tuple[str, ...]:
     return (
         number if letter.direction == "in" else "",
         number if letter.direction == "out" else "",
-        when(letter.at),
+        group.when(letter.at),
         str(letter.kind),
         str(letter.state),
-        place_text(letter.place),
-        said(letter),
+        group.place_text(letter.place),
+        group.said(letter),
     )
 
 
@@ -132,11 +120,11 @@ def _list_sessions(call: Call, *, closed: bool) -> None:
         note("no session has a mailbox; `threadkeep mail new NAME` makes one")
 
 
-def _described(call: Call, index: MailIndex, session: MailboxSession) -> Json:
+def _described(call: Call, index: MailIndex, session: MailboxSession) -> group.Json:
     chat = session.messaging_group_id
     place = None if chat is None else index.messaging_group(chat)
     named = None if place is None else f"{place.channel_type}:{place.platform_id}"
-    shown: Json = {
+    shown: group.Json = {
         **msgspec.structs.asdict(session),
         "agent": index.agent_group(session.agent_group_id).name,
         "chat": named if session.thread_id is None else f"{named}:{session.thread_id}",
@@ -149,14 +137,14 @@ def _described(call: Call, index: MailIndex, session: MailboxSession) -> Json:
         return {**shown, "problem": str(error)}
 
 
-def _session_row(row: Json, now: int) -> tuple[str, ...]:
+def _session_row(row: group.Json, now: int) -> tuple[str, ...]:
     counts = [str(row.get(name, "?")) for name in ("pending", "due", "waiting", "failed")]
     return (
         row["id"],
         row["agent"],
         row["chat"] or "",
         *counts,
-        age(row.get("heartbeat_ms"), now),
+        group.age(row.get("heartbeat_ms"), now),
     )
 
 
@@ -164,7 +152,7 @@ def _session_row(row: Json, now: int) -> tuple[str, ...]:
 
 
 @command("tail", "threadkeep mail tail last -f", "threadkeep mail tail ./box -f --json")
-@session_argument
+@group.session_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on as mail comes and its state changes.")
 @click.option("-n", "--lines", default=20, show_default=True, help="Begin with the newest so many.")
 def tail(call: Call, *, session: str, follow: bool, lines: int) -> None:
@@ -172,14 +160,14 @@ def tail(call: Call, *, session: str, follow: bool, lines: int) -> None:
 
     With --json every line is a message as it is then; it comes again when its state changes.
     """
-    ctx = looking(call, session)
+    ctx = group.looking(call, session)
     with stopped_by_signals() as goes_on:
         letters = _watch(ctx, max(lines, 0), lambda: follow and goes_on() and need_reader())
         for letter, known in letters:
             if call.as_json:
                 json_line(letter)
             else:
-                write_pieces(state_pieces(letter) if known else letter_pieces(letter))
+                write_pieces(group.state_pieces(letter) if known else group.letter_pieces(letter))
 
 
 def _watch(
@@ -222,14 +210,16 @@ def _noted(coming: list[Letter], going: list[Letter], newest: dict[str, int]) ->
 @command(
     "trace", "threadkeep mail trace last 4", "threadkeep mail trace ./box msg-17 --json", lists=True
 )
-@session_argument
+@group.session_argument
 @click.argument("message")
 def trace(call: Call, *, session: str, message: str) -> None:
     """Tell all that happened to one MESSAGE, named by its number or id, in order of time."""
-    ctx = looking(call, session)
-    events = trace_mail(ctx, message_ref(message))
+    ctx = group.looking(call, session)
+    events = trace_mail(ctx, group.message_ref(message))
     if call.as_json:
         call.answer("events", session=ctx.session, message=message, events=events)
         return
-    rows = [(when(one.at), one.what, one.where, one_line(str(one.detail or ""))) for one in events]
+    rows = [
+        (group.when(one.at), one.what, one.where, one_line(str(one.detail or ""))) for one in events
+    ]
     table(("when", "what", "where", "detail"), rows, wide="detail", spare=("where",))

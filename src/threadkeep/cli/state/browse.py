@@ -26,17 +26,7 @@ from threadkeep.cli.output import (
     write,
     write_pieces,
 )
-from threadkeep.cli.state.group import (
-    Json,
-    cost_of,
-    plain,
-    readable,
-    reading,
-    searching,
-    session_argument,
-    state_command,
-    when,
-)
+from threadkeep.cli.state import group
 from threadkeep.cli.times import moment
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.state.naming import find_state_session, flags_of, messages_near
@@ -45,7 +35,7 @@ _NAME = 16  # a terminal shows so much of the name of a source or a model
 _TITLE = 60
 
 
-@state_command(
+@group.state_command(
     "ls",
     "threadkeep state ls --by-activity",
     "threadkeep state ls --source telegram",
@@ -78,7 +68,7 @@ def ls(
 
     With --json everything is given but the system prompts, which `show` has.
     """
-    with reading(call) as store:
+    with group.reading(call) as store:
         found = store.list_sessions_rich(
             source,
             exclude_sources=excluded,
@@ -105,28 +95,28 @@ def ls(
         note(f"there may be more: --offset {offset + limit}")
 
 
-def _listed(session: Json, flags: Json) -> Json:
+def _listed(session: group.Json, flags: group.Json) -> group.Json:
     shown = {name: value for name, value in session.items() if name != "system_prompt"}
     at = {name: flags.get(name) for name in ("pinned_at", "archived_at")}
     return {**shown, **at}
 
 
-def _row(session: Json) -> tuple[str, ...]:
+def _row(session: group.Json) -> tuple[str, ...]:
     limit = _NAME if is_terminal() else 0
     marks = [word for word in ("pinned", "archived", "hidden") if session[word]]
     name = session["title"] or session["preview"] or ""
     return (
         session["id"],
-        when(session["last_active"]),
+        group.when(session["last_active"]),
         one_line(str(session["source"]), limit),
         one_line(str(session["model"] or ""), limit),
         f"{session['message_count'] or 0:,}",
-        cost_of(session),
+        group.cost_of(session),
         " ".join([*(f"[{mark}]" for mark in marks), str(name)]),
     )
 
 
-@state_command(
+@group.state_command(
     "search",
     "threadkeep state search gateway/run.py --since 7d",
     "threadkeep state search '\"connection refused\" OR timeout' --role tool",
@@ -168,7 +158,7 @@ def search(
     Any text will do, punctuation and all; "a phrase", OR, NOT and a prefix* are understood.
     """
     now = time.time()
-    with searching(call) as store:
+    with group.searching(call) as store:
         hits = store.search_messages(
             " ".join(words),
             list(sources) or None,
@@ -185,7 +175,7 @@ def search(
         titles = {owner: store.get_session_title(owner) for owner in owners}
     if call.as_json:
         call.answer(
-            "hits", hits=[plain({**hit, "title": titles[hit["session_id"]]}) for hit in hits]
+            "hits", hits=[group.plain({**hit, "title": titles[hit["session_id"]]}) for hit in hits]
         )
         return
     with paging(wanted=call.pager):
@@ -195,9 +185,9 @@ def search(
         note("nothing found")
 
 
-def _show_hit(hit: Json, title: str | None) -> None:
+def _show_hit(hit: group.Json, title: str | None) -> None:
     write(f"{one_line(hit['session_id'])} #{hit['id']}", "bold", end=" ")
-    facts = [when(hit["timestamp"]), hit["role"], hit["tool_name"], hit["source"]]
+    facts = [group.when(hit["timestamp"]), hit["role"], hit["tool_name"], hit["source"]]
     named = [one_line(str(fact)) for fact in facts if fact]
     write(" ".join(named) + (f" · {one_line(title, _TITLE)}" if title else ""), "dim")
     write_pieces([StyledText("  "), *marked(one_line(hit["snippet"] or "")), StyledText("\n")])
@@ -217,7 +207,7 @@ _COUNTERS = {
 }
 
 
-@state_command(
+@group.state_command(
     "show",
     "threadkeep state show last --last 10",
     "threadkeep state show --around 4711",
@@ -241,7 +231,7 @@ def show(
 
     `search` and `show` number the messages; with --around the SESSION need not be named.
     """
-    with reading(call) as store:
+    with group.reading(call) as store:
         chosen = _around(store, around) if around is not None else None
         session_id = _session_of(store, session, chosen)
         if last is not None and chosen is None:
@@ -249,21 +239,21 @@ def show(
         facts = _facts(store, session_id)
         if call.as_json:
             whole = store.get_messages(session_id) if chosen is None else chosen
-            call.answer("messages", session=plain(facts), messages=plain(whole))
+            call.answer("messages", session=group.plain(facts), messages=group.plain(whole))
             return
         messages = store.iter_messages(session_id) if chosen is None else chosen
         write_pieces(_pieces(facts, messages, prompt=prompt, full=full, marked=around))
 
 
-def _around(store: SessionDB, message_id: int) -> list[Json]:
-    found: list[Json] = messages_near(store, message_id, _NEIGHBOURS, _NEIGHBOURS)
+def _around(store: SessionDB, message_id: int) -> list[group.Json]:
+    found: list[group.Json] = messages_near(store, message_id, _NEIGHBOURS, _NEIGHBOURS)
     if not found:
         msg = f"there is no message {message_id}"
         raise NotFound(msg, hint="`threadkeep state search` and `show` number the messages")
     return found
 
 
-def _session_of(store: SessionDB, named: str | None, chosen: Sequence[Json] | None) -> str:
+def _session_of(store: SessionDB, named: str | None, chosen: Sequence[group.Json] | None) -> str:
     if named is None and not chosen:
         raise Invalid("which session?", hint="name one, or a message with --around")
     owner = chosen[0]["session_id"] if chosen else None
@@ -274,7 +264,7 @@ def _session_of(store: SessionDB, named: str | None, chosen: Sequence[Json] | No
     return str(found)
 
 
-def _facts(store: SessionDB, session_id: str) -> Json:
+def _facts(store: SessionDB, session_id: str) -> group.Json:
     tip = store.get_compression_tip(session_id)
     flags = flags_of(store, [session_id])[session_id]
     going_on = {} if tip == session_id else {"continued_in": tip}
@@ -285,12 +275,17 @@ def _facts(store: SessionDB, session_id: str) -> Json:
 
 
 def _pieces(
-    session: Json, messages: Iterable[Json], *, prompt: bool, full: bool, marked: int | None
+    session: group.Json,
+    messages: Iterable[group.Json],
+    *,
+    prompt: bool,
+    full: bool,
+    marked: int | None,
 ) -> Iterator[StyledText]:
     yield from _session_pieces(session)
     if prompt and session.get("system_prompt"):
         yield StyledText("\nsystem prompt\n", "bold magenta")
-        yield StyledText(indented(readable(session["system_prompt"]), "  ") + "\n", "dim")
+        yield StyledText(indented(group.readable(session["system_prompt"]), "  ") + "\n", "dim")
     for message in messages:
         yield StyledText("\n")
         if message["id"] == marked:
@@ -298,7 +293,7 @@ def _pieces(
         yield from message_pieces(message, full=full)
 
 
-def _session_pieces(session: Json) -> Iterator[StyledText]:
+def _session_pieces(session: group.Json) -> Iterator[StyledText]:
     marks = [word for word in ("pinned", "archived") if session.get(f"{word}_at") is not None]
     yield StyledText(one_line(session["id"]), "bold")
     yield StyledText(f"  {one_line(str(session['title'] or '(no title)'))}")
@@ -311,12 +306,12 @@ def _session_pieces(session: Json) -> Iterator[StyledText]:
         f"user {session['user_id']}" if session["user_id"] else "",
     )
     yield from _line(
-        f"started {when(session['started_at'])}",
-        f"ended {when(ended)} ({session['end_reason']})" if ended is not None else "",
+        f"started {group.when(session['started_at'])}",
+        f"ended {group.when(ended)} ({session['end_reason']})" if ended is not None else "",
         counted(session["message_count"] or 0, "message"),
         counted(session["tool_call_count"] or 0, "tool call"),
     )
-    yield from _line(f"tokens: {', '.join(used)}" if used else "", cost_of(session))
+    yield from _line(f"tokens: {', '.join(used)}" if used else "", group.cost_of(session))
     yield from _line(
         f"child of {session['parent_session_id']}" if session["parent_session_id"] else "",
         f"goes on in {session['continued_in']}" if "continued_in" in session else "",
@@ -329,16 +324,16 @@ def _line(*facts: str) -> Iterator[StyledText]:
         yield StyledText(f"{' · '.join(shown)}\n", "dim")
 
 
-def message_pieces(message: Json, *, full: bool = False) -> Iterator[StyledText]:
+def message_pieces(message: group.Json, *, full: bool = False) -> Iterator[StyledText]:
     """Show a message with its thoughts and its tool calls; long texts are cut unless `full`."""
     role = str(message["role"])
     short, long = (0, 0) if full else (LIMIT, LIMIT if role == "tool" else _LONG)
     yield StyledText(f"#{message['id']} ", "bold")
-    yield from header(role, when(message["timestamp"]), str(message["tool_name"] or ""))
+    yield from header(role, group.when(message["timestamp"]), str(message["tool_name"] or ""))
     if message["reasoning"]:
-        thought = cut(readable(message["reasoning"]).strip(), short)
+        thought = cut(group.readable(message["reasoning"]).strip(), short)
         yield StyledText(indented(f"thinking: {thought}", "  ") + "\n", "dim italic")
-    content = readable(message["content"])
+    content = group.readable(message["content"])
     if content.strip():
         yield StyledText(indented(cut(content.rstrip("\n"), long), "  ") + "\n")
     for call in _calls(message["tool_calls"]):
@@ -352,27 +347,27 @@ def _calls(value: Any) -> list[Any]:
 def _call_pieces(call: Any, limit: int) -> Iterator[StyledText]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        yield StyledText(f"  ▸ {value_text(plain(call), limit)}\n", "yellow")
+        yield StyledText(f"  ▸ {value_text(group.plain(call), limit)}\n", "yellow")
         return
     yield StyledText(f"  ▸ {one_line(str(function.get('name', '')))} ", "yellow")
-    yield StyledText(f"{value_text(plain(function.get('arguments', '')), limit)}\n")
+    yield StyledText(f"{value_text(group.plain(function.get('arguments', '')), limit)}\n")
 
 
 # ---------------------------------------------------------------------- lineage
 
 
-@state_command("lineage", "threadkeep state lineage last", lists=True)
-@session_argument
+@group.state_command("lineage", "threadkeep state lineage last", lists=True)
+@group.session_argument
 def lineage(call: Call, *, session: str) -> None:
     """Show the family of a session: continuations after compression, branches, delegates.
 
     A relation in brackets was not written down by anybody but inferred from times and reasons.
     """
-    with reading(call) as store:
+    with group.reading(call) as store:
         session_id = find_state_session(store, session)
         family = store.get_lineage(session_id)
     if call.as_json:
-        call.answer("lineage", session_id=session_id, lineage=plain(family))
+        call.answer("lineage", session_id=session_id, lineage=group.plain(family))
         return
     for lead, node in zip(branches([one["depth"] for one in family]), family, strict=True):
         here = node["id"] == session_id
@@ -380,11 +375,11 @@ def lineage(call: Call, *, session: str) -> None:
         write(f"  {_relation(node)}{'  ◀' if here else ''}")
 
 
-def _relation(node: Json) -> str:
+def _relation(node: group.Json) -> str:
     relation = node["relation"] or ""
     facts = (
         f"({relation})" if node["inferred"] else relation,
-        when(node["started_at"]),
+        group.when(node["started_at"]),
         counted(node["message_count"] or 0, "message"),
         one_line(node["title"] or ""),
     )
@@ -417,7 +412,7 @@ _LABEL: Final = 32
 _LEAST: Final = 10
 
 
-@state_command(
+@group.state_command(
     "stats", "threadkeep state stats", "threadkeep state stats --by model --since 7d", lists=True
 )
 @click.option(
@@ -453,8 +448,8 @@ def stats(
     now = time.time()
     first = moment(since or (_DAYS if by == "day" else None), now)
     last = moment(until, now, end=True)
-    with reading(call) as store:
-        counts: Json = {
+    with group.reading(call) as store:
+        counts: group.Json = {
             "sessions": store.session_count(source),
             "messages": store.message_count(),
             "sources": store.session_count_by_source(),
@@ -464,7 +459,7 @@ def stats(
         everything = store.usage("source", source=source)
     totals = _totals(everything)
     if call.as_json:
-        call.answer("usage", file=path, **counts, totals=totals, by=by, usage=plain(used))
+        call.answer("usage", file=path, **counts, totals=totals, by=by, usage=group.plain(used))
         return
     facts(
         {
@@ -473,7 +468,7 @@ def stats(
             "messages": f"{counts['messages']:,}" + (" (of all sources)" if source else ""),
             "sources": ", ".join(f"{name} {n:,}" for name, n in counts["sources"].items()),
             "tokens": f"{totals['input_tokens']:,} in, {totals['output_tokens']:,} out",
-            "cost": cost_of(totals) or "not reported",
+            "cost": group.cost_of(totals) or "not reported",
         }
     )
     write()
@@ -487,11 +482,11 @@ def stats(
         note("nobody reported tokens or cost" + (f" in the last {_DAYS}" if not since else ""))
 
 
-def _totals(used: Sequence[Json]) -> Json:
+def _totals(used: Sequence[group.Json]) -> group.Json:
     return {name: sum(one[name] for one in used) for name in _STATS_COUNTERS}
 
 
-def _every_day(used: Sequence[Json], until: float) -> list[Json]:
+def _every_day(used: Sequence[group.Json], until: float) -> list[group.Json]:
     """Put in the days on which nothing was used, up to today: gaps tell something, too."""
     if not used:
         return []
@@ -509,7 +504,7 @@ def _every_day(used: Sequence[Json], until: float) -> list[Json]:
 # ---------------------------------------------------------------------- the chart
 
 
-def _chart(used: Sequence[Json], by: str, measure: str) -> None:
+def _chart(used: Sequence[group.Json], by: str, measure: str) -> None:
     texts = [(one_line(str(one[by])), *_amounts(one)) for one in used]
     if not is_terminal():
         table((by, "tokens", "cost", "sessions"), texts)
@@ -528,11 +523,11 @@ def _chart(used: Sequence[Json], by: str, measure: str) -> None:
         write(number, "dim")
 
 
-def _amounts(one: Json) -> tuple[str, str, str]:
-    return f"{one['total_tokens']:,}", cost_of(one), f"{one['sessions']:,}"
+def _amounts(one: group.Json) -> tuple[str, str, str]:
+    return f"{one['total_tokens']:,}", group.cost_of(one), f"{one['sessions']:,}"
 
 
-def _height(one: Json, measure: str) -> float:
+def _height(one: group.Json, measure: str) -> float:
     if measure == "cost":
         return float(one["actual_cost_usd"] or one["estimated_cost_usd"] or 0)
     return float(one["total_tokens"] if measure == "tokens" else one["sessions"])

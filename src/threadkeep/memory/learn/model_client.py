@@ -16,17 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeGuard
 
 from threadkeep.base.clock import is_due
 from threadkeep.base.json import decode, encode
-from threadkeep.capture.github.http import (
-    Interrupted,
-    Origin,
-    Pace,
-    Target,
-    is_loopback,
-    parse_url,
-    read_body,
-    read_tail,
-    wait_after,
-)
+from threadkeep.capture.github import http
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.ledger import FailureStreak
@@ -77,7 +67,7 @@ class _Request(NamedTuple):
 
     stage: str
     model: str
-    target: Target
+    target: http.Target
     body: bytes | None  # None: a GET
 
     def failed(self, what: str, hint: str = _CHECK) -> ModelFailed:
@@ -158,7 +148,7 @@ class ModelClient:
     def _request(self, stage: str, model: str, path: str, asked: Any) -> _Request:
         base = self._base
         body = None if asked is None else encode(asked).encode()
-        target = Target(base.origin, base.path.rstrip("/") + path)
+        target = http.Target(base.origin, base.path.rstrip("/") + path)
         return _Request(stage, model[:_MOST_NAME], target, body)
 
     def _ask(self, request: _Request, tries: int = TRIES) -> Any:
@@ -179,13 +169,13 @@ class ModelClient:
         with self._answer(request) as response:
             if response.status != _OK:
                 raise self._complaint(request, response)
-            pace = Pace(self._timeout, self._ticks)
+            pace = http.Pace(self._timeout, self._ticks)
             try:
-                body = read_body(response, _MOST_JSON, request.target, pace)
+                body = http.read_body(response, _MOST_JSON, request.target, pace)
             except TooLarge:
                 what = f"the answer is longer than {_MOST_JSON:,} bytes"
                 raise request.failed(what) from None
-            except Interrupted as error:
+            except http.Interrupted as error:
                 what = error.message.partition(": ")[2]
                 raise _Again(request.failed(what, "check the connection")) from None
         try:
@@ -231,7 +221,9 @@ class ModelClient:
         if status in {_TOO_MANY, _UNAVAILABLE}:
             headers = {name.lower(): value for name, value in response.headers.items()}
             told = (
-                wait_after(status, headers, 0, self._clock()) if "retry-after" in headers else None
+                http.wait_after(status, headers, 0, self._clock())
+                if "retry-after" in headers
+                else None
             )
             return _Again(request.failed(what, "the server is busy; it is asked later"), told)
         if status >= _SERVER_TROUBLE:
@@ -244,9 +236,9 @@ class ModelClient:
 
     def _words(self, request: _Request, response: HTTPResponse) -> str:
         try:
-            pace = Pace(self._timeout, self._ticks)
-            value = decode(read_tail(response, _MOST_COMPLAINT, request.target, pace).data)
-        except (Invalid, Interrupted):
+            pace = http.Pace(self._timeout, self._ticks)
+            value = decode(http.read_tail(response, _MOST_COMPLAINT, request.target, pace).data)
+        except (Invalid, http.Interrupted):
             return ""
         error = value.get("error", value) if isinstance(value, dict) else value
         said = error.get("message") if isinstance(error, dict) else error
@@ -257,22 +249,22 @@ class ModelClient:
 # ---------------------------------------------------------------------- addresses
 
 
-def _server(url: str) -> Target:
+def _server(url: str) -> http.Target:
     try:
-        target = parse_url(url.rstrip("/"))
+        target = http.parse_url(url.rstrip("/"))
     except Invalid as error:
         raise Invalid(
             error.message, hint="write [model] url like http://127.0.0.1:11434/v1"
         ) from None
-    return Target(target.origin, target.path.partition("?")[0])
+    return http.Target(target.origin, target.path.partition("?")[0])
 
 
-def _checked_key(key: str, origin: Origin) -> str:
+def _checked_key(key: str, origin: http.Origin) -> str:
     """Refuse a key that cannot stand in a header, or would go over a network in the open."""
     if not (key.isascii() and key.isprintable() and " " not in key):
         msg = "the model's key has characters that no key has"
         raise Invalid(msg, hint="check the variable that [model] api_key_env names")
-    if origin.scheme == "http" and not is_loopback(origin.host):
+    if origin.scheme == "http" and not http.is_loopback(origin.host):
         msg = f"the model's key would go to {origin.host} without encryption"
         raise Invalid(msg, hint="use https in [model] url, or unset the variable of the key")
     return key
@@ -332,7 +324,7 @@ def _socket(request: _Request, timeout: float) -> socket.socket:
     raise ConnectionError(str(trouble) or type(trouble).__name__)
 
 
-def _secured(plain: socket.socket, place: Origin, timeout: float) -> socket.socket:
+def _secured(plain: socket.socket, place: http.Origin, timeout: float) -> socket.socket:
     try:
         plain.settimeout(timeout)
         if place.scheme == "http":

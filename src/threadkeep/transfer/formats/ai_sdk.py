@@ -4,41 +4,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from threadkeep.knowledge.records import Image
-from threadkeep.transfer.conversation import (
-    Block,
-    Conversation,
-    ExportMessage,
-    ExportNote,
-    ExportText,
-    NewSession,
-    Pairs,
-    Picture,
-    Reasoning,
-    Summary,
-    ToolCall,
-    ToolResult,
-    data_url,
-    described,
-    encoded,
-    loose_result,
-    pair,
-    stamp,
-    timed,
-)
+from threadkeep.transfer import conversation
 
 Part = dict[str, Any]
 
 
-def ai_sdk(told: Conversation, new: NewSession) -> str:
+def ai_sdk(told: conversation.Conversation, new: conversation.NewSession) -> str:
     """Write a conversation as the array of UI messages that `useChat` is begun with."""
-    return encoded(list(ui_messages(told, new))) + "\n"
+    return conversation.encoded(list(ui_messages(told, new))) + "\n"
 
 
-def ui_messages(told: Conversation, new: NewSession) -> Iterator[Part]:
+def ui_messages(told: conversation.Conversation, new: conversation.NewSession) -> Iterator[Part]:
     """Yield UI messages: all that an agent did between two prompts is one of them."""
-    pairs = pair(told.messages)
+    pairs = conversation.pair(told.messages)
     open_: Part | None = None
-    for place, (message, at) in enumerate(timed(told, new.now)):
+    for place, (message, at) in enumerate(conversation.timed(told, new.now)):
         role = "assistant" if message.role == "tool" else message.role
         parts = _parts(message, place, pairs)
         if open_ is not None and open_["role"] == role == "assistant":
@@ -52,16 +32,25 @@ def ui_messages(told: Conversation, new: NewSession) -> Iterator[Part]:
 
 
 def _message(
-    message: ExportMessage, role: str, parts: list[Part], at: int, new: NewSession
+    message: conversation.ExportMessage,
+    role: str,
+    parts: list[Part],
+    at: int,
+    new: conversation.NewSession,
 ) -> Part:
-    told = {"createdAt": stamp(at), **({"model": message.model} if message.model else {})}
+    told = {
+        "createdAt": conversation.stamp(at),
+        **({"model": message.model} if message.model else {}),
+    }
     # A note in the user's name is no prompt: what a model is told beside it is of the system.
-    if all(isinstance(block, ExportNote) for block in message.blocks):
+    if all(isinstance(block, conversation.ExportNote) for block in message.blocks):
         role = "system"
     return {"id": f"msg-{new.digits()[:16]}", "role": role, "metadata": told, "parts": parts}
 
 
-def _parts(message: ExportMessage, place: int, pairs: Pairs) -> list[Part]:
+def _parts(
+    message: conversation.ExportMessage, place: int, pairs: conversation.Pairs
+) -> list[Part]:
     found: list[Part] = []
     if message.role == "assistant":
         found.append({"type": "step-start"})
@@ -70,35 +59,41 @@ def _parts(message: ExportMessage, place: int, pairs: Pairs) -> list[Part]:
     return found
 
 
-def _part(block: Block, where: tuple[int, int], pairs: Pairs) -> Iterator[Part]:
+def _part(
+    block: conversation.Block, where: tuple[int, int], pairs: conversation.Pairs
+) -> Iterator[Part]:
     match block:
-        case ExportText(text=said) | ExportNote(text=said):
+        case conversation.ExportText(text=said) | conversation.ExportNote(text=said):
             yield {"type": "text", "text": said, "state": "done"}
-        case Reasoning(text=said):
+        case conversation.Reasoning(text=said):
             yield {"type": "reasoning", "text": said, "state": "done"}
-        case Summary(text=said):
+        case conversation.Summary(text=said):
             data = {"summary": said, "tail_start_id": None, "auto": False, "summary_tokens": 0}
             yield {"type": "data-compaction", "data": data}
-        case ToolCall():
+        case conversation.ToolCall():
             yield _tool(block, pairs.result_of.get(where))
-        case ToolResult() if where not in pairs.answered:
-            yield {"type": "text", "text": loose_result(block), "state": "done"}
-        case Picture(image=image):
-            yield {"type": "file", "mediaType": image.media_type, "url": data_url(image)}
+        case conversation.ToolResult() if where not in pairs.answered:
+            yield {"type": "text", "text": conversation.loose_result(block), "state": "done"}
+        case conversation.Picture(image=image):
+            yield {
+                "type": "file",
+                "mediaType": image.media_type,
+                "url": conversation.data_url(image),
+            }
 
 
-def _tool(call: ToolCall, result: ToolResult | None) -> Part:
+def _tool(call: conversation.ToolCall, result: conversation.ToolResult | None) -> Part:
     part: Part = {"type": "dynamic-tool", "toolName": call.name, "toolCallId": call.id}
     part["input"] = call.input
     if result is None:
         return {**part, "state": "input-available"}
     if result.error:
-        said = "\n".join([result.output, *map(described, result.images)])
+        said = "\n".join([result.output, *map(conversation.described, result.images)])
         return {**part, "state": "output-error", "errorText": said}
     return {**part, "state": "output-available", "output": _output(result)}
 
 
-def _output(result: ToolResult) -> object:
+def _output(result: conversation.ToolResult) -> object:
     if not result.images:
         return result.output
     words = [{"type": "text", "text": result.output}] if result.output else []

@@ -4,26 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from threadkeep.knowledge.records import Image
-from threadkeep.transfer.conversation import (
-    Block,
-    Conversation,
-    ExportMessage,
-    ExportNote,
-    ExportText,
-    NewSession,
-    Picture,
-    Reasoning,
-    Summary,
-    ToolCall,
-    ToolResult,
-    as_object,
-    described,
-    json_lines,
-    loose_result,
-    pictures_in,
-    stamp,
-    timed,
-)
+from threadkeep.transfer import conversation
 
 # A version of the program that knows every record written here.
 _VERSION: Final = "2.1.197"
@@ -31,18 +12,18 @@ _VERSION: Final = "2.1.197"
 Record = dict[str, Any]
 
 
-def claude_code(told: Conversation, new: NewSession) -> str:
+def claude_code(told: conversation.Conversation, new: conversation.NewSession) -> str:
     """Write a conversation as a transcript that Claude Code can resume."""
-    return json_lines(_records(told, new))
+    return conversation.json_lines(_records(told, new))
 
 
-def _records(told: Conversation, new: NewSession) -> Iterator[Record]:
+def _records(told: conversation.Conversation, new: conversation.NewSession) -> Iterator[Record]:
     chain = _Chain(told, new)
     title = told.about.title
     if title:
         named = {"type": "custom-title", "customTitle": title, "sessionId": new.session_id}
         yield named | told.mark()
-    for message, at in timed(told, new.now):
+    for message, at in conversation.timed(told, new.now):
         for content in _contents(message, new):
             yield chain.link(content, at) | told.mark(message)
 
@@ -50,7 +31,7 @@ def _records(told: Conversation, new: NewSession) -> Iterator[Record]:
 class _Chain:
     """Links each record to the one before it."""
 
-    def __init__(self, told: Conversation, new: NewSession) -> None:
+    def __init__(self, told: conversation.Conversation, new: conversation.NewSession) -> None:
         self._told = told
         self._new = new
         self._last: str | None = None
@@ -72,7 +53,7 @@ class _Chain:
             "gitBranch": about.git_branch,
             **content,
             "uuid": own,
-            "timestamp": stamp(at),
+            "timestamp": conversation.stamp(at),
         }
 
 
@@ -81,21 +62,25 @@ def session_uuid(digits: str) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 
 
-def _contents(message: ExportMessage, new: NewSession) -> Iterator[Record]:
+def _contents(
+    message: conversation.ExportMessage, new: conversation.NewSession
+) -> Iterator[Record]:
     """Give the records of a message, without what all records share."""
     answered = message.role == "assistant"
     name = f"msg_{new.digits()[:24]}" if answered else ""
-    shown = [] if answered else pictures_in(message)
+    shown = [] if answered else conversation.pictures_in(message)
     for block in message.blocks:
         match block:
-            case ToolResult():
+            case conversation.ToolResult():
                 yield _user([_result(block)])
-            case Summary(text=said):
+            case conversation.Summary(text=said):
                 yield from _compacted(said)
-            case ExportNote(text=said, error=error) if message.role == "system":
+            case conversation.ExportNote(text=said, error=error) if message.role == "system":
                 yield _notice(said, error=error)
-            case ExportText() | ExportNote() if not answered:
-                yield _user(_illustrated(block.text, shown), meta=isinstance(block, ExportNote))
+            case conversation.ExportText() | conversation.ExportNote() if not answered:
+                yield _user(
+                    _illustrated(block.text, shown), meta=isinstance(block, conversation.ExportNote)
+                )
                 shown = []
             case _ if answered:
                 yield _answer(_block(block), name, message.model)
@@ -137,22 +122,22 @@ def _answer(block: Record, name: str, model: str) -> Record:
     return {"type": "assistant", "message": message}
 
 
-def _block(block: Block) -> Record:
+def _block(block: conversation.Block) -> Record:
     match block:
-        case Reasoning(text=said):
+        case conversation.Reasoning(text=said):
             return {"type": "thinking", "thinking": said, "signature": ""}
-        case ToolCall():
-            given = as_object(block.input)
+        case conversation.ToolCall():
+            given = conversation.as_object(block.input)
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": given}
-        case Picture(image=image):
-            return {"type": "text", "text": described(image)}
-        case ExportText() | ExportNote() | Summary():
+        case conversation.Picture(image=image):
+            return {"type": "text", "text": conversation.described(image)}
+        case conversation.ExportText() | conversation.ExportNote() | conversation.Summary():
             return {"type": "text", "text": block.text}
-        case ToolResult():
-            return {"type": "text", "text": loose_result(block)}
+        case conversation.ToolResult():
+            return {"type": "text", "text": conversation.loose_result(block)}
 
 
-def _result(result: ToolResult) -> Record:
+def _result(result: conversation.ToolResult) -> Record:
     content = _illustrated(result.output, result.images)
     found: Record = {"type": "tool_result", "tool_use_id": result.id, "content": content}
     return {**found, "is_error": True} if result.error else found
@@ -172,5 +157,5 @@ def _image(image: Image) -> Record:
     elif image.url.startswith(("http://", "https://")):
         source = {"type": "url", "url": image.url}
     else:
-        return {"type": "text", "text": described(image)}
+        return {"type": "text", "text": conversation.described(image)}
     return {"type": "image", "source": source}

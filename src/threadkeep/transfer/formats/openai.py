@@ -8,44 +8,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from threadkeep.knowledge.records import Image
-from threadkeep.transfer.conversation import (
-    SUMMARY_MARK,
-    Block,
-    Conversation,
-    ExportMessage,
-    ExportNote,
-    ExportText,
-    NewSession,
-    Pairs,
-    Picture,
-    Reasoning,
-    Summary,
-    ToolCall,
-    ToolResult,
-    as_object,
-    data_url,
-    described,
-    encoded,
-    loose_result,
-    pair,
-    pictures_in,
-    timed,
-)
+from threadkeep.transfer import conversation
 
 Row = dict[str, Any]
 
 
-def openai(told: Conversation, new: NewSession) -> str:
+def openai(told: conversation.Conversation, new: conversation.NewSession) -> str:
     """Write a conversation as the `messages` of a chat completion."""
-    return encoded([row for _, row in _rows(told, new)]) + "\n"
+    return conversation.encoded([row for _, row in _rows(told, new)]) + "\n"
 
 
-def hermes(told: Conversation, new: NewSession) -> str:
+def hermes(told: conversation.Conversation, new: conversation.NewSession) -> str:
     """Write a conversation as a session that Hermes Agent, and `threadkeep state`, import."""
-    return encoded(hermes_session(told, new)) + "\n"
+    return conversation.encoded(hermes_session(told, new)) + "\n"
 
 
-def hermes_session(told: Conversation, new: NewSession) -> Row:
+def hermes_session(told: conversation.Conversation, new: conversation.NewSession) -> Row:
     """Give a conversation as an exported session of Hermes Agent."""
     about = told.about
     messages = [
@@ -73,29 +51,36 @@ def _for_hermes(row: Row) -> Row:
     return {renamed.get(name, name): value for name, value in row.items()}
 
 
-def _rows(told: Conversation, new: NewSession) -> Iterator[tuple[int, Row]]:
-    pairs = pair(told.messages)
-    for place, (message, at) in enumerate(timed(told, new.now)):
+def _rows(
+    told: conversation.Conversation, new: conversation.NewSession
+) -> Iterator[tuple[int, Row]]:
+    pairs = conversation.pair(told.messages)
+    for place, (message, at) in enumerate(conversation.timed(told, new.now)):
         rows = _answer(message, place, pairs) if message.role == "assistant" else ()
         yield from ((at, row) for row in rows)
         if message.role != "assistant":
             yield from ((at, row) for row in _said(message, place, pairs))
 
 
-def _said(message: ExportMessage, place: int, pairs: Pairs) -> Iterator[Row]:
+def _said(
+    message: conversation.ExportMessage, place: int, pairs: conversation.Pairs
+) -> Iterator[Row]:
     """Give what others than the agent said; the answers of tools stand behind their calls."""
-    shown = pictures_in(message)
+    shown = conversation.pictures_in(message)
     for where, block in enumerate(message.blocks):
         match block:
-            case ExportText(text=said):
+            case conversation.ExportText(text=said):
                 yield {"role": "user", "content": _content(said, shown)}
                 shown = []
-            case Summary(text=said):
-                yield {"role": "user", "content": f"{SUMMARY_MARK}{said}"}
-            case ExportNote(text=said):
+            case conversation.Summary(text=said):
+                yield {"role": "user", "content": f"{conversation.SUMMARY_MARK}{said}"}
+            case conversation.ExportNote(text=said):
                 yield {"role": "system", "content": said}
-            case ToolResult() if (place, where) not in pairs.answered:
-                yield {"role": "user", "content": _content(loose_result(block), block.images)}
+            case conversation.ToolResult() if (place, where) not in pairs.answered:
+                yield {
+                    "role": "user",
+                    "content": _content(conversation.loose_result(block), block.images),
+                }
     if shown:
         yield {"role": "user", "content": _content("", shown)}
 
@@ -104,13 +89,19 @@ def _content(said: str, images: "list[Image] | tuple[Image, ...]") -> object:
     if not images:
         return said
     words = [{"type": "text", "text": said}] if said else []
-    shown = ({"type": "image_url", "image_url": {"url": data_url(one)}} for one in images)
+    shown = (
+        {"type": "image_url", "image_url": {"url": conversation.data_url(one)}} for one in images
+    )
     return [*words, *shown]
 
 
-def _answer(message: ExportMessage, place: int, pairs: Pairs) -> Iterator[Row]:
+def _answer(
+    message: conversation.ExportMessage, place: int, pairs: conversation.Pairs
+) -> Iterator[Row]:
     for step in _steps(message):
-        calls = [(where, block) for where, block in step if isinstance(block, ToolCall)]
+        calls = [
+            (where, block) for where, block in step if isinstance(block, conversation.ToolCall)
+        ]
         yield _assistant([block for _, block in step])
         results = [pairs.result_of.get((place, where)) for where, _ in calls]
         for (_, call), result in zip(calls, results, strict=True):
@@ -118,9 +109,9 @@ def _answer(message: ExportMessage, place: int, pairs: Pairs) -> Iterator[Row]:
                 yield from _result(call, result)
 
 
-def _steps(message: ExportMessage) -> Iterator[list[tuple[int, Block]]]:
+def _steps(message: conversation.ExportMessage) -> Iterator[list[tuple[int, conversation.Block]]]:
     """Part an answer where its parts would change places: thought, text, then calls."""
-    step: list[tuple[int, Block]] = []
+    step: list[tuple[int, conversation.Block]] = []
     rank = 0
     for where, block in enumerate(message.blocks):
         own = _rank(block)
@@ -136,34 +127,41 @@ def _steps(message: ExportMessage) -> Iterator[list[tuple[int, Block]]]:
 _rank_of_calls = 3
 
 
-def _rank(block: Block) -> int:
-    return {Reasoning: 1, ToolCall: _rank_of_calls}.get(type(block), 2)
+def _rank(block: conversation.Block) -> int:
+    return {conversation.Reasoning: 1, conversation.ToolCall: _rank_of_calls}.get(type(block), 2)
 
 
-def _assistant(blocks: list[Block]) -> Row:
+def _assistant(blocks: list[conversation.Block]) -> Row:
     row: Row = {"role": "assistant", "content": None}
-    calls = [_call(block) for block in blocks if isinstance(block, ToolCall)]
+    calls = [_call(block) for block in blocks if isinstance(block, conversation.ToolCall)]
     for block in blocks:
         match block:
-            case Reasoning(text=said):
+            case conversation.Reasoning(text=said):
                 row["reasoning_content"] = said
-            case Picture(image=image):
-                row["content"] = described(image)
-            case ExportText(text=said) | ExportNote(text=said) | Summary(text=said):
+            case conversation.Picture(image=image):
+                row["content"] = conversation.described(image)
+            case (
+                conversation.ExportText(text=said)
+                | conversation.ExportNote(text=said)
+                | conversation.Summary(text=said)
+            ):
                 row["content"] = said
-            case ToolResult():
-                row["content"] = loose_result(block)
+            case conversation.ToolResult():
+                row["content"] = conversation.loose_result(block)
     return {**row, "tool_calls": calls} if calls else row
 
 
-def _call(call: ToolCall) -> Row:
-    function = {"name": call.name, "arguments": encoded(as_object(call.input))}
+def _call(call: conversation.ToolCall) -> Row:
+    function = {
+        "name": call.name,
+        "arguments": conversation.encoded(conversation.as_object(call.input)),
+    }
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _result(call: ToolCall, result: ToolResult) -> Iterator[Row]:
+def _result(call: conversation.ToolCall, result: conversation.ToolResult) -> Iterator[Row]:
     """Give what came back; a failure is an object, as results have no other mark for it."""
-    said = encoded({"error": result.output}) if result.error else result.output
+    said = conversation.encoded({"error": result.output}) if result.error else result.output
     yield {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": said}
     if result.images:
         # No tool may answer with a picture: the user shows it.

@@ -5,26 +5,7 @@ from itertools import count
 from typing import Any, Final
 
 from threadkeep.knowledge.records import Image
-from threadkeep.transfer.conversation import (
-    Block,
-    Conversation,
-    ExportMessage,
-    ExportNote,
-    ExportText,
-    NewSession,
-    Picture,
-    Reasoning,
-    Summary,
-    ToolCall,
-    ToolResult,
-    as_object,
-    data_url,
-    described,
-    encoded,
-    loose_result,
-    pair,
-    timed,
-)
+from threadkeep.transfer import conversation
 
 # A version of the program that knows every record written here.
 _VERSION: Final = "1.18.33"
@@ -37,11 +18,11 @@ _WITH_METADATA: Final = frozenset(("text", "reasoning", "tool"))
 Part = dict[str, Any]
 
 
-def opencode(told: Conversation, new: NewSession) -> str:
+def opencode(told: conversation.Conversation, new: conversation.NewSession) -> str:
     """Write a conversation as a document that OpenCode can import."""
     making = _Making(told, new)
     messages = list(making.messages())
-    return encoded({"info": making.info(), "messages": messages}) + "\n"
+    return conversation.encoded({"info": making.info(), "messages": messages}) + "\n"
 
 
 def opencode_id(prefix: str, at: int, place: int, digits: str) -> str:
@@ -52,10 +33,10 @@ def opencode_id(prefix: str, at: int, place: int, digits: str) -> str:
 class _Making:
     """Writes one session; ids rise in the order in which they are asked for."""
 
-    def __init__(self, told: Conversation, new: NewSession) -> None:
+    def __init__(self, told: conversation.Conversation, new: conversation.NewSession) -> None:
         self._told = told
         self._new = new
-        self._pairs = pair(told.messages)
+        self._pairs = conversation.pair(told.messages)
         # The program sorts by id: all must be older than what it will add itself.
         total = sum(_size(one) for one in told.messages)
         self._places = count(-total)
@@ -75,15 +56,15 @@ class _Making:
 
     def messages(self) -> Iterator[Part]:
         last = 0  # a reader puts what it finds in the order of time
-        for place, (message, said_at) in enumerate(timed(self._told, self._new.now)):
+        for place, (message, said_at) in enumerate(conversation.timed(self._told, self._new.now)):
             last = at = max(last, said_at)
             for blocks, summary in _split(message):
                 yield from self._message(message, list(blocks), at, place, summary=summary)
 
     def _message(
         self,
-        message: ExportMessage,
-        blocks: list[tuple[int, Block]],
+        message: conversation.ExportMessage,
+        blocks: list[tuple[int, conversation.Block]],
         at: int,
         place: int,
         *,
@@ -116,12 +97,12 @@ class _Making:
         own = {"id": self._id("prt"), "sessionID": self._new.session_id, "messageID": message}
         return {**own, **part}
 
-    def _model(self, message: ExportMessage) -> tuple[str, str]:
+    def _model(self, message: conversation.ExportMessage) -> tuple[str, str]:
         model = message.model or self._told.about.model or "unknown"
         begins = (name for start, name in _PROVIDERS.items() if model.startswith(start))
         return next(begins, "unknown"), model
 
-    def _user(self, own: str, message: ExportMessage, at: int) -> Part:
+    def _user(self, own: str, message: conversation.ExportMessage, at: int) -> Part:
         provider, model = self._model(message)
         return {
             "id": own,
@@ -132,7 +113,9 @@ class _Making:
             "model": {"providerID": provider, "modelID": model},
         }
 
-    def _assistant(self, own: str, message: ExportMessage, at: int, *, summary: bool) -> Part:
+    def _assistant(
+        self, own: str, message: conversation.ExportMessage, at: int, *, summary: bool
+    ) -> Part:
         provider, model = self._model(message)
         cwd = self._told.about.cwd or "/"
         tokens = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
@@ -154,35 +137,42 @@ class _Making:
         }
 
     def _parts(
-        self, block: Block, where: tuple[int, int], message: ExportMessage, at: int, owner: str
+        self,
+        block: conversation.Block,
+        where: tuple[int, int],
+        message: conversation.ExportMessage,
+        at: int,
+        owner: str,
     ) -> Iterator[Part]:
         times = {"start": at, "end": at}
         match block:
-            case ExportText(text=said) | Summary(text=said):
+            case conversation.ExportText(text=said) | conversation.Summary(text=said):
                 yield {"type": "text", "text": said, "time": times}
-            case ExportNote(text=said):
+            case conversation.ExportNote(text=said):
                 # A notice is shown, but no model is given it; context is the other way round.
                 mark = "ignored" if message.role == "system" else "synthetic"
                 yield {"type": "text", "text": said, mark: True, "time": times}
-            case Reasoning(text=said):
+            case conversation.Reasoning(text=said):
                 yield {"type": "reasoning", "text": said, "time": times}
-            case ToolCall():
+            case conversation.ToolCall():
                 yield self._tool(block, where, at, owner)
-            case ToolResult() if where not in self._pairs.answered:
-                yield {"type": "text", "text": loose_result(block), "time": times}
-            case Picture(image=image) if message.role == "assistant":
-                yield {"type": "text", "text": described(image), "time": times}
-            case Picture(image=image):
+            case conversation.ToolResult() if where not in self._pairs.answered:
+                yield {"type": "text", "text": conversation.loose_result(block), "time": times}
+            case conversation.Picture(image=image) if message.role == "assistant":
+                yield {"type": "text", "text": conversation.described(image), "time": times}
+            case conversation.Picture(image=image):
                 yield _file(image)
 
-    def _tool(self, call: ToolCall, where: tuple[int, int], at: int, owner: str) -> Part:
+    def _tool(
+        self, call: conversation.ToolCall, where: tuple[int, int], at: int, owner: str
+    ) -> Part:
         result = self._pairs.result_of.get(where)
-        state: Part = {"input": as_object(call.input)}
+        state: Part = {"input": conversation.as_object(call.input)}
         times = {"start": at, "end": at}
         if result is None:
             state |= {"status": "pending", "raw": ""}
         elif result.error:
-            said = "\n".join([result.output, *map(described, result.images)])
+            said = "\n".join([result.output, *map(conversation.described, result.images)])
             state |= {"status": "error", "error": said, "time": times}
         else:
             state |= {"status": "completed", "output": result.output, "title": call.name}
@@ -193,17 +183,19 @@ class _Making:
         return {"type": "tool", "tool": call.name, "callID": call.id, "state": state}
 
 
-def _size(message: ExportMessage) -> int:
+def _size(message: conversation.ExportMessage) -> int:
     """Give how many ids a message may take."""
-    images = (len(one.images) for one in message.blocks if isinstance(one, ToolResult))
+    images = (len(one.images) for one in message.blocks if isinstance(one, conversation.ToolResult))
     return 4 * len(message.blocks) + sum(images) + 4
 
 
-def _split(message: ExportMessage) -> Iterator[tuple[list[tuple[int, Block]], bool]]:
+def _split(
+    message: conversation.ExportMessage,
+) -> Iterator[tuple[list[tuple[int, conversation.Block]], bool]]:
     """Part summaries from what else a message says: they are messages of their own."""
-    others: list[tuple[int, Block]] = []
+    others: list[tuple[int, conversation.Block]] = []
     for place, block in enumerate(message.blocks):
-        if isinstance(block, Summary):
+        if isinstance(block, conversation.Summary):
             yield others, False
             yield [(place, block)], True
             others = []
@@ -218,4 +210,4 @@ def _marked(part: Part, mark: Part) -> Part:
 
 
 def _file(image: Image) -> Part:
-    return {"type": "file", "mime": image.media_type, "url": data_url(image)}
+    return {"type": "file", "mime": image.media_type, "url": conversation.data_url(image)}

@@ -8,54 +8,35 @@ import msgspec
 
 from threadkeep.base.text import join_pairs
 from threadkeep.knowledge.records import Image
-from threadkeep.transfer.conversation import (
-    Block,
-    Conversation,
-    ExportMessage,
-    ExportNote,
-    ExportText,
-    NewSession,
-    Picture,
-    Reasoning,
-    Summary,
-    ToolCall,
-    ToolResult,
-    as_object,
-    blocks_of,
-    data_url,
-    described,
-    encoded,
-    json_lines,
-    stamp,
-)
+from threadkeep.transfer import conversation
 
 _NAMES = {"user": "User", "assistant": "Assistant", "tool": "Assistant", "system": "System"}
 _TICKS = re.compile("`{3,}")
 
 
-def jsonl(told: Conversation, new: NewSession) -> str:
+def jsonl(told: conversation.Conversation, new: conversation.NewSession) -> str:
     """Write what is known of a session, then every block, one a line."""
     del new
-    return json_lines(_lines(told))
+    return conversation.json_lines(_lines(told))
 
 
-def _lines(told: Conversation) -> Iterator[dict[str, Any]]:
+def _lines(told: conversation.Conversation) -> Iterator[dict[str, Any]]:
     yield {"type": "session", **msgspec.structs.asdict(told.about)}
-    for message, block in blocks_of(told):
+    for message, block in conversation.blocks_of(told):
         said = {"role": message.role, "at": message.at, "model": message.model}
         yield {"type": block.__struct_config__.tag, **said, **_fields(block)}
 
 
-def _fields(block: Block) -> dict[str, Any]:
+def _fields(block: conversation.Block) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(block)
-    if isinstance(block, ToolResult):
+    if isinstance(block, conversation.ToolResult):
         fields["images"] = [msgspec.structs.asdict(image) for image in block.images]
-    elif isinstance(block, Picture):
+    elif isinstance(block, conversation.Picture):
         fields["image"] = msgspec.structs.asdict(block.image)
     return fields
 
 
-def markdown(told: Conversation, new: NewSession) -> str:
+def markdown(told: conversation.Conversation, new: conversation.NewSession) -> str:
     """Write a session to be read: what tools were given and gave back stands in fences."""
     del new
     about = told.about
@@ -72,11 +53,11 @@ def markdown(told: Conversation, new: NewSession) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _facts(told: Conversation) -> str:
+def _facts(told: conversation.Conversation) -> str:
     about = told.about
     known = {
         "session": f"{about.harness}:{about.session_id}",
-        "began": "" if about.started_at is None else stamp(about.started_at),
+        "began": "" if about.started_at is None else conversation.stamp(about.started_at),
         "model": about.model,
         "folder": about.cwd,
         "branch": about.git_branch,
@@ -84,45 +65,49 @@ def _facts(told: Conversation) -> str:
     return "\n".join(f"- {name}: {_one_line(value)}" for name, value in known.items() if value)
 
 
-def _heading(name: str, message: ExportMessage) -> str:
-    told = [name, "" if message.at is None else stamp(message.at), _one_line(message.model)]
+def _heading(name: str, message: conversation.ExportMessage) -> str:
+    told = [
+        name,
+        "" if message.at is None else conversation.stamp(message.at),
+        _one_line(message.model),
+    ]
     return f"## {' · '.join(filter(None, told))}"
 
 
-def _piece(block: Block) -> str:
+def _piece(block: conversation.Block) -> str:
     match block:
-        case ExportText(text=said):
+        case conversation.ExportText(text=said):
             return said
-        case ToolCall(name=name, input=given):
+        case conversation.ToolCall(name=name, input=given):
             return f"**Call** {_code(name)}\n\n{_fenced(_shown(given))}"
-        case ToolResult(output=said, error=error):
+        case conversation.ToolResult(output=said, error=error):
             shown = [f"**{'Failure' if error else 'Result'}**", _fenced(said)]
             return "\n\n".join([*shown, *map(_picture, block.images)])
-        case Picture(image=image):
+        case conversation.Picture(image=image):
             return _picture(image)
-        case Reasoning() | Summary() | ExportNote():
+        case conversation.Reasoning() | conversation.Summary() | conversation.ExportNote():
             return _quoted(f"{_label(block)}: {block.text}")
 
 
-def _label(block: Reasoning | Summary | ExportNote) -> str:
-    if isinstance(block, ExportNote):
+def _label(block: conversation.Reasoning | conversation.Summary | conversation.ExportNote) -> str:
+    if isinstance(block, conversation.ExportNote):
         return "Error" if block.error else "Note"
-    return "Thinking" if isinstance(block, Reasoning) else "Summary"
+    return "Thinking" if isinstance(block, conversation.Reasoning) else "Summary"
 
 
 def _picture(image: Image) -> str:
-    return f"![{described(image)[1:-1]}]({data_url(image)})"
+    return f"![{conversation.described(image)[1:-1]}]({conversation.data_url(image)})"
 
 
 def _shown(given: Any) -> str:
     if isinstance(given, str):
         return given
-    fields = as_object(given)
+    fields = conversation.as_object(given)
     return "\n".join(f"{name}: {_value(value)}" for name, value in fields.items())
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) else encoded(value)
+    return value if isinstance(value, str) else conversation.encoded(value)
 
 
 def _quoted(said: str) -> str:

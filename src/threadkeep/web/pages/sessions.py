@@ -11,16 +11,8 @@ from starlette.routing import BaseRoute, Route
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.hand_off import FORMATS, exported
 from threadkeep.home.stores import Stores
+from threadkeep.knowledge import results
 from threadkeep.knowledge.query import Query, format_query, parse_query
-from threadkeep.knowledge.results import (
-    SessionDetail,
-    SessionPage,
-    SessionSummary,
-    Spot,
-    TranscriptMessage,
-    TurnSum,
-    Window,
-)
 from threadkeep.web.answers import as_json
 from threadkeep.web.markup import anchor
 from threadkeep.web.page import SitePage, SiteRequest
@@ -55,7 +47,7 @@ class SessionsPage(msgspec.Struct, frozen=True):
     """What the page shows."""
 
     q: str
-    page: SessionPage
+    page: results.SessionPage
     count: int | None = None
     words: str = ""  # without the rest of the query, to be found in a session
     missing: bool = False  # nothing was ever captured here
@@ -76,7 +68,7 @@ def load(visit: SiteRequest) -> SessionsPage:
     try:
         browse = visit.stores.browse()
     except NotFound:
-        return SessionsPage(text, SessionPage((), None), missing=True)
+        return SessionsPage(text, results.SessionPage((), None), missing=True)
     page = browse.sessions(asked, after=after, limit=visit.number("limit", _ROWS, _MOST_ROWS) or 1)
     words = asked.text.replace('"', " ").strip()
     if after is not None or visit.query.get("only") == "list":
@@ -155,20 +147,20 @@ class SessionShown(msgspec.Struct, frozen=True):
 
     title: str
     ref: str
-    detail: SessionDetail
-    window: Window
+    detail: results.SessionDetail
+    window: results.Window
     target: str  # the anchor of the message that was asked for
     raw: bool
     words: str = ""
-    spots: tuple[Spot, ...] = ()
+    spots: tuple[results.Spot, ...] = ()
 
 
 class MoreMessages(msgspec.Struct, frozen=True):
     """Some more messages of a session."""
 
     ref: str
-    window: Window
-    children: tuple[SessionSummary, ...]
+    window: results.Window
+    children: tuple[results.SessionSummary, ...]
     raw: bool
 
 
@@ -176,14 +168,14 @@ class SessionTurns(msgspec.Struct, frozen=True):
     """The turns of a session."""
 
     ref: str
-    turns: tuple[TurnSum, ...]
+    turns: tuple[results.TurnSum, ...]
 
 
 class WholeMessage(msgspec.Struct, frozen=True):
     """One message, whole."""
 
     ref: str
-    message: TranscriptMessage
+    message: results.TranscriptMessage
     raw: bool
 
 
@@ -192,7 +184,7 @@ class SessionSpots(msgspec.Struct, frozen=True):
 
     ref: str
     words: str
-    spots: tuple[Spot, ...]
+    spots: tuple[results.Spot, ...]
 
 
 def session_load(visit: SiteRequest) -> SessionShown:
@@ -240,11 +232,11 @@ def load_found(visit: SiteRequest) -> SessionSpots:
     return SessionSpots(ref, words, _spots(visit, ref, words))
 
 
-def _spots(visit: SiteRequest, ref: str, words: str) -> tuple[Spot, ...]:
+def _spots(visit: SiteRequest, ref: str, words: str) -> tuple[results.Spot, ...]:
     return tuple(visit.stores.browse().find(ref, words, _SPOTS)) if words.strip() else ()
 
 
-def _window(visit: SiteRequest, ref: str) -> Window:
+def _window(visit: SiteRequest, ref: str) -> results.Window:
     limit = visit.number("limit", _BLOCKS, _MOST_BLOCKS) or 1
     browse = visit.stores.browse()
     at = visit.query.get("at")
@@ -309,7 +301,7 @@ def export(request: Request) -> Response:
     )
 
 
-def _content(request: Request, stores: Stores, detail: SessionDetail, form: str) -> bytes:
+def _content(request: Request, stores: Stores, detail: results.SessionDetail, form: str) -> bytes:
     listed = detail.listed
     if form == "html":
         renderer = request.app.state.renderer
@@ -320,7 +312,7 @@ def _content(request: Request, stores: Stores, detail: SessionDetail, form: str)
     return exported(stores.archive(), listed.session, form).encode("utf-8", "replace")
 
 
-def file_name(detail: SessionDetail, form: str, ending: str) -> str:
+def file_name(detail: results.SessionDetail, form: str, ending: str) -> str:
     """Name a file after a session, with nothing in it that a header or a disk minds."""
     session = detail.listed.session
     words = _UNSAFE.sub("-", session.name.lower())[:60].strip("-.")
