@@ -12,18 +12,7 @@ from threadkeep.base.match import phrases_in
 from threadkeep.base.text import one_line
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import contains_unspaced, fold, head_of, index_words, stem
-from threadkeep.knowledge.hit_rows import (
-    SessionMessage,
-    SessionName,
-    decoded,
-    evidence_rows,
-    fields_of,
-    segment_at,
-    session_of,
-    summary_of,
-    texts_of_run,
-    thing_row,
-)
+from threadkeep.knowledge import hit_rows
 from threadkeep.knowledge.query import Kind
 from threadkeep.knowledge.search_index import run_title, strings_in
 from threadkeep.memory.question import Question
@@ -169,10 +158,14 @@ def short_name(harness: str) -> str:
     return _SHORT.get(harness, harness)
 
 
-def message_hit(tx: Tx, message: SessionMessage, text: str, marks: Marks = NO_MARKS) -> Hit:
+def message_hit(
+    tx: Tx, message: hit_rows.SessionMessage, text: str, marks: Marks = NO_MARKS
+) -> Hit:
     """Make the hit of a message."""
     row, session = message
-    segment = segment_at(tx, SessionName(session.agent, session.session_id), row.at)
+    segment = hit_rows.segment_at(
+        tx, hit_rows.SessionName(session.agent, session.session_id), row.at
+    )
     name = short_name(session.agent)
     return Hit(
         ref=f"message:{row.id}",
@@ -200,7 +193,7 @@ def load_thing(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> HitTe
 
     Of a file without our index (`indexed`) less is known about nodes.
     """
-    row = thing_row(tx, kind, number, indexed=indexed)
+    row = hit_rows.thing_row(tx, kind, number, indexed=indexed)
     if row is None:
         return None
     title, text = _described(tx, kind, row)
@@ -213,19 +206,19 @@ def thing_hit(thing: HitText, marks: Marks = NO_MARKS) -> Hit:
 
 
 def _described(tx: Tx, kind: str, row: Sequence[Any]) -> tuple[str, str]:
-    title, text = decoded(row[2]), decoded(row[3])
+    title, text = hit_rows.decoded(row[2]), hit_rows.decoded(row[3])
     if kind == "node":
-        return summary_of(title), note_of(title) or text
+        return hit_rows.summary_of(title), note_of(title) or text
     if kind == "run":
         name = run_title(title) or f"run {row[0]}"
-        said = f"{decoded(row[12])} {row[9]}: {name}"
-        return name, "\n".join([said, *texts_of_run(tx, row[0])])
+        said = f"{hit_rows.decoded(row[12])} {row[9]}: {name}"
+        return name, "\n".join([said, *hit_rows.texts_of_run(tx, row[0])])
     return title, text
 
 
 def note_of(content: str) -> str:
     """Give what a node says in sentences; the words it is only found by stay out."""
-    fields = fields_of(content)
+    fields = hit_rows.fields_of(content)
     summary = fields.get("summary")
     if not isinstance(summary, str) or not summary:
         return "\n".join(strings_in(content))
@@ -242,10 +235,10 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         source = f"{short_name(harness)}-{number}"
     if kind == "node":
         source = next(iter(evidence_of(tx, number, 1)), source)
-    if kind in {"node", "lesson"} and (of := session_of(tx, kind, number)) is not None:
+    if kind in {"node", "lesson"} and (of := hit_rows.session_of(tx, kind, number)) is not None:
         harness, session = of
-    folder = decoded(cwd) or None
-    place = (decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
+    folder = hit_rows.decoded(cwd) or None
+    place = (hit_rows.decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
     return Hit(
         ref=f"{kind}:{number}",
         kind=cast("Kind", _SHOWN_AS.get(kind, kind)),
@@ -257,17 +250,17 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         agent=harness,
         project=place.rpartition("/")[2] or None,
         cwd=folder,
-        branch=decoded(branch) or None,
+        branch=hit_rows.decoded(branch) or None,
         session_id=session,
-        outcome=decoded(outcome) or None,
+        outcome=hit_rows.decoded(outcome) or None,
         uuid=own if kind in {"node", "memory"} else None,
-        url=decoded(url) or None,
+        url=hit_rows.decoded(url) or None,
     )
 
 
 def evidence_of(tx: Tx, node: int, limit: int = 100) -> list[str]:
     """Name what a node rests on, in the contract's form: shell-1, claude-5, browser-2."""
-    rows = evidence_rows(tx, node, limit)
+    rows = hit_rows.evidence_rows(tx, node, limit)
     return [f"{short_name(harness) if harness else name}-{n}" for name, n, harness in rows]
 
 

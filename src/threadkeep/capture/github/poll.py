@@ -27,28 +27,15 @@ from threadkeep.capture.github.runs import (
 )
 from threadkeep.capture.records import index_behind
 from threadkeep.errors import Busy, NotFound, ThreadkeepError
+from threadkeep.knowledge import workflow_runs
 from threadkeep.knowledge.health import note_failure, note_success
 from threadkeep.knowledge.lessons import LessonKey, LessonRules
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.workflow_runs import (
-    COMPLETED,
-    Annotation,
-    WatchedCommit,
-    WorkflowRun,
-    clean_up,
-    drop_old_answers,
-    is_outdated,
-    is_same,
-    keep_run,
-    reopen,
-    touch_runs,
-    wants_details,
-)
 
 SOURCE: Final = "github-actions"  # its row in `source_health`
 
-Show = Callable[[WorkflowRun], None]
+Show = Callable[[workflow_runs.WorkflowRun], None]
 
 
 class RepositoryProblem(msgspec.Struct, frozen=True):
@@ -114,7 +101,7 @@ def poll(
     return work.report
 
 
-def plan_looks(repos: Sequence[str], waiting: Sequence[WatchedCommit]) -> list[Look]:
+def plan_looks(repos: Sequence[str], waiting: Sequence[workflow_runs.WatchedCommit]) -> list[Look]:
     """Say which lists to ask for, each once: commits that somebody waits for come first."""
     commits = [Look(one.repo, one.sha) for one in waiting]
     return list(dict.fromkeys([*commits, *(Look(repo) for repo in repos)]))
@@ -136,9 +123,9 @@ def _note(work: _Pass, repo: str, error: ThreadkeepError, *, final: bool = False
 def _finish(work: _Pass) -> None:
     report, now = work.report, work.clock()
     with work.store.write() as tx:
-        touch_runs(tx, work.unchanged, now)
-        clean_up(tx, now)
-        drop_old_answers(tx, now)
+        workflow_runs.touch_runs(tx, work.unchanged, now)
+        workflow_runs.clean_up(tx, now)
+        workflow_runs.drop_old_answers(tx, now)
         if not report.errors or report.runs:
             note_success(tx, SOURCE, last_event=report.last_event, count=report.runs, now=now)
         if report.errors:
@@ -156,7 +143,7 @@ def _look_at(work: _Pass, look: Look) -> None:
         _settle(work, look)
         return
 
-    def is_far_enough(runs: list[WorkflowRun]) -> bool:
+    def is_far_enough(runs: list[workflow_runs.WorkflowRun]) -> bool:
         return not look.is_of_commit and (is_new or _any_known(work, runs))
 
     pages = gather_pages(work.api, look, reply, work.clean, is_far_enough)
@@ -179,7 +166,9 @@ def _ask(work: _Pass, path: str) -> GithubReply | None:
     return None
 
 
-def _answered(work: _Pass, path: str, reply: GithubReply, runs: Sequence[WorkflowRun]) -> None:
+def _answered(
+    work: _Pass, path: str, reply: GithubReply, runs: Sequence[workflow_runs.WorkflowRun]
+) -> None:
     """Remember an answer, now that its runs are stored."""
     if reply.etag:
         ids = [run.id for run in runs]
@@ -191,7 +180,7 @@ def _settle(work: _Pass, look: Look) -> None:
         work.store.evidence.settle(look.sha, look.repo)
 
 
-def _any_known(work: _Pass, runs: Sequence[WorkflowRun]) -> bool:
+def _any_known(work: _Pass, runs: Sequence[workflow_runs.WorkflowRun]) -> bool:
     return any(work.store.evidence.known_run(run.id) is not None for run in runs)
 
 
@@ -199,7 +188,7 @@ def _look_at_open(work: _Pass, repo: str) -> None:
     """Ask for runs that are not completely known and on no list, or of which a part is missing."""
     waiting = work.store.evidence.open_runs(repo, work.clock())
     for run_id, status in waiting.items():
-        going_on = status != COMPLETED
+        going_on = status != workflow_runs.COMPLETED
         if run_id not in work.seen and not (going_on and run_id in work.same):
             step = partial(_look_at_run, work, repo, run_id, going_on=going_on)
             _guarded(work, repo, step)
@@ -221,32 +210,32 @@ def _look_at_run(work: _Pass, repo: str, run_id: int, *, going_on: bool) -> None
 # ---------------------------------------------------------------------- single runs
 
 
-def _keep(work: _Pass, run: WorkflowRun) -> None:
+def _keep(work: _Pass, run: workflow_runs.WorkflowRun) -> None:
     """Fetch what is not known of a run, and store it."""
     known = work.store.evidence.known_run(run.id)
     work.seen.add(run.id)
-    if is_outdated(known, run):
+    if workflow_runs.is_outdated(known, run):
         return
-    wanted = wants_details(known, run, work.clock())
-    if is_same(known, run) and not wanted:
+    wanted = workflow_runs.wants_details(known, run, work.clock())
+    if workflow_runs.is_same(known, run) and not wanted:
         work.unchanged.append(run.id)
         return
     keep = work.settings.log_excerpt_max_bytes
     _store(work, run, fetch_details(work.api, run, keep, work.clean) if wanted else None)
 
 
-def _store(work: _Pass, run: WorkflowRun, fetched: FetchResult | None) -> None:
+def _store(work: _Pass, run: workflow_runs.WorkflowRun, fetched: FetchResult | None) -> None:
     settings = work.settings
     rules = LessonRules(settings.lesson_min_occurrences, settings.lesson_window_days)
     details = None if fetched is None else fetched.details
 
-    def key_of(annotation: Annotation) -> LessonKey:
+    def key_of(annotation: workflow_runs.Annotation) -> LessonKey:
         return lesson_key(run.repo, annotation, settings.lesson_path_segments)
 
     with work.store.write() as tx:
-        kept = keep_run(tx, run, details, key_of, rules, work.clock())
+        kept = workflow_runs.keep_run(tx, run, details, key_of, rules, work.clock())
         if kept.again:
-            reopen(tx, run.head_sha, run.repo)
+            workflow_runs.reopen(tx, run.head_sha, run.repo)
     for trouble in fetched.troubles if fetched else ():
         _note(work, run.repo, trouble)
     report = work.report
@@ -266,7 +255,9 @@ def _store(work: _Pass, run: WorkflowRun, fetched: FetchResult | None) -> None:
 _LOOK_SECONDS: Final = 5.0
 
 
-def next_wait(settings: GithubSettings, waiting: Sequence[WatchedCommit], now: int) -> float:
+def next_wait(
+    settings: GithubSettings, waiting: Sequence[workflow_runs.WatchedCommit], now: int
+) -> float:
     """Give the seconds between two looks: fewer while runs of a watched commit go on."""
     if any(one.is_open and one.expires_at > now for one in waiting):
         return float(min(settings.tight_poll_interval_secs, settings.poll_interval_secs))
