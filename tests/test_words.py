@@ -36,6 +36,7 @@ OLD: Final = {
 _OLD: Final = re.compile("|".join(rf"(?<![\w-]){one}(?![\w-])" for one in OLD), re.IGNORECASE)
 # What stands in code marks in these pages is the contract's: its columns, tables and tools.
 CONTRACTS: Final = {
+    "architecture.md": {"harness", "shell-7"},  # says which old words stay, and why
     "capture.md": {"harness"},  # segments are rows of the contract's agentic_sessions
     "knowledge.md": {"harness"},  # describes the contract's tables
     "recall.md": {"shell-1", "claude-5", "browser-2", "workflow-9"},  # agent_query is a contract's

@@ -22,7 +22,10 @@ _INDENT: Final = re.compile(r"^\{\s*\n([ \t]+)\S")
 
 def json_entry(text: str, keys: Sequence[str], file: str) -> Any:
     """Give what stands at a place in a JSON file, None if nothing does."""
-    found: Any = _read_json(text, file)
+    return _found(_read_json(text, file), keys)
+
+
+def _found(found: Any, keys: Sequence[str]) -> Any:
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found
@@ -88,10 +91,7 @@ def _write_json(whole: Json, before: str) -> str:
 
 def toml_entry(text: str, keys: Sequence[str], file: str) -> Any:
     """Give what stands at a place in a TOML file, None if nothing does."""
-    found: Any = _read_toml(text, file)
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+    return _found(_read_toml(text, file), keys)
 
 
 def with_toml_entry(text: str, keys: Sequence[str], value: Json, file: str) -> str:

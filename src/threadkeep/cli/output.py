@@ -36,6 +36,11 @@ class StyledText(NamedTuple):
     style: str = ""
 
 
+def write_snippet(snippet: str) -> None:
+    """Print a snippet with its marked words on a line of its own."""
+    write_pieces([StyledText("  "), *marked(one_line(snippet)), StyledText("\n")])
+
+
 def marked(snippet: str) -> list[StyledText]:
     """Show what was found in a snippet, between >>> and <<<, in another colour."""
     pieces = []

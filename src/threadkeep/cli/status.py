@@ -161,70 +161,60 @@ def _words(found: Status) -> dict[str, str]:
         "home": str(found.paths.data),
         "config": f"{found.paths.config}{settings}",
         "sqlite": f"{version} ({race})" if found.sqlite.wal_reset_race else version,
-        **_chat_words(found.chat),
-        **_state_words(found.state),
-        **_mail_words(found.mailbox),
-        **_knowledge_words(found.knowledge),
+        **_store_words("chat", found.chat, _chat_words(found.chat)),
+        **_store_words("state", found.state, _state_words(found.state)),
+        **_store_words("mailbox", found.mailbox, _mail_words(found.mailbox)),
+        **_store_words("knowledge", found.knowledge, _knowledge_words(found.knowledge)),
     }
 
 
+def _store_words(name: str, store: AnyStatus, own: dict[str, str]) -> dict[str, str]:
+    """Tell of a store: where it is, how large, what is its own, and its backups."""
+    if not store.exists or store.problem:
+        return {name: f"{store.path}{'' if store.exists else ' (not there yet)'}"}
+    size = f"{size_text(store.bytes)}, log {size_text(store.wal_bytes)}"
+    lead = "" if name == "chat" else f"{name} "
+    told = {"size": size, **own, "backups": _backup_words(store)}
+    return {name: str(store.path), **{f"{lead}{key}": said for key, said in told.items()}}
+
+
 def _chat_words(chat: StoreStatus) -> dict[str, str]:
-    if not chat.exists or chat.problem:
-        return {"chat": f"{chat.path}{'' if chat.exists else ' (not there yet)'}"}
     live = [
         f"{one['message_id']} in {one['session_id']} by process {one['process']}"
         f" since {iso(one['started_at'])}"
         for one in chat.live_recordings
     ]
     return {
-        "chat": str(chat.path),
-        "size": f"{size_text(chat.bytes)}, log {size_text(chat.wal_bytes)}",
         "journal": f"{chat.journal_mode}, event log {'on' if chat.event_log else 'off'}",
         "schema": str(chat.schema_version),
         "sessions": f"{chat.sessions:,} with {counted(chat.messages, 'message')}",
         "recording now": "; ".join(live) or "nobody",
-        "backups": _backup_words(chat),
     }
 
 
 def _state_words(state: StateStatus) -> dict[str, str]:
-    if not state.exists or state.problem:
-        return {"state": f"{state.path}{'' if state.exists else ' (not there yet)'}"}
     made = "with our side tables" if state.adopted else "as another program made it"
     return {
-        "state": str(state.path),
-        "state size": f"{size_text(state.bytes)}, log {size_text(state.wal_bytes)}",
-        "state schema": f"{state.schema_version}, {made}, journal {state.journal_mode}",
-        "state sessions": f"{state.sessions:,} with {counted(state.messages, 'message')}",
-        "state backups": _backup_words(state),
+        "schema": f"{state.schema_version}, {made}, journal {state.journal_mode}",
+        "sessions": f"{state.sessions:,} with {counted(state.messages, 'message')}",
     }
 
 
 def _mail_words(mail: MailStatus) -> dict[str, str]:
-    if not mail.exists or mail.problem:
-        return {"mailbox": f"{mail.path}{'' if mail.exists else ' (not there yet)'}"}
     return {
-        "mailbox": str(mail.path),
-        "mailbox size": f"{size_text(mail.bytes)}, log {size_text(mail.wal_bytes)}",
-        "mailbox schema": str(mail.schema_version),
-        "mailbox sessions": f"{mail.sessions:,}, {mail.active:,} of them active, with "
+        "schema": str(mail.schema_version),
+        "sessions": f"{mail.sessions:,}, {mail.active:,} of them active, with "
         f"{counted(mail.agents, 'agent')} and {counted(mail.chats, 'chat')}",
-        "mailbox backups": _backup_words(mail),
     }
 
 
 def _knowledge_words(knowledge: KnowledgeStatus) -> dict[str, str]:
-    if not knowledge.exists or knowledge.problem:
-        return {"knowledge": f"{knowledge.path}{'' if knowledge.exists else ' (not there yet)'}"}
     only = "" if knowledge.writable else ", can only be read"
     return {
-        "knowledge": str(knowledge.path),
-        "knowledge size": f"{size_text(knowledge.bytes)}, log {size_text(knowledge.wal_bytes)}",
-        "knowledge schema": f"{knowledge.schema_version}{only}",
-        "knowledge sessions": f"{knowledge.sessions:,} captured, with "
+        "schema": f"{knowledge.schema_version}{only}",
+        "sessions": f"{knowledge.sessions:,} captured, with "
         f"{counted(knowledge.messages, 'message')}",
-        "knowledge learned": _learned_words(knowledge.learned),
-        "knowledge backups": _backup_words(knowledge),
+        "learned": _learned_words(knowledge.learned),
     }
 
 

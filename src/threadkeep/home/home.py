@@ -501,7 +501,10 @@ def fallback_folders(home: Home, store: Path) -> tuple[Path, ...]:
 
 def reports_waiting(home: Home, path: str | Path | None = None) -> int:
     """Count the files that wait to be collected: in the spool, and where Hippo leaves them."""
+    folders = (spool_folder(home), *fallback_folders(home, home.knowledge_path(path)))
+    there = [folder for folder in folders if folder.exists()]
+    if not there:
+        return 0
     from threadkeep.base.spool import Spool
 
-    folders = (spool_folder(home), *fallback_folders(home, home.knowledge_path(path)))
-    return sum(len(Spool(folder).waiting()) for folder in folders)
+    return sum(len(Spool(folder).waiting()) for folder in there)

@@ -176,15 +176,23 @@ def open_history_to_list(home: "Home", path: str | Path | None = None) -> "Histo
 def open_memory_to_ask(home: "Home", path: str | Path | None = None) -> "Memory":
     """Open memory so that its index can be brought up, where that changes nothing of the contract.
 
-    No store is begun by a question, and none is brought to another version.
+    No store is begun by a question, and none is brought to another version; one whose index is
+    complete is only read.
     """
     memory = home.memory(path, read_only=True)
-    if memory.store.access.finding.kind != "current":
+    if memory.store.access.finding.kind != "current" or _is_indexed(memory):
         return memory
     memory.close()
     with suppress(ReadOnly):
         return home.memory(path, must_exist=True)
     return home.memory(path, read_only=True)
+
+
+def _is_indexed(memory: "Memory") -> bool:
+    from threadkeep.knowledge.search_index import is_behind, is_indexable
+
+    with memory.store.read() as tx:
+        return is_indexable(tx) and not is_behind(tx)
 
 
 # ------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from threadkeep import ChatHit, ChatStore, Message, Run, Session
 from threadkeep.base.clock import iso
 from threadkeep.chat.replies import running_runs
 from threadkeep.chat.usage import Timeline, Turn
-from threadkeep.cli.chat.parts import LIMIT, Json, header, indented, part_pieces
 from threadkeep.cli.command import Call, session_argument, store_command
 from threadkeep.cli.options import complete_session, limit_option, since_option
 from threadkeep.cli.output import (
@@ -18,7 +17,6 @@ from threadkeep.cli.output import (
     document,
     facts,
     is_terminal,
-    marked,
     note,
     one_line,
     paging,
@@ -26,8 +24,10 @@ from threadkeep.cli.output import (
     table,
     write,
     write_pieces,
+    write_snippet,
 )
 from threadkeep.cli.times import read_times
+from threadkeep.cli.transcript import LIMIT, Json, facts_line, header, indented, part_pieces
 from threadkeep.cli.words import duration, local_time, model_name, model_text, money, tokens
 from threadkeep.errors import NotFound
 
@@ -143,7 +143,7 @@ def _show_hit(hit: ChatHit) -> None:
     write(f"{hit.session_id} {hit.message_id}", "bold", end=" ")
     title = f" · {one_line(hit.title, 60)}" if hit.title else ""
     write(f"{iso(hit.at)} {hit.role} {one_line(hit.type)}{title}", "dim")
-    write_pieces([StyledText("  "), *marked(one_line(hit.snippet)), StyledText("\n")])
+    write_snippet(hit.snippet)
 
 
 @store_command("size", "threadkeep chat size --json")
@@ -250,35 +250,31 @@ def _session_pieces(found: Timeline) -> Iterator[StyledText]:
     yield StyledText(one_line(session.id), "bold")
     yield StyledText(f"  {one_line(session.title or '(no title)')}")
     yield StyledText("  [archived]\n" if session.archived_at is not None else "\n", "yellow")
-    yield from _line(
+    yield from facts_line(
         f"agent {session.agent}",
         f"model {model_text(session.model)}" if session.model else "",
         f"workspace {session.workspace_root}" if session.workspace_root else "",
         f"mode {session.mode}" if session.mode else "",
     )
-    yield from _line(
+    yield from facts_line(
         f"created {iso(session.created_at)}",
         f"updated {iso(session.updated_at)}",
         f"{counted(len(found.turns), 'message')} ({found.view})",
     )
     if session.parent_id is not None:
-        yield from _line(f"branch of {session.parent_id}", f"at {session.parent_message_id}")
-    yield from _line(f"in context: {session.total_tokens:,} tokens", tokens(session.usage))
-    yield from _line(f"spent in all: {sum(found.used.values()):,} tokens", money(found.cost_usd))
+        yield from facts_line(f"branch of {session.parent_id}", f"at {session.parent_message_id}")
+    yield from facts_line(f"in context: {session.total_tokens:,} tokens", tokens(session.usage))
+    yield from facts_line(
+        f"spent in all: {sum(found.used.values()):,} tokens", money(found.cost_usd)
+    )
     for rule in session.permissions:
-        yield from _line("rule " + " ".join(_rule_words(rule)))
+        yield from facts_line("rule " + " ".join(_rule_words(rule)))
 
 
 def _rule_words(rule: Any) -> list[str]:
     if not isinstance(rule, dict):
         return [str(rule)]
     return [str(rule.get(key, "")) for key in ("action", "permission", "pattern", "source")]
-
-
-def _line(*facts: str, lead: str = "") -> Iterator[StyledText]:
-    shown = [one_line(fact) for fact in facts if fact]
-    if shown:
-        yield StyledText(f"{lead}{' · '.join(shown)}\n", "dim")
 
 
 # ---------------------------------------------------------------------- a turn
@@ -298,7 +294,7 @@ def _turn_pieces(
     for run in turn.runs:
         yield from _run_pieces(run, running)
     if turn.usage is not None and any(turn.usage.values()):
-        yield from _line(f"tokens {tokens(turn.usage)}", money(turn.cost_usd), lead="  ")
+        yield from facts_line(f"tokens {tokens(turn.usage)}", money(turn.cost_usd), lead="  ")
     for digest, text in prompts.items():
         yield from _prompt_pieces(digest, text)
     yield from _part_pieces(turn, limit)
@@ -334,7 +330,7 @@ def _turn_facts(turn: Turn) -> Iterator[StyledText]:
     noted = turn.message.metadata
     model = noted.get("model")
     digest, tools = noted.get("system_prompt_digest"), noted.get("tools")
-    yield from _line(
+    yield from facts_line(
         f"agent {noted['agent']}" if "agent" in noted else "",
         f"model {model_text(model)}" if isinstance(model, dict) else "",
         f"temperature {noted['temperature']}" if "temperature" in noted else "",
@@ -358,7 +354,7 @@ def tool_names(tools: list[Any]) -> str:
 def _run_pieces(run: Run, running: AbstractSet[str]) -> Iterator[StyledText]:
     digest = run.system_prompt_digest
     took = "" if run.ended_at is None else duration(run.ended_at - run.started_at)
-    yield from _line(
+    yield from facts_line(
         f"run {run.id}",
         f"agent {run.agent}",
         f"model {model_text(run.model)}" if run.model else "",
@@ -366,7 +362,7 @@ def _run_pieces(run: Run, running: AbstractSet[str]) -> Iterator[StyledText]:
         took,
         lead="  ",
     )
-    yield from _line(
+    yield from facts_line(
         f"prompt {digest[:_DIGEST]}" if digest else "",
         f"tools {tool_names(run.tools)}" if run.tools else "",
         lead="  ",

@@ -11,7 +11,10 @@ from threadkeep import ChatStore, Event
 from threadkeep.base.clock import iso
 from threadkeep.base.text import join_text
 from threadkeep.chat.replies import follow
-from threadkeep.cli.chat.parts import (
+from threadkeep.cli.command import Call, session_argument, store_command
+from threadkeep.cli.output import StyledText, json_line, one_line, wrapped
+from threadkeep.cli.signals import need_reader, stopped_by_signals
+from threadkeep.cli.transcript import (
     LIMIT,
     Json,
     error_pieces,
@@ -21,9 +24,6 @@ from threadkeep.cli.chat.parts import (
     part_pieces,
     value_text,
 )
-from threadkeep.cli.command import Call, session_argument, store_command
-from threadkeep.cli.output import StyledText, json_line, one_line, wrapped
-from threadkeep.cli.signals import need_reader, stopped_by_signals
 
 # ------------------------------------------------------------------------------
 # A live session as text: each event adds what there is new to read.

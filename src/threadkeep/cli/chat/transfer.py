@@ -1,24 +1,19 @@
 """`threadkeep chat export`, `import` and `diff`: sessions out, in, and side by side."""
 
-import os
-import secrets
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
 from threadkeep import ChatStore
 from threadkeep.base.text import printable
-from threadkeep.cli.chat.parts import value_text
 from threadkeep.cli.command import PROBLEMS, Call, as_typed, session_argument, store_command
+from threadkeep.cli.export_file import print_pieces, save_pieces
 from threadkeep.cli.options import complete_session
 from threadkeep.cli.output import (
     StyledText,
     document,
-    is_terminal,
     note,
     one_line,
     progress,
@@ -27,9 +22,9 @@ from threadkeep.cli.output import (
     write,
     write_pieces,
 )
-from threadkeep.errors import Conflict, Invalid
+from threadkeep.cli.transcript import value_text
+from threadkeep.errors import Invalid
 
-_PRIVATE = 0o600
 _FORMATS = ("jsonl", "json", "csv", "markdown")
 _SHOWN = 200
 
@@ -62,13 +57,12 @@ def export(
     chosen = kind or ("json" if call.as_json and output is None else "jsonl")
     with call.reading() as store:
         if output is None:
-            _print(_pieces(store, session, chosen), chosen)
+            harmless = safe_json if chosen.startswith("json") else printable
+            print_pieces(_pieces(store, session, chosen), harmless)
             return
         target = Path(output)
-        if target.exists() and target.samefile(store.path):
-            raise Conflict(f"{target} is the store itself", hint="choose another file")
-        with new_file(target, force=force) as file, progress("exporting") as advance:
-            size = _save(_pieces(store, session, chosen), file, advance)
+        pieces = _pieces(store, session, chosen)
+        _, size = save_pieces(pieces, target, store.path, force=force)
     if call.as_json:
         document(file=target, format=chosen, bytes=size)
     else:
@@ -79,42 +73,6 @@ def _pieces(store: ChatStore, session: str | None, kind: str) -> Iterator[str]:
     if session is None:
         return store.export_all(kind)
     return store.export(store.find_session(session), kind)
-
-
-def _print(pieces: Iterable[str], kind: str) -> None:
-    """To a program exactly as it is; to a person without what could harm the terminal."""
-    harmless = safe_json if kind.startswith("json") else printable
-    stdout = sys.stdout.buffer
-    for piece in pieces:
-        shown = harmless(piece) if is_terminal() else piece
-        stdout.write(shown.encode("utf-8", "backslashreplace"))
-    stdout.flush()
-
-
-def _save(pieces: Iterable[str], file: BinaryIO, advance: Callable[[int, int], None] | None) -> int:
-    size = 0
-    for piece in pieces:
-        size += file.write(piece.encode("utf-8", "backslashreplace"))
-        if advance is not None:
-            advance(size, 0)
-    return size
-
-
-@contextmanager
-def new_file(target: Path, *, force: bool) -> Iterator[BinaryIO]:
-    """Write a private file beside its place; it gets its name when it is complete."""
-    if target.exists() and not force:
-        raise Conflict(f"{target} exists already", hint="add --force to overwrite it")
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-    try:
-        descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE)
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @store_command("import", "threadkeep chat import sessions.jsonl", "threadkeep chat import -")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from threadkeep.cli.chat.parts import header, indented
+from threadkeep.cli import transcript
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.sessions import find, looking, session_argument, short_id
 from threadkeep.cli.output import StyledText, counted, document, one_line, paged
@@ -167,29 +167,25 @@ def _facts(history: "SessionArchive", session: "CapturedSession") -> Iterator[St
     yield StyledText(f"  {one_name(session)}\n")
     failed = f"{session.errors:,} failed" if session.errors else ""
     spent = token_words(history.store.spent_in(session))
-    yield from _line(session.agent, session.version, session.model, session.profile)
-    yield from _line(session.cwd or session.project, session.git_branch)
-    yield from _line(
+    yield from transcript.facts_line(session.agent, session.version, session.model, session.profile)
+    yield from transcript.facts_line(session.cwd or session.project, session.git_branch)
+    yield from transcript.facts_line(
         f"{when(session.started_at)} – {when(session.ended_at)}",
         counted(session.entries, "message"),
         counted(session.tool_calls, "tool call"),
         failed,
     )
-    yield from _line(f"tokens: {spent}" if spent else "")
-    yield from _line(f"started by {session.parent_session_id}" if session.parent_session_id else "")
+    yield from transcript.facts_line(f"tokens: {spent}" if spent else "")
+    yield from transcript.facts_line(
+        f"started by {session.parent_session_id}" if session.parent_session_id else ""
+    )
     links = history.links([session]).get(session.id, NO_LINKS)
-    yield from _line(f"continues {links.continues}" if links.continues else "")
+    yield from transcript.facts_line(f"continues {links.continues}" if links.continues else "")
     for later in links.continued_in:
-        yield from _line(f"continued in {later}")
+        yield from transcript.facts_line(f"continued in {later}")
     for child in history.children(session):
         told = f"{one_name(child, _TITLE)} ({counted(child.entries, 'message')})"
-        yield from _line(f"subagent {short_id(history, child)}: {told}")
-
-
-def _line(*facts: str) -> Iterator[StyledText]:
-    shown = [one_line(fact) for fact in facts if fact]
-    if shown:
-        yield StyledText(f"{' · '.join(shown)}\n", "dim")
+        yield from transcript.facts_line(f"subagent {short_id(history, child)}: {told}")
 
 
 # ---------------------------------------------------------------------- entries
@@ -200,7 +196,7 @@ def _speaker(shown: "TranscriptEntry", before: str) -> Iterator[StyledText]:
     role = "assistant" if shown.row.role == "tool" else shown.row.role
     if role != ("assistant" if before == "tool" else before):
         yield StyledText("\n")
-        yield from header(role, when(shown.row.at), shown.entry.model)
+        yield from transcript.header(role, when(shown.row.at), shown.entry.model)
 
 
 def _entry(shown: "TranscriptEntry", view: TranscriptView) -> Iterator[StyledText]:
@@ -208,19 +204,14 @@ def _entry(shown: "TranscriptEntry", view: TranscriptView) -> Iterator[StyledTex
     if shown.row.key == view.at:
         yield StyledText("▶ ", "bold yellow")
     if kind in ("prompt", "text"):
-        yield StyledText(indented(entry.text.strip("\n"), "  ") + "\n")
+        yield from transcript.said(entry.text.strip("\n"))
     elif kind == "reasoning":
-        yield StyledText(indented(f"thinking: {entry.text.strip()}", "  ") + "\n", "dim italic")
+        yield from transcript.thought(entry.text.strip())
     elif kind == "tool_call":
-        yield StyledText(f"  ▸ {one_line(entry.tool) or 'tool'} ", "yellow")
-        yield StyledText(_hanging(view.cut(entry.text)) + "\n")
+        yield from transcript.called(entry.tool, transcript.hanging(view.cut(entry.text)))
     elif kind == "tool_result":
-        sign, style = ("✗", "red") if entry.error else ("→", "dim")
-        yield StyledText(f"    {sign} {_hanging(view.cut(entry.text))}\n", style)
+        text = transcript.hanging(view.cut(entry.text))
+        yield from transcript.answered(text, error=entry.error)
     else:
         style = "red" if entry.error else "magenta" if kind == "summary" else "dim"
-        yield StyledText(indented(f"[{kind}] {view.cut(entry.text)}", "  ") + "\n", style)
-
-
-def _hanging(text: str) -> str:
-    return text.replace("\n", "\n      ")
+        yield from transcript.noted(kind, view.cut(entry.text), style)

@@ -15,17 +15,7 @@ from threadkeep.cli.options import (
     since_option,
     until_option,
 )
-from threadkeep.cli.output import (
-    StyledText,
-    document,
-    marked,
-    note,
-    one_line,
-    paging,
-    warn,
-    write,
-    write_pieces,
-)
+from threadkeep.cli.output import document, note, one_line, paging, warn, write, write_snippet
 from threadkeep.cli.times import read_times
 from threadkeep.cli.words import Json, folded, none_has, when
 from threadkeep.errors import Invalid
@@ -317,7 +307,7 @@ def show_hits(call: Call, hits: "Sequence[Hit]", *, opens: str = "open") -> None
     """Print hits: what and when, the words with their neighbours, how to open each."""
     for hit in hits:
         write(hit_line(hit), "bold")
-        write_pieces([StyledText("  "), *marked(one_line(hit.snippet)), StyledText("\n")])
+        write_snippet(hit.snippet)
         if hit.why is not None:
             write(f"  {_why(hit.why)}", "dim")
         commands = opening_commands(call, hit)

@@ -59,19 +59,22 @@ def known(call: Call) -> Iterator["Ci | None"]:
 # ---------------------------------------------------------------------- pending failures
 
 
-@store_command(
-    "pending",
-    "threadkeep github pending",
-    "threadkeep github pending --project owner/name --ack",
-    lists=True,
-)
-@click.option(
+_of_repository = click.option(
     "--project",
     "repo",
     shell_complete=complete_project,
     metavar="R",
     help="Only of this one: owner/name.",
 )
+
+
+@store_command(
+    "pending",
+    "threadkeep github pending",
+    "threadkeep github pending --project owner/name --ack",
+    lists=True,
+)
+@_of_repository
 @click.option("--ack", is_flag=True, help="These were told; do not tell them again.")
 def pending(call: Call, *, repo: str | None, ack: bool) -> None:
     """Tell of watched commits whose CI failed and that nobody was told of yet.
@@ -198,13 +201,7 @@ def _show_job(job: "Job", *, full: bool) -> None:
     lists=True,
     pages=True,
 )
-@click.option(
-    "--project",
-    "repo",
-    shell_complete=complete_project,
-    metavar="R",
-    help="Only of this one: owner/name.",
-)
+@_of_repository
 @click.option("--path", metavar="P", help="Only about this file or folder.")
 @click.option("--tool", metavar="T", help="Only what this tool found, such as ruff.")
 @limit_option(10, "How many; -1 for all.")

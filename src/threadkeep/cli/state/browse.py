@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from threadkeep import SessionDB
-from threadkeep.cli.chat.parts import LIMIT, cut, header, indented, value_text
+from threadkeep.cli import transcript
 from threadkeep.cli.command import Call
 from threadkeep.cli.options import complete_state_session, limit_option, since_option, until_option
 from threadkeep.cli.output import (
@@ -16,7 +16,6 @@ from threadkeep.cli.output import (
     counted,
     facts,
     is_terminal,
-    marked,
     note,
     one_line,
     paging,
@@ -25,6 +24,7 @@ from threadkeep.cli.output import (
     terminal_width,
     write,
     write_pieces,
+    write_snippet,
 )
 from threadkeep.cli.state import group
 from threadkeep.cli.times import moment
@@ -190,13 +190,16 @@ def _show_hit(hit: group.Json, title: str | None) -> None:
     facts = [group.when(hit["timestamp"]), hit["role"], hit["tool_name"], hit["source"]]
     named = [one_line(str(fact)) for fact in facts if fact]
     write(" ".join(named) + (f" · {one_line(title, _TITLE)}" if title else ""), "dim")
-    write_pieces([StyledText("  "), *marked(one_line(hit["snippet"] or "")), StyledText("\n")])
+    write_snippet(hit["snippet"] or "")
 
 
 # ------------------------------------------------------------------------------
 # `threadkeep state show` and `lineage`: a conversation, and the family it belongs to.
 
-_LONG = 20_000  # what people and models write is cut later than what tools put out
+_SHORT, _LONG = (
+    transcript.LIMIT,
+    20_000,
+)  # what people and models write is cut later than what tools put out
 _NEIGHBOURS = 5
 _COUNTERS = {
     "input_tokens": "input",
@@ -285,7 +288,8 @@ def _pieces(
     yield from _session_pieces(session)
     if prompt and session.get("system_prompt"):
         yield StyledText("\nsystem prompt\n", "bold magenta")
-        yield StyledText(indented(group.readable(session["system_prompt"]), "  ") + "\n", "dim")
+        prompt_text = transcript.indented(group.readable(session["system_prompt"]), "  ")
+        yield StyledText(f"{prompt_text}\n", "dim")
     for message in messages:
         yield StyledText("\n")
         if message["id"] == marked:
@@ -300,42 +304,40 @@ def _session_pieces(session: group.Json) -> Iterator[StyledText]:
     yield StyledText("".join(f"  [{mark}]" for mark in marks) + "\n", "yellow")
     used = [f"{name} {session[key]:,}" for key, name in _COUNTERS.items() if session.get(key)]
     ended = session["ended_at"]
-    yield from _line(
+    yield from transcript.facts_line(
         f"source {session['source']}",
         f"model {session['model']}" if session["model"] else "",
         f"user {session['user_id']}" if session["user_id"] else "",
     )
-    yield from _line(
+    yield from transcript.facts_line(
         f"started {group.when(session['started_at'])}",
         f"ended {group.when(ended)} ({session['end_reason']})" if ended is not None else "",
         counted(session["message_count"] or 0, "message"),
         counted(session["tool_call_count"] or 0, "tool call"),
     )
-    yield from _line(f"tokens: {', '.join(used)}" if used else "", group.cost_of(session))
-    yield from _line(
+    yield from transcript.facts_line(
+        f"tokens: {', '.join(used)}" if used else "", group.cost_of(session)
+    )
+    yield from transcript.facts_line(
         f"child of {session['parent_session_id']}" if session["parent_session_id"] else "",
         f"goes on in {session['continued_in']}" if "continued_in" in session else "",
     )
 
 
-def _line(*facts: str) -> Iterator[StyledText]:
-    shown = [one_line(fact) for fact in facts if fact]
-    if shown:
-        yield StyledText(f"{' · '.join(shown)}\n", "dim")
-
-
 def message_pieces(message: group.Json, *, full: bool = False) -> Iterator[StyledText]:
     """Show a message with its thoughts and its tool calls; long texts are cut unless `full`."""
     role = str(message["role"])
-    short, long = (0, 0) if full else (LIMIT, LIMIT if role == "tool" else _LONG)
+    short, long = (0, 0) if full else (_SHORT, _SHORT if role == "tool" else _LONG)
     yield StyledText(f"#{message['id']} ", "bold")
-    yield from header(role, group.when(message["timestamp"]), str(message["tool_name"] or ""))
+    yield from transcript.header(
+        role, group.when(message["timestamp"]), str(message["tool_name"] or "")
+    )
     if message["reasoning"]:
-        thought = cut(group.readable(message["reasoning"]).strip(), short)
-        yield StyledText(indented(f"thinking: {thought}", "  ") + "\n", "dim italic")
+        reasoning = group.readable(message["reasoning"]).strip()
+        yield from transcript.thought(transcript.cut(reasoning, short))
     content = group.readable(message["content"])
     if content.strip():
-        yield StyledText(indented(cut(content.rstrip("\n"), long), "  ") + "\n")
+        yield from transcript.said(transcript.cut(content.rstrip("\n"), long))
     for call in _calls(message["tool_calls"]):
         yield from _call_pieces(call, short)
 
@@ -344,13 +346,11 @@ def _calls(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value] if value else []
 
 
-def _call_pieces(call: Any, limit: int) -> Iterator[StyledText]:
+def _call_pieces(call: Any, limit: int) -> list[StyledText]:
     function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        yield StyledText(f"  ▸ {value_text(group.plain(call), limit)}\n", "yellow")
-        return
-    yield StyledText(f"  ▸ {one_line(str(function.get('name', '')))} ", "yellow")
-    yield StyledText(f"{value_text(group.plain(function.get('arguments', '')), limit)}\n")
+    known = function if isinstance(function, dict) else {"arguments": call}
+    given = group.plain(known.get("arguments", ""))
+    return transcript.called(str(known.get("name", "")), transcript.value_text(given, limit))
 
 
 # ---------------------------------------------------------------------- lineage

@@ -15,8 +15,20 @@ from threadkeep.cli.output import (
     table,
     write,
 )
-from threadkeep.cli.state import group
 from threadkeep.cli.state.browse import lineage, ls, search, show, stats
+from threadkeep.cli.state.group import (
+    Json,
+    changing,
+    days,
+    joining,
+    plain,
+    reading,
+    session_argument,
+    sessions_argument,
+    state,
+    state_command,
+    when,
+)
 from threadkeep.cli.state.transfer import export, import_
 from threadkeep.errors import Invalid
 from threadkeep.state.naming import count_long_messages, find_state_session, is_adopted
@@ -27,7 +39,7 @@ from threadkeep.state.naming import count_long_messages, find_state_session, is_
 _TITLE = 40
 
 
-@group.state_command(
+@state_command(
     "prune",
     "threadkeep state prune --older-than 90d --dry-run",
     "threadkeep state prune --older-than 30d --source cron --yes",
@@ -53,19 +65,19 @@ def prune(
     dry_run: bool,
 ) -> None:
     """Delete sessions that were not used for long, and give their space back; none is pinned."""
-    age = group.days(older_than)
-    with group.reading(call) as store:
+    age = days(older_than)
+    with reading(call) as store:
         found = store.prune_candidates(age, source, include_active=include_active)
     count = 0
     if found and not dry_run:
         confirm(f"delete {counted(len(found), 'session')}?", yes=yes)
-        with group.changing(call) as store, progress("pruning"):
+        with changing(call) as store, progress("pruning"):
             count = store.prune_sessions(age, source, include_active=include_active)
     if call.as_json:
-        document(sessions=group.plain(found), deleted=count, dry_run=dry_run)
+        document(sessions=plain(found), deleted=count, dry_run=dry_run)
         return
     rows = [
-        (one["id"], group.when(one["last_active"]), f"{one['message_count']:,}", one["title"] or "")
+        (one["id"], when(one["last_active"]), f"{one['message_count']:,}", one["title"] or "")
         for one in found
     ]
     table(("id", "last active", "messages", "title"), rows, wide="title")
@@ -75,18 +87,18 @@ def prune(
     note(f"{verb} {told} not used for {older_than}, with {messages}")
 
 
-@group.state_command("rm", "threadkeep state rm 20260115_103000 --dry-run")
-@group.sessions_argument
+@state_command("rm", "threadkeep state rm 20260115_103000 --dry-run")
+@sessions_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
 def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     """Delete SESSIONS with all their messages; their children stay, without a parent."""
-    with group.reading(call) as store:
+    with reading(call) as store:
         ids = dict.fromkeys(find_state_session(store, session) for session in sessions)
         named = [f"{one} {one_line(store.get_session_title(one) or '', _TITLE)}" for one in ids]
     if not dry_run:
         confirm(f"delete {', '.join(name.strip() for name in named)}?", yes=yes)
-        with group.changing(call) as store, progress("deleting"):
+        with changing(call) as store, progress("deleting"):
             store.delete_sessions(ids)
     if call.as_json:
         document(deleted=list(ids), dry_run=dry_run)
@@ -99,7 +111,7 @@ def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> No
 # ---------------------------------------------------------------------- space
 
 
-@group.state_command(
+@state_command(
     "compact", "threadkeep state compact", "threadkeep state compact --offload --dry-run"
 )
 @click.option("--offload", is_flag=True, help="Pack the blobs of ended sessions; see docs.")
@@ -119,12 +131,12 @@ def compact(
         raise Invalid("blobs are offloaded or put back, not both", hint="leave one out")
     if older_than is not None and not offload:
         raise Invalid("--older-than is about what to offload", hint="add --offload")
-    age = 0.0 if older_than is None else group.days(older_than)
+    age = 0.0 if older_than is None else days(older_than)
     if dry_run:
-        with group.reading(call) as store:
+        with reading(call) as store:
             _tell_work(call, store, age if offload else None, inline=inline)
         return
-    with group.changing(call) as store, progress("compacting"):
+    with changing(call) as store, progress("compacting"):
         restored = store.inline_blobs() if inline else 0
         report = store.compact(offload=offload, older_than_days=age)
     if call.as_json:
@@ -140,7 +152,7 @@ def compact(
 
 def _tell_work(call: Call, store: SessionDB, age: float | None, *, inline: bool) -> None:
     report = store.size_report()
-    work: group.Json = {"file_bytes": report["file_bytes"], "free_bytes": report["free_bytes"]}
+    work: Json = {"file_bytes": report["file_bytes"], "free_bytes": report["free_bytes"]}
     if age is not None:
         work["long_messages"] = count_long_messages(store, age)
     if inline:
@@ -155,13 +167,13 @@ def _tell_work(call: Call, store: SessionDB, age: float | None, *, inline: bool)
         note(f"would put back {counted(work['offloaded_values'], 'value')}")
 
 
-@group.state_command("sizes", "threadkeep state sizes --json")
+@state_command("sizes", "threadkeep state sizes --json")
 def sizes(call: Call) -> None:
     """Show what the file takes on disk, by kind of data, and which sessions take the most."""
-    with group.reading(call) as store, progress("measuring"):
+    with reading(call) as store, progress("measuring"):
         report = store.size_report()
     if call.as_json:
-        document(sizes=group.plain(report))
+        document(sizes=plain(report))
         return
     about = "" if report["measured"] else "about "
     facts(
@@ -191,9 +203,7 @@ def sizes(call: Call) -> None:
 # ---------------------------------------------------------------------- health
 
 
-@group.state_command(
-    "check", "threadkeep state check", "threadkeep state --db ./copy.db check --json"
-)
+@state_command("check", "threadkeep state check", "threadkeep state --db ./copy.db check --json")
 @click.option("--quick", is_flag=True, help="Without comparing every row with its fingerprint.")
 @click.option("--adopt", is_flag=True, help="Take in a file that only Hermes wrote: it is changed.")
 def check(call: Call, *, quick: bool, adopt: bool) -> int:
@@ -201,7 +211,7 @@ def check(call: Call, *, quick: bool, adopt: bool) -> int:
 
     In a file of ours, rows that another program wrote get a fingerprint when all is well.
     """
-    with group.changing(call) if adopt else group.joining(call) as store, progress("checking"):
+    with changing(call) if adopt else joining(call) as store, progress("checking"):
         problems = store.check(quick=quick)
     if call.as_json:
         document(ok=not problems, problems=problems)
@@ -212,10 +222,10 @@ def check(call: Call, *, quick: bool, adopt: bool) -> int:
     return PROBLEMS if problems else 0
 
 
-@group.state_command("reindex", "threadkeep state reindex")
+@state_command("reindex", "threadkeep state reindex")
 def reindex(call: Call) -> None:
     """Build the search index anew, and repair a damaged one; messages are not touched."""
-    with group.changing(call) as store, progress("indexing") as advance:
+    with changing(call) as store, progress("indexing") as advance:
         store.reindex(advance)
         count, path = store.message_count(), store.db_path
     if call.as_json:
@@ -224,7 +234,7 @@ def reindex(call: Call) -> None:
         note(f"the index of {path} is new; {counted(count, 'message')} in it")
 
 
-@group.state_command("release", "threadkeep state release ~/.hermes/state.db")
+@state_command("release", "threadkeep state release ~/.hermes/state.db")
 @click.argument("path", required=False)
 def release(call: Call, *, path: str | None) -> None:
     """Take everything of threadkeep out of the file at PATH: it is Hermes's alone again.
@@ -235,7 +245,7 @@ def release(call: Call, *, path: str | None) -> None:
     target = path or call.db
     with call.home.state(target, read_only=True) as looked:
         ours, file = is_adopted(looked), looked.db_path
-    report: group.Json = {"removed": [], "backup": None}
+    report: Json = {"removed": [], "backup": None}
     if ours:
         with call.home.state(target, must_exist=True) as store, progress("releasing"):
             report = store.release()
@@ -252,10 +262,10 @@ def release(call: Call, *, path: str | None) -> None:
 # `threadkeep state title`, `pin`, `unpin`, `archive`, `rewind` and `undo`: nothing is deleted.
 
 
-@group.state_command(
+@state_command(
     "title", "threadkeep state title last", "threadkeep state title last 'Fix the gateway'"
 )
-@group.session_argument
+@session_argument
 @click.argument("text", required=False)
 @click.option("--clear", is_flag=True, help="Take the title away.")
 def title(call: Call, *, session: str, text: str | None, clear: bool) -> None:
@@ -267,7 +277,7 @@ def title(call: Call, *, session: str, text: str | None, clear: bool) -> None:
         raise Invalid("a title is given or cleared, not both", hint="leave one out")
     if text is not None and SessionDB.sanitize_title(text) is None:
         raise Invalid("the title is empty", hint="add --clear to take the title away")
-    with group.changing(call) if clear or text is not None else group.reading(call) as store:
+    with changing(call) if clear or text is not None else reading(call) as store:
         session_id = find_state_session(store, session)
         if clear or text is not None:
             store.set_session_title(session_id, text)
@@ -280,24 +290,22 @@ def title(call: Call, *, session: str, text: str | None, clear: bool) -> None:
         write(found)
 
 
-@group.state_command("pin", "threadkeep state pin last")
-@group.sessions_argument
+@state_command("pin", "threadkeep state pin last")
+@sessions_argument
 def pin(call: Call, *, sessions: tuple[str, ...]) -> None:
     """Pin SESSIONS, so that prune never takes them."""
     _flag(call, sessions, "set_session_pinned", on=True)
 
 
-@group.state_command("unpin", "threadkeep state unpin last")
-@group.sessions_argument
+@state_command("unpin", "threadkeep state unpin last")
+@sessions_argument
 def unpin(call: Call, *, sessions: tuple[str, ...]) -> None:
     """Take the pins off SESSIONS."""
     _flag(call, sessions, "set_session_pinned", on=False)
 
 
-@group.state_command(
-    "archive", "threadkeep state archive last", "threadkeep state archive last --undo"
-)
-@group.sessions_argument
+@state_command("archive", "threadkeep state archive last", "threadkeep state archive last --undo")
+@sessions_argument
 @click.option("--undo", is_flag=True, help="Put the sessions back into the list.")
 def archive(call: Call, *, sessions: tuple[str, ...], undo: bool) -> None:
     """Take SESSIONS out of the list; search and `show` still find them."""
@@ -306,7 +314,7 @@ def archive(call: Call, *, sessions: tuple[str, ...], undo: bool) -> None:
 
 def _flag(call: Call, sessions: tuple[str, ...], verb: str, *, on: bool) -> None:
     """Resolve every name first: one that is wrong leaves all as they are."""
-    with group.changing(call) as store:
+    with changing(call) as store:
         found = [find_state_session(store, session) for session in sessions]
         for session_id in found:
             getattr(store, verb)(session_id, on)
@@ -317,28 +325,28 @@ def _flag(call: Call, sessions: tuple[str, ...], verb: str, *, on: bool) -> None
         write(session_id)
 
 
-@group.state_command("rewind", "threadkeep state rewind last 4711")
-@group.session_argument
+@state_command("rewind", "threadkeep state rewind last 4711")
+@session_argument
 @click.argument("message", type=int)
 def rewind(call: Call, *, session: str, message: int) -> None:
     """Take back MESSAGE and all after it, until `undo`; Hermes does not see them meanwhile.
 
     MESSAGE is a number that `show` prints.
     """
-    with group.changing(call) as store:
+    with changing(call) as store:
         session_id = find_state_session(store, session)
         count = store.rewind_to_message(session_id, message, any_role=True)["rewound_count"]
     _report(call, session_id, count, "taken back")
 
 
-@group.state_command("undo", "threadkeep state undo last")
-@group.session_argument
+@state_command("undo", "threadkeep state undo last")
+@session_argument
 def undo(call: Call, *, session: str) -> None:
     """Bring back what the last rewind of a session took.
 
     Messages written since that rewind are taken back in turn: another undo brings them back.
     """
-    with group.changing(call) as store:
+    with changing(call) as store:
         session_id = find_state_session(store, session)
         count = store.undo_rewind(session_id)
     _report(call, session_id, count, "brought back")
@@ -352,9 +360,9 @@ def _report(call: Call, session_id: str, count: int, done: str) -> None:
 
 
 for _command in (ls, show, search, stats, lineage, title, pin, unpin, archive, rewind, undo):
-    group.state.add_command(_command)
+    state.add_command(_command)
 for _command in (export, import_, rm, prune, compact, sizes, check, reindex, release):
-    group.state.add_command(_command)
+    state.add_command(_command)
 # One name for the same thing in all stores.
 for _command in (alias(check, "verify"), alias(sizes, "size")):
-    group.state.add_command(_command)
+    state.add_command(_command)

@@ -1,19 +1,17 @@
 """`threadkeep state export` and `import`: sessions out and in, as lines of JSON."""
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
 from threadkeep import SessionDB
-from threadkeep.cli.chat.transfer import new_file
 from threadkeep.cli.command import Call
+from threadkeep.cli.export_file import print_pieces, save_pieces
 from threadkeep.cli.options import complete_state_session
-from threadkeep.cli.output import counted, document, is_terminal, note, progress, safe_json
+from threadkeep.cli.output import counted, document, note, progress
 from threadkeep.cli.state.group import reading, state_command, writing
-from threadkeep.errors import Conflict, Invalid
+from threadkeep.errors import Invalid
 from threadkeep.state.naming import (
     find_state_session,
     session_as_lines,
@@ -23,8 +21,6 @@ from threadkeep.state.naming import (
 
 _PAGE = 500
 _FORMATS = ("jsonl", "sessions")
-
-Advance = Callable[[int, int], None]
 
 
 @state_command(
@@ -63,15 +59,13 @@ def export(
     """
     _check_choice(session, source, everything=everything, lineage=lineage)
     with reading(call) as store:
-        lines = _lines(store, session, source, lineage=lineage, kind=kind)
+        found = _lines(store, session, source, lineage=lineage, kind=kind)
+        lines = (f"{line}\n" for line in found)
         if output is None:
-            _print(lines)
+            print_pieces(lines)
             return
-        target = Path(output)
-        if target.exists() and target.samefile(store.db_path):
-            raise Conflict(f"{target} is the store itself", hint="choose another file")
-        with new_file(target, force=force) as file, progress("exporting") as advance:
-            count, size = _save(lines, file, advance, _total(store, session, kind))
+        target, total = Path(output), _total(store, session, kind)
+        count, size = save_pieces(lines, target, store.db_path, force=force, total=total)
     if call.as_json:
         document(file=target, format=kind, lines=count, bytes=size)
     else:
@@ -127,26 +121,6 @@ def _total(store: SessionDB, session: str | None, kind: str) -> int:
     return store.session_count(include_archived=True) + (
         store.message_count() if kind == "jsonl" else 0
     )
-
-
-def _print(lines: Iterable[str]) -> None:
-    """To a program exactly as it is; to a person without what could harm the terminal."""
-    stdout = sys.stdout.buffer
-    for line in lines:
-        shown = safe_json(line) if is_terminal() else line
-        stdout.write(shown.encode("utf-8", "backslashreplace") + b"\n")
-    stdout.flush()
-
-
-def _save(
-    lines: Iterable[str], file: BinaryIO, advance: Advance | None, total: int
-) -> tuple[int, int]:
-    count = size = 0
-    for count, line in enumerate(lines, 1):
-        size += file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        if advance is not None:
-            advance(count, total)
-    return count, size
 
 
 @state_command(

@@ -1,4 +1,7 @@
-"""Messages and their parts as lines a person can read: pure functions from JSON to pieces."""
+"""Conversations as a person reads them: what was said, thought, called and answered, as pieces.
+
+`chat show` and `tail`, `state show` and `show` of captured sessions all write with these.
+"""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -16,10 +19,47 @@ _ROLE_STYLES = {"user": "bold green", "assistant": "bold cyan", "system": "bold 
 def header(role: str, *facts: str) -> list[StyledText]:
     """Begin a message."""
     rest = " · ".join(one_line(fact) for fact in facts if fact)
-    return [
-        StyledText(one_line(role), _ROLE_STYLES.get(role, "bold")),
-        StyledText(f"  {rest}\n", "dim"),
-    ]
+    who = StyledText(one_line(role), _ROLE_STYLES.get(role, "bold"))
+    return [who, StyledText(f"  {rest}\n", "dim")]
+
+
+def facts_line(*facts: str, lead: str = "") -> list[StyledText]:
+    """Tell what is known of something on a line; nothing where nothing is."""
+    shown = [one_line(fact) for fact in facts if fact]
+    return [StyledText(f"{lead}{' · '.join(shown)}\n", "dim")] if shown else []
+
+
+def said(text: str) -> list[StyledText]:
+    """Show what somebody said."""
+    return [StyledText(f"{indented(text, '  ') or '  '}\n")]
+
+
+def thought(text: str) -> list[StyledText]:
+    """Show what a model thought."""
+    return [StyledText(f"{indented(f'thinking: {text}', '  ')}\n", "dim italic")]
+
+
+def called(tool: str, given: str, state: str = "") -> list[StyledText]:
+    """Show a tool call with what was given to it."""
+    pieces = [StyledText(f"  ▸ {one_line(tool) or 'tool'} ", "yellow"), StyledText(given)]
+    waits = [StyledText(f"  [{one_line(state)}]", "dim")] if state else []
+    return [*pieces, *waits, StyledText("\n")]
+
+
+def answered(text: str, *, error: bool = False) -> list[StyledText]:
+    """Show what a tool gave back, or how it failed."""
+    sign, style = ("✗", "red") if error else ("→", "dim")
+    return [StyledText(f"    {sign} {text}\n", style)]
+
+
+def noted(kind: str, text: str, style: str) -> list[StyledText]:
+    """Show anything else, by what it is called."""
+    return [StyledText(indented(f"[{kind}] {text}", "  ") + "\n", style)]
+
+
+def hanging(text: str) -> str:
+    """Indent all lines of a text but its first, to stand beneath a tool call."""
+    return text.replace("\n", "\n      ")
 
 
 def message_pieces(parts: Iterable[Json], limit: int = LIMIT) -> list[StyledText]:
@@ -31,9 +71,9 @@ def part_pieces(part: Json, limit: int = LIMIT) -> list[StyledText]:
     """Show one part; of a type that is not known, its JSON."""
     kind = str(part.get("type", ""))
     if kind == "text":
-        return [StyledText(_indented(part.get("text")) + "\n")]
+        return said(_text(part.get("text")).rstrip("\n"))
     if kind == "reasoning":
-        return [StyledText(_indented(f"thinking: {_text(part.get('text'))}") + "\n", "dim italic")]
+        return thought(_text(part.get("text")).rstrip("\n"))
     if kind == "step-start":
         return []
     if "toolCallId" in part or kind.startswith(_TOOL):
@@ -52,12 +92,9 @@ def tool_name(part: Json) -> str:
 def tool_pieces(part: Json, limit: int) -> list[StyledText]:
     """Show a tool call: its input, and what came of it."""
     state = _text(part.get("state"))
-    pieces = [StyledText(f"  ▸ {tool_name(part)} ", "yellow")]
-    if "input" in part:
-        pieces.append(StyledText(value_text(part["input"], limit)))
-    if state not in ("output-available", "output-error"):
-        pieces.append(StyledText(f"  [{one_line(state)}]", "dim"))
-    pieces.append(StyledText("\n"))
+    given = value_text(part["input"], limit) if "input" in part else ""
+    waits = "" if state in ("output-available", "output-error") else state
+    pieces = called(tool_name(part), given, waits)
     if state == "output-available":
         pieces += output_pieces(part.get("output"), limit)
     if state == "output-error":
@@ -67,18 +104,18 @@ def tool_pieces(part: Json, limit: int) -> list[StyledText]:
 
 def output_pieces(output: Any, limit: int) -> list[StyledText]:
     """Show what a tool gave back."""
-    return [StyledText("    → ", "dim"), StyledText(f"{value_text(output, limit)}\n", "dim")]
+    return answered(value_text(output, limit))
 
 
 def error_pieces(error: Any, limit: int) -> list[StyledText]:
     """Show how a tool failed."""
-    return [StyledText(f"    ✗ {cut(one_line(_text(error)), limit)}\n", "red")]
+    return answered(cut(one_line(_text(error)), limit), error=True)
 
 
 def value_text(value: Any, limit: int) -> str:
     """Write any JSON value on one line, or a text as it is, with its lines indented."""
     if isinstance(value, str):
-        return cut(value, limit).rstrip("\n").replace("\n", "\n      ")
+        return hanging(cut(value, limit).rstrip("\n"))
     return cut(json_text(value), limit)
 
 
@@ -112,7 +149,7 @@ def _steering(part: Json, limit: int) -> list[StyledText]:
 def _compaction(part: Json, limit: int) -> list[StyledText]:
     data = part.get("data")
     summary = _text(data.get("summary")) if isinstance(data, dict) else ""
-    return [StyledText(_indented(f"[compacted] {cut(summary, limit)}") + "\n", "magenta")]
+    return noted("compacted", cut(summary, limit).rstrip("\n"), "magenta")
 
 
 _BY_TYPE: Final = {"steering-message": _steering, "data-compaction": _compaction}
@@ -120,10 +157,6 @@ _BY_TYPE: Final = {"steering-message": _steering, "data-compaction": _compaction
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json_text(value)
-
-
-def _indented(value: Any) -> str:
-    return indented(_text(value).rstrip("\n"), "  ") or "  "
 
 
 def indented(text: str, lead: str) -> str:
