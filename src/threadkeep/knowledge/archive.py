@@ -461,7 +461,7 @@ def logs_of_session(tx: Tx, harness: str, session_id: str) -> list[LogRow]:
 
 
 def all_logs(tx: Tx, harness: str | None = None) -> list[LogRow]:
-    """Give every log, or those of one harness."""
+    """Give every log, or those of one agent."""
     return [_log(row) for row in tx.all("all_logs", {"harness": harness})]
 
 

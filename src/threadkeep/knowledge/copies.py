@@ -16,7 +16,7 @@ _LONGEST_REF: Final = 400
 
 
 class Links(NamedTuple):
-    """The session that one continues, and those that continue it, as `harness:session_id`."""
+    """The session that one continues, and those that continue it, as `agent:session_id`."""
 
     continues: str | None = None
     continued_in: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ class Drop(msgspec.Struct, frozen=True):
 
 
 def health_name(harness: str) -> str:
-    """Name the row of a harness in `source_health`."""
+    """Name the row of an agent in `source_health`."""
     return _NAMES.get(harness, f"agentic-session-{harness}")
 
 

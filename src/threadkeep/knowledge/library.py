@@ -252,7 +252,7 @@ class Browse:
     # ------------------------------------------------------------------ one session
 
     def session(self, ref: str) -> SessionDetail:
-        """Give a session by `harness:session_id` or a beginning of its id, with its turns."""
+        """Give a session by `agent:session_id` or a beginning of its id, with its turns."""
         with self._reading() as around:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)
             outline = self._outline(around, found)

@@ -293,7 +293,7 @@ def noted_sessions(tx: Tx, reader: str, after: int) -> dict[str, list[str]]:
 
 
 def slices_of(tx: Tx, harness: str, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Give the slices of sessions of one harness, by session."""
+    """Give the slices of sessions of one agent, by session."""
     values = {"harness": harness, "names": encode(list(names))}
     slices: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for row in tx.all("slices_of_sessions", values):

@@ -61,7 +61,7 @@ PROMPT_WIDTH: Final = 200
 
 
 def find(context: KnowledgeContext, tx: Tx, tables: set[str], ref: str) -> CapturedSession:
-    """Find a session by `harness:session_id`, or by a beginning of its id that only one has."""
+    """Find a session by `agent:session_id`, or by a beginning of its id that only one has."""
     if "tk_sessions" not in tables:
         msg = f"there is no session {ref!r}: nothing was captured into {context.db.name} yet"
         raise NotFound(msg, hint="`threadkeep capture` does it")

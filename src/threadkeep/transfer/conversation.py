@@ -78,7 +78,7 @@ class ExportMessage(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
     at: int | None = None  # epoch milliseconds
     model: str = ""
-    origin: str = ""  # where it was said, `harness:session_id`, if not in this very session
+    origin: str = ""  # where it was said, `agent:session_id`, if not in this very session
 
 
 class ConversationInfo(msgspec.Struct, frozen=True):
