@@ -8,8 +8,8 @@ import msgspec
 
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.search_scope import of_project, one_of
-from threadkeep.knowledge.session_sql import like, resolve
+from threadkeep.knowledge.search_scope import of_project
+from threadkeep.knowledge.session_sql import like, one_of, resolve
 
 _TERM: Final = re.compile(r'"([^"]*)"|([^\s"]+)')
 

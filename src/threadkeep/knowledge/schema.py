@@ -377,9 +377,9 @@ def write_version(tx: Tx, version: int) -> None:
 
 def seed_health(tx: Tx, sources: Iterable[str], now: int) -> None:
     """Make the health rows that are not there yet."""
-    sql = "INSERT OR IGNORE INTO source_health (source, updated_at) VALUES (?, ?)"
+    sql = "INSERT INTO source_health (source, updated_at) VALUES (:source, :now)"
     for source in sources:
-        tx.run(Sql(sql), (source, now))
+        tx.run(Sql(f"{sql} ON CONFLICT DO NOTHING"), {"source": source, "now": now})
 
 
 def unseeded(tx: Tx) -> set[str]:

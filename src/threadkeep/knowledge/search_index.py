@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.match import Match, read_match
+from threadkeep.base.sql import piece_of
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.knowledge.archive import text_hash, words_of
@@ -366,7 +367,7 @@ def postings(
         columns = f"f.id, {_PLACE}, coalesce(p.words, 0)" if scope.placed else "f.id, -f.id, 0"
         joined = " JOIN tk_entries AS e ON e.id = f.id" if wanted.conditions or newest else ""
         joined += " LEFT JOIN tk_turns AS p ON p.entry = f.id" if scope.placed else ""
-    sql = f"SELECT {columns} FROM {words.matching} AS f{joined} WHERE 1{_and(wanted)}"  # noqa: S608
+    sql = f"SELECT {columns} FROM {words.matching} AS f{joined} WHERE true{_and(wanted)}"  # noqa: S608
     asked = {"match": words.asked(match), "limit": _NO_LIMIT if limit is None else limit}
     return _rows(tx, f"{sql} ORDER BY {order} LIMIT :limit", {**wanted.params, **asked})
 
@@ -376,7 +377,7 @@ def newest(tx: Tx, side: Side, scope: Scope, limit: int) -> list[Posting]:
     wanted = scope.of(side)
     start = {
         "entry": "SELECT e.id, -e.id, 0 FROM tk_entries AS e WHERE e.kind IN ('prompt', 'text')",
-        "thing": "SELECT t.id, -t.id, t.words FROM tk_things AS t WHERE 1",
+        "thing": "SELECT t.id, -t.id, t.words FROM tk_things AS t WHERE true",
     }[side]
     order = "ORDER BY e.id DESC" if side == "entry" else "ORDER BY t.id DESC"
     return _rows(
@@ -399,8 +400,8 @@ def standing_at(tx: Tx, places: Iterable[int]) -> dict[int, int]:
 def entry_facts(tx: Tx, ids: Iterable[int], scope: Scope) -> dict[int, CandidateFacts]:
     """Give what ranking needs of messages that are there and allowed."""
     sql = (
-        "SELECT e.id, e.at, e.kind, e.hash, 0, e.session FROM json_each(:ids) AS i"  # noqa: S608
-        f" CROSS JOIN tk_entries AS e ON e.id = i.value WHERE 1{_and(scope.entries)}"
+        f"SELECT e.id, e.at, e.kind, e.hash, 0, e.session FROM ({piece_of('ids', 'ids')}) AS i"  # noqa: S608
+        f" CROSS JOIN tk_entries AS e WHERE e.id = i.value{_and(scope.entries)}"
     )
     rows = _rows(tx, sql, {**scope.entries.params, "ids": _json(ids)})
     return {row[0]: CandidateFacts(*row[1:]) for row in rows}
@@ -422,9 +423,9 @@ def entries_of_sessions(tx: Tx, sessions: Iterable[int], limit: int) -> list[int
 def things_of(tx: Tx, kind: str, rows: Iterable[int], scope: Scope) -> dict[int, int]:
     """Find the things of certain rows of one kind that a scope allows: id by row."""
     sql = (
-        "SELECT t.id, t.row FROM json_each(:rows) AS i"  # noqa: S608  (our own text)
-        " CROSS JOIN tk_things AS t ON t.kind = :its_kind AND t.row = i.value"
-        f" WHERE 1{_and(scope.things)}"
+        f"SELECT t.id, t.row FROM ({piece_of('ids', 'rows')}) AS i"  # noqa: S608  (our own text)
+        " CROSS JOIN tk_things AS t"
+        f" WHERE t.kind = :its_kind AND t.row = i.value{_and(scope.things)}"
     )
     values = {**scope.things.params, "its_kind": kind, "rows": _json(rows)}
     return {row: number for number, row in _rows(tx, sql, values)}

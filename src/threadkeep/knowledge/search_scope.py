@@ -16,6 +16,7 @@ from threadkeep.knowledge.session_sql import (
     Where,
     is_below,
     like,
+    one_of,
     resolve,
     split_projects,
     values_of,
@@ -148,7 +149,7 @@ def _entry_conditions(query: Query, among: Where | None, sessions: tuple[int, ..
     parts: list[tuple[str, str]] = []
     if sessions is not None:
         params["among"] = _json(sessions)
-        parts.append(("session", one_of("e.session", "among")))
+        parts.append(("session", one_of("e.session", "among", "ids")))
     elif among is not None:  # many: each message found is asked for its session
         params |= among.params
         text = f"EXISTS (SELECT 1 FROM tk_sessions AS s WHERE s.id = e.session AND {among.sql()})"  # noqa: S608
@@ -159,7 +160,7 @@ def _entry_conditions(query: Query, among: Where | None, sessions: tuple[int, ..
             parts.append((field, one_of(column, field)))
     if query.outcome:
         params["ended"] = _json(_ENDED[one] for one in query.outcome if one in _ENDED)
-        parts.append(("outcome", f"e.kind = 'tool_result' AND {one_of('e.error', 'ended')}"))
+        parts.append(("outcome", f"e.kind = 'tool_result' AND {one_of('e.error', 'ended', 'ids')}"))
     parts += _span(query, "e.at", params)
     return Where(tuple(parts), params)
 
@@ -281,11 +282,6 @@ def sides(scope: Scope) -> list[Side]:
     of_messages = any(getattr(query, name) for name in OF_MESSAGES_ALONE)
     things = not of_messages and query.kind != ("message",) and scope.placed
     return [side for side, there in zip(SIDES, (entries, things), strict=True) if there]
-
-
-def one_of(column: str, name: str) -> str:
-    """Say that a column has one of the values of a parameter, a JSON list."""
-    return f"{column} IN (SELECT value FROM json_each(:{name}))"  # noqa: S608  (our own names)
 
 
 def _json(values: Iterable[Any]) -> str:

@@ -158,7 +158,7 @@ def _titled(tx: Tx, terms: Sequence[str], most: int) -> list[int]:
     conditions = " AND ".join(f"title LIKE :t{n} ESCAPE '\\'" for n in range(len(terms)))
     sql = (
         f"SELECT id FROM tk_sessions WHERE title <> '' AND {conditions}"  # noqa: S608
-        " ORDER BY ended_at DESC, id DESC LIMIT :most"
+        " ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT :most"
     )
     values = {f"t{n}": f"%{like(term)}%" for n, term in enumerate(terms)}
     return [row[0] for row in tx.all(Sql(sql), {**values, "most": most})]

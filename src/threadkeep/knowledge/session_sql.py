@@ -8,11 +8,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from threadkeep.base.sql import piece_of
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import NAMED, Bound, Query, in_hours
@@ -67,7 +68,7 @@ _NUMBERS: Final = {
     "errors": "s.errors",
     "minutes": "(s.ended_at - s.started_at) / 60000.0",
 }
-_ORDER: Final = "ORDER BY s.ended_at DESC, s.id DESC"
+_ORDER: Final = "ORDER BY s.ended_at DESC NULLS LAST, s.id DESC"
 _CURSOR: Final = re.compile(r"(-?[0-9]{1,18})?\.([0-9]{1,18})")
 _FEW: Final = (
     2_000  # found by words; so many are fetched and sorted sooner than the index is walked
@@ -150,7 +151,7 @@ def where(
         params["sessions"] = _json(found)
         # The plus keeps the index of the order: of many sessions found, most pages are soon full.
         column = "s.id" if len(found) <= _FEW else "+s.id"
-        parts.append(("words", _one_of(column, "sessions")))
+        parts.append(("words", one_of(column, "sessions", "ids")))
     return Where(tuple(parts), params)
 
 
@@ -207,10 +208,10 @@ def _message(query: Query, params: dict[str, Any]) -> list[str]:
     for field, column in (("role", "e.role"), ("part", "e.kind"), ("tool", "e.tool")):
         if wanted := getattr(query, field):
             params[field] = _json(wanted)
-            texts.append(_one_of(column, field))
+            texts.append(one_of(column, field))
     if query.outcome:
         params["ended"] = _json(int(one == "failure") for one in query.outcome if one in _ENDED)
-        texts.append(f"e.kind = 'tool_result' AND {_one_of('e.error', 'ended')}")
+        texts.append(f"e.kind = 'tool_result' AND {one_of('e.error', 'ended', 'ids')}")
     return texts
 
 
@@ -290,7 +291,7 @@ def _named(name: str, key: str, meant: QueryValues, params: dict[str, Any]) -> s
         choices.append(f"{column} = :{name}")
     elif meant.values:
         params[name] = _json(meant.values)
-        choices.append(_one_of(f"+{column}", name))
+        choices.append(one_of(f"+{column}", name))
     choices += [
         is_below("s.cwd", folder, f"{name}_in{number}", params)
         for number, folder in enumerate(meant.folders)
@@ -306,9 +307,9 @@ def is_below(column: str, folder: str, name: str, params: dict[str, Any]) -> str
     return f"({' OR '.join([f'{column} = :{name}', *below])})"
 
 
-def _one_of(column: str, name: str) -> str:
-    """Say that a column has one of the values of a parameter, a JSON list."""
-    return f"{column} IN (SELECT value FROM json_each(:{name}))"  # noqa: S608  (our own names)
+def one_of(column: str, name: str, kind: Literal["ids", "texts"] = "texts") -> str:
+    """Say that a column has one of the values of a parameter, a JSON list of texts or numbers."""
+    return f"{column} IN ({piece_of(kind, name)})"
 
 
 def like(text: str) -> str:

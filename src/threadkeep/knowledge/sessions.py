@@ -115,7 +115,7 @@ def latest_entries(
         f"SELECT {ENTRY}, {SESSION} FROM tk_sessions AS s"  # noqa: S608  (our own names)
         " CROSS JOIN tk_entries AS e WHERE e.session = s.id AND s.id IN"
         f" (SELECT s.id FROM tk_sessions AS s WHERE s.entries > 0 AND {chosen.sql('message')}"
-        " ORDER BY s.ended_at DESC, s.id DESC LIMIT :limit)"
+        " ORDER BY s.ended_at DESC NULLS LAST, s.id DESC LIMIT :limit)"
         f" AND e.id <= :upto AND e.kind != 'copy' AND {chosen.sql()}"
         " ORDER BY coalesce(e.at, 0) DESC, e.id DESC LIMIT :limit"
     )

@@ -372,13 +372,12 @@ def carry_over(tx: Tx, form: Form) -> None:
             )
         )
     carried = " ".join(name for name in _BESIDE if name in form.tables["sessions"])
-    tx.run(Sql("INSERT OR REPLACE INTO tk_meta(key, value) VALUES (?, ?)"), (_CARRIED, carried))
+    tx.run("set_meta", {"key": _CARRIED, "value": carried})
 
 
 def _uncarried(tx: Tx, form: Form) -> list[str]:
     """Versions brought these columns one by one, so each is carried over when it has come."""
-    row = tx.one(Sql("SELECT value FROM tk_meta WHERE key = ?"), (_CARRIED,))
-    carried = "" if row is None else str(row[0])
+    carried = str(tx.value("get_meta", {"key": _CARRIED}) or "")
     there = form.tables["sessions"]
     return [name for name in _BESIDE if name in there and name not in carried.split()]
 

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
+from threadkeep.base.sql import piece_of
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext, clean
@@ -523,11 +524,9 @@ def mark_messages(ctx: StateContext, tx: Tx, ids: Sequence[int], values: Mapping
     """
     named = json.dumps(list(ids))
     hashes = tx.all("hashes_among", {"ids": named}) if ctx.side else []
-    changes = ", ".join(f"{name} = ?" for name in values)
-    found = tx.count(
-        Sql(f"UPDATE messages SET {changes} WHERE id IN (SELECT value FROM json_each(?))"),  # noqa: S608
-        (*values.values(), named),
-    )
+    changes = ", ".join(f"{name} = :{name}" for name in values)
+    sql = f"UPDATE messages SET {changes} WHERE id IN ({piece_of('ids', 'ids')})"  # noqa: S608
+    found = tx.count(Sql(sql), {**values, "ids": named})
     for message_id, hash_ in hashes:
         tx.run("put_hash", {"id": message_id, "hash": hash_})
     return found

@@ -223,13 +223,12 @@ def _add(
     key = {name: value for name, value in key.items() if name in present}
     new = {name: value for name, value in told.items() if value is not None}
     sets = [
-        *(f"{name} = {name} + ?" for name in numbers),
-        *(f"{name} = ?" for name in (*new, "last_seen")),
+        *(f"{name} = {name} + :{name}" for name in numbers),
+        *(f"{name} = :{name}" for name in (*new, "last_seen")),
     ]
-    where = " AND ".join(f"{name} = ?" for name in key)
+    where = " AND ".join(f"{name} = :{name}" for name in key)
     sql = f"UPDATE {_BY_MODEL} SET {', '.join(sets)} WHERE {where}"  # noqa: S608
-    values = (*numbers.values(), *new.values(), now, *key.values())
-    if not tx.count(Sql(sql), values):
+    if not tx.count(Sql(sql), {**key, **numbers, **new, "last_seen": now}):
         insert_row(
             ctx, tx, _BY_MODEL, {**key, **numbers, **new, "first_seen": now, "last_seen": now}
         )
