@@ -10,7 +10,6 @@ import os
 import pwd
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import tempfile
@@ -90,9 +89,12 @@ def _start() -> Path:
 
 
 def _stop(folder: Path) -> None:
-    server = int((folder / "data" / "postmaster.pid").read_text().split()[0])
-    os.kill(server, signal.SIGQUIT)  # nothing in it is worth a checkpoint
-    shutil.rmtree(folder, ignore_errors=True)
+    user = _other_user(folder)
+    copied = folder / "pginstall" / "bin"
+    programs = copied if copied.exists() else _programs(folder, user)
+    # At once, for nothing in it is worth a checkpoint; and waited for, or it writes on meanwhile.
+    _run([programs / "pg_ctl", "-D", folder / "data", "-m", "immediate"], user, "-w", "stop")
+    shutil.rmtree(folder)
 
 
 def _other_user(folder: Path) -> pwd.struct_passwd | None:
