@@ -644,7 +644,7 @@ def mistral_vibe(user: Path) -> None:
         {"type": "message", "role": "assistant", "content": [{"text": END}]},
     ]
     told = [{"id": f"e{n}", "createdAt": AT, **one} for n, one in enumerate(entries)]
-    write_json(folder / "CURRENT", {"generation": "0025", "session_id": "vibe-1"})
+    write_json(folder / "CURRENT", {"generation": "0025", "snapshot_sequence": 25})
     write_json(folder / "generations/0025/manifest.json", {"projection_state": {"chunks": ["ab"]}})
     usage = {"inputTokens": 100, "outputTokens": 20, "cachedInputTokens": 40}
     write_json(
@@ -654,8 +654,17 @@ def mistral_vibe(user: Path) -> None:
         },
     )
     write_json(folder / "chunks/ab.json", told[:4])
-    delta = {"type": "projection_delta", "payload": {"delta": [{"entry": told[4]}]}}
-    write_lines(folder / "journal/0026.jsonl", {"type": "core_input"}, delta)
+
+    def delta(sequence: int, entry: dict[str, Any]) -> dict[str, Any]:
+        payload = {"delta": [{"entry": entry}]}
+        return {"type": "projection_delta", "sequence": sequence, "payload": payload}
+
+    # What the generation was made of is told once more: the generation is newer.
+    write_lines(
+        folder / "journal/0001.jsonl", delta(20, {**told[3], "state": {"status": "running"}})
+    )
+    newer = {"type": "core_input", "sequence": 26}
+    write_lines(folder / "journal/0026.jsonl", newer, delta(27, told[4]))
     write_json(
         folder / "meta.json",
         {

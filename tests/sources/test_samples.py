@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.sources.sample_support import Counts, counts_of, put_sample
-from tests.support.user_homes import archived, content, open_history
+from tests.support.user_homes import archived, content, lines_of, open_history
 from threadkeep.capture.capture import History
 from threadkeep.knowledge.records import CapturedSession
 
@@ -136,6 +136,21 @@ def test_a_sample_gives_what_others_counted(data: Path, tmp_path: Path, sample: 
             assert spent == {one: wanted[name][one] for one in SPENT}
         again = history.capture()
         assert [part.lines for part in again.agents.values() if part.lines] == []
+
+
+LINES = ("qwen-code", "qwen-code-0.15", "kimi-code", "gptme", "droid-handmade", "pi-0.87.1")
+
+
+@pytest.mark.parametrize("sample", LINES)
+def test_every_line_of_a_sample_is_given_back(data: Path, tmp_path: Path, sample: str) -> None:
+    user = put_sample(data, sample, tmp_path / "user")
+    with open_history(tmp_path / "home", user) as history:
+        captured(history, SAMPLES[sample])
+    kept = archived(tmp_path / "home" / "knowledge.db")
+    logs = {path: lines for (path, item), lines in kept.items() if not item and lines}
+    assert len(logs) == len(expected(data, sample))
+    for path, lines in logs.items():
+        assert lines == lines_of(Path(path)), path
 
 
 def said(told: dict[str, Any]) -> dict[str, Any]:

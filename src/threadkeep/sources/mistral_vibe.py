@@ -13,6 +13,7 @@ from threadkeep.sources.blocks import call, moment, result, spent, spoken
 from threadkeep.sources.common import (
     block_text,
     describe_input,
+    number,
     numbered,
     pictures,
     rows,
@@ -31,7 +32,8 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
     own = files.session_id
     about = files.json("meta.json")
     yield "meta", {"type": "meta", "id": own, "data": about}
-    newest = text(table(files.json()).get("generation"))
+    current = table(files.json())
+    newest = text(current.get("generation"))
     if not newest.isalnum():
         raise Invalid(f"{files.path} names no generation", hint="it is read again when it changes")
     base = f"generations/{newest}"
@@ -42,7 +44,7 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
     for chunk in rows(table(manifest.get("projection_state")).get("chunks")):
         if text(chunk).isalnum():
             _note(entries, rows(files.json(f"chunks/{chunk}.json")))
-    for change in _journal(files):
+    for change in _journal(files, number(current.get("snapshot_sequence"))):
         session = table(change.get("state")).get("session") or session
         _note(entries, [change.get("entry")])
     yield "session", {"type": "usage", "id": own, "data": session}
@@ -57,18 +59,19 @@ def _note(entries: dict[str, dict[str, Any]], found: list[Any]) -> None:
             entries[own] = entry
 
 
-def _journal(files: DocumentFiles) -> Iterator[dict[str, Any]]:
-    """Yield the changes of what is shown; a record of the journal may still be half-written."""
+def _journal(files: DocumentFiles, taken: int) -> Iterator[dict[str, Any]]:
+    """Yield the changes that came after a generation was made; the last may be half-written."""
     for name in files.names("journal"):
         for line in files.lines(f"journal/{name}"):
             record = stored_object(line)
-            if record.get("type") == "projection_delta":
+            newer = number(record.get("sequence")) > taken
+            if newer and record.get("type") == "projection_delta":
                 yield from map(table, rows(table(record.get("payload")).get("delta")))
 
 
-def _read(record: Any, number: int) -> Told:
+def _read(record: Any, place_: int) -> Told:
     fields = table(record)
-    data, key = table(fields.get("data")), text(fields.get("id")) or str(number)
+    data, key = table(fields.get("data")), text(fields.get("id")) or str(place_)
     match fields.get("type"):
         case "meta":
             return Told(facts=_facts(data))

@@ -10,7 +10,15 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.knowledge.records import Entry, SessionFacts
-from threadkeep.sources.blocks import message_blocks, moment, result, spent, spoken, unwrapped
+from threadkeep.sources.blocks import (
+    message_blocks,
+    moment,
+    result,
+    spent,
+    spoken,
+    unwrapped,
+    without,
+)
 from threadkeep.sources.common import (
     block_text,
     describe_input,
@@ -91,8 +99,8 @@ def _user(content: object, at: int | None, strange: list[str]) -> list[Entry]:
     for block in map(table, blocks):
         match block.get("type"):
             case "text":
-                said = unwrapped(text(block.get("text")), "user_input")
-                found += spoken("user", "prompt", said, at)
+                said = without(unwrapped(text(block.get("text")), "user_input"), "mode_notice")
+                found += spoken("user", "prompt", said.strip(), at)
             case "tool_result":
                 found.append(_result(block, at))
             case "file":
