@@ -141,10 +141,6 @@ UPDATE memory_revisions SET summary = :summary, enrichment_model = :model, enric
 -- name: memory_is_published
 UPDATE memory_documents SET active_revision_id = :revision, projection_status = 'ready', last_error = NULL, updated_at = :now WHERE id = :id
 
--- name: memory_is_taken
-UPDATE memory_documents SET projection_status = 'processing', updated_at = :now
-WHERE current_revision_id IN ({ids:ids}) AND state = 'active'
-
 -- name: memory_has_failed
 UPDATE memory_documents SET projection_status = CASE WHEN active_revision_id IS NULL THEN 'failed' ELSE 'stale' END,
   last_error = :message, updated_at = :now

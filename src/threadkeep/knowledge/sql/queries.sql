@@ -134,9 +134,6 @@ SELECT line, rule, place FROM tk_masks WHERE log_id = :log ORDER BY line, place
 -- name: mask_rules
 SELECT DISTINCT rule FROM tk_masks
 
--- name: logs_with_rule
-SELECT DISTINCT log_id FROM tk_masks WHERE rule = :rule
-
 -- name: exempt_rules
 SELECT rule FROM tk_exempt_rules WHERE harness = :harness AND session_id = :session_id
 
