@@ -20,7 +20,13 @@ from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.forget import erase, erase_nodes
 from threadkeep.knowledge.kinds import KINDS, Kind
 from threadkeep.knowledge.memory_documents import node_uuid
-from threadkeep.knowledge.repair import TABLE as ORPHANS, harness_is_allowed, widen_harness
+from threadkeep.knowledge.repair import (
+    HARNESSES,
+    TABLE as ORPHANS,
+    harness_is_allowed,
+    is_agent_name,
+    widen_harness,
+)
 from threadkeep.knowledge.schema import MEMORY, PACKAGE
 
 # ------------------------------------------------------------------------------
@@ -280,8 +286,10 @@ def merge_knowledge(
 
 
 def _allow_harnesses(source: Tx, ours: Database) -> None:
-    """A file that Hippo made may not take conversations of agents that only we know."""
-    wanted = [str(row[0]) for row in source.all(Sql(_QUERIES["harnesses"]))]
+    """Let our file take the agents that we know, and those that the other's schema names."""
+    found = [str(row[0]) for row in source.all(Sql(_QUERIES["harnesses"]))]
+    named = [one for one in found if is_agent_name(one)]
+    wanted = [one for one in named if one in HARNESSES or harness_is_allowed(source, one)]
     with ours.read() as tx:
         if all(harness_is_allowed(tx, harness) for harness in wanted):
             return

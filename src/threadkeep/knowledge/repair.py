@@ -225,6 +225,11 @@ def widen_check(create: str, more: Iterable[str] = ()) -> str:
     return _NAME.sub(rf"\1{_TABLE}_new", widened, count=1)
 
 
+def is_agent_name(name: str) -> bool:
+    """Tell whether a name may be an agent's: it is written into the schema."""
+    return _PLAIN.fullmatch(name) is not None
+
+
 def harness_is_allowed(tx: Tx, harness: str) -> bool:
     """Tell whether the file takes conversations of this agent."""
     allowed = allowed_harnesses(_created_by(tx))
@@ -242,7 +247,7 @@ def widen_harness(tx: Tx, more: Iterable[str] = ()) -> bool:
     wanted = sorted(more)
     if allowed is None or {*HARNESSES, *wanted} <= set(allowed):
         return False
-    odd = [name for name in wanted if not _PLAIN.fullmatch(name)]
+    odd = [name for name in wanted if not is_agent_name(name)]
     if odd:
         msg = f"{odd[0]!r} is no name of an agent"
         raise Invalid(msg, hint="lower case letters, digits and dashes are")
