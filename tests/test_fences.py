@@ -90,3 +90,12 @@ def _last_name(value: ast.expr) -> str:
 
 def test_only_a_store_knows_its_tables() -> None:
     assert [place for module, tree in modules() for place in broken(module, tree)] == []
+
+
+def test_only_the_index_knows_how_full_text_is_asked() -> None:
+    allowed = {"base/sql.py", "base/word_index.py", "base/sqlite/outside.py"}
+    asks = re.compile(r"\bMATCH [:?'{]|'(?:optimize|integrity-check|delete-all|merge|rebuild)'")
+    files = [*SRC.rglob("*.py"), *SRC.rglob("*.sql")]
+    found = {str(file.relative_to(SRC)) for file in files if asks.search(file.read_text())}
+    assert found <= allowed, "a store names its index and gives a match (base/word_index.py)"
+    assert "base/sql.py" in found

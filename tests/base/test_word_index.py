@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from threadkeep.base import words
-from threadkeep.base.match import MAX_TOKENS, AllOf, Match, literal_terms, read_match
+from threadkeep.base.match import (
+    MAX_TOKENS,
+    AllOf,
+    Match,
+    Phrase,
+    all_of,
+    literal_terms,
+    read_match,
+    without,
+)
 from threadkeep.base.snippet import snippet
 from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.base.word_index import WordIndex
@@ -81,12 +90,13 @@ class Index:
 
     def __init__(self, tokenize: str = "porter unicode61") -> None:
         self.db = sqlite3.connect(":memory:")
-        self.db.execute(f"CREATE VIRTUAL TABLE f USING fts5(text, tokenize='{tokenize}')")
+        declared = f"fts5(text, content='', tokenize='{tokenize}')"
+        self.db.execute(f"CREATE VIRTUAL TABLE f USING {declared}")
         self.tx = SqliteTx(self.db, {})
         self.words = WordIndex("f")
 
     def add(self, *texts: str) -> None:
-        self.db.execute("DELETE FROM f")
+        self.words.clear(self.tx)
         self.words.put(self.tx, enumerate(texts, 1))
 
     def match(self, match: Match) -> list[int]:
@@ -219,6 +229,37 @@ def test_operators_work_as_people_expect(index: Index) -> None:
     assert index.search('"apple ban"*') == [2, 4]
     assert index.search("👍 NOT apple") == []
     assert index.search("👍 NOT apple cherry") == [3, 4]
+
+
+def test_an_index_counts_its_rows_and_their_words(index: Index) -> None:
+    index.add("apple", "apple banana", "word " * 300, "", "banana")
+    apple, banana = Phrase(("apple",)), Phrase(("banana",))
+    assert index.words.lengths(index.tx, (1, 4)) == {1: 1, 2: 2, 3: 300, 4: 0}
+    assert index.words.frequency(index.tx, apple, 100) == (2, 2)
+    assert index.words.frequency(index.tx, apple, 1) == (1, 1)
+    assert index.words.frequency(index.tx, Phrase(("absent",)), 100) == (0, 0)
+    assert index.words.having(index.tx, banana, [1, 2, 3]) == {2}
+    assert index.words.ids(index.tx, banana, (2, 4)) == [2]
+    assert index.words.ids(index.tx, banana, limit=1) == [5]
+    assert index.words.ids(index.tx, all_of([apple, without(banana, [Phrase(("pear",))])])) == [2]
+
+
+def test_an_index_is_emptied_made_anew_and_found_damaged() -> None:
+    index = Index()
+    index.add("apple", "banana")
+    index.words.merge(index.tx)
+    assert index.words.problem(index.tx, compare=False) is None
+    index.words.clear(index.tx)
+    assert index.search("apple") == []
+    index.db.execute("DELETE FROM f_config")
+    assert index.words.problem(index.tx, compare=False) == "has lost its settings"
+    index.words.remake(index.tx, "CREATE VIRTUAL TABLE f USING fts5(text, content='');")
+    index.words.put(index.tx, [(1, "apple")])
+    assert index.search("apple") == [1]
+    assert index.words.problem(index.tx, compare=False) is None
+    with pytest.raises(ValueError, match="no index f"):
+        index.words.remake(index.tx, "CREATE TABLE g (text);")
+    index.db.close()
 
 
 def test_operators_alone_are_words(index: Index) -> None:

@@ -12,7 +12,6 @@ from tests.support.worlds import World
 from threadkeep.capture.capture import History
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_index import (
-    first_varint,
     inner_words,
     run_title,
     strings_in,
@@ -209,7 +208,6 @@ def test_a_file_that_is_only_read_and_has_no_index_still_answers(world: World) -
 
 
 def test_small_parts() -> None:
-    assert first_varint(bytes([0x81, 0x00])) == 128
     assert inner_words("call getUserName now") == "get User Name"
     assert strings_in('{"a": ["x", {"b": "y"}], "c": 1}') == ["x", "y"]
     assert strings_in("no json") == ["no json"]

@@ -83,6 +83,11 @@ class WordIndex(NamedTuple):
         ((count, last),) = tx.all(Sql(sql), values)
         return count, last or 0
 
+    def lengths(self, tx: Tx, span: tuple[int, int]) -> dict[int, int]:
+        """Give how many words each row of a span has, by its number; none of what is not there."""
+        sql = f"SELECT id, sz FROM {self.table}_docsize WHERE id BETWEEN ? AND ?"  # noqa: S608
+        return {row[0]: _first_number(row[1]) for row in tx.all(Sql(sql), span)}
+
     # ------------------------------------------------------------------ filling
 
     def put(self, tx: Tx, rows: Iterable[tuple[int, str]]) -> None:
@@ -178,6 +183,16 @@ class WordIndex(NamedTuple):
             raise ValueError(msg)
         self.drop(tx)
         tx.run(Sql(declared[0]))
+
+
+def _first_number(data: bytes) -> int:
+    """Read the first number of SQLite's variable-length form: seven bits in each byte."""
+    value = 0
+    for byte in data[:9]:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:  # noqa: PLR2004  (the last byte has no high bit)
+            break
+    return value
 
 
 def _changes(tx: Tx) -> int:

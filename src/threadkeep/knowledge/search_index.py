@@ -84,13 +84,14 @@ def _place_entries(tx: Tx, limit: int) -> int:
     rows = tx.all("entries_to_place", {"after": upto, "limit": limit})
     turns: dict[int, int] = {}
     placed, words = [], 0
-    for entry, session, is_said, is_copy, size in rows:
+    lengths = ENTRY_WORDS.lengths(tx, (rows[0][0], rows[-1][0])) if rows else {}
+    for entry, session, is_said, is_copy in rows:
         if is_copy:  # it is found in the session that it was copied from
             continue
         turn = None
         if is_said:
             turn = turns[session] = _next_turn(tx, turns, session)
-        count = first_varint(size or b"\0")
+        count = lengths.get(entry, 0)
         words += count
         placed.append({"entry": entry, "session": session, "turn": turn, "words": count})
     tx.run_bulk("place_entry", placed)
@@ -104,16 +105,6 @@ def _next_turn(tx: Tx, turns: dict[int, int], session: int) -> int:
     if session in turns:
         return turns[session] + 1
     return int(tx.value("last_turn", {"session": session}) or 0) + 1
-
-
-def first_varint(data: bytes) -> int:
-    """Read the first number of SQLite's variable-length form: seven bits in each byte."""
-    value = 0
-    for byte in data[:9]:
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:  # noqa: PLR2004  (the last byte has no high bit)
-            break
-    return value
 
 
 # ---------------------------------------------------------------------- things

@@ -3,8 +3,7 @@
 -- ------------------------------------------------------------------ where entries stand
 
 -- name: entries_to_place
-SELECT e.id, e.session, e.kind IN ('prompt', 'text', 'summary'), e.kind = 'copy', d.sz FROM tk_entries AS e
-LEFT JOIN tk_entry_words_docsize AS d ON d.id = e.id
+SELECT e.id, e.session, e.kind IN ('prompt', 'text', 'summary'), e.kind = 'copy' FROM tk_entries AS e
 WHERE {after:e} ORDER BY e.id LIMIT :limit
 
 -- name: last_turn
