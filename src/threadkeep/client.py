@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _IDLE_SECONDS: Final = 3.0  # after which a connection is not trusted to be open any more
 _TOO_MANY: Final = 429
 _TRIES: Final = 20
-_FAILED: Final = 400
+_FAILED, _BROKEN = 400, 500
 _JSON: Final = "application/json"
 
 
@@ -75,12 +75,19 @@ class Line:
         self._token = token
         self._timeout = timeout
         self._local = threading.local()
+        self._connections: set[HTTPConnection] = set()
         self._closed = False
 
     def close(self) -> None:
-        """Ask no more; connections of other threads end with their threads."""
+        """Ask no more, and end the connections of all threads."""
         self._closed = True
-        self._drop()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the connections of all threads; who asks again gets a new one."""
+        for one in list(self._connections):
+            one.close()
+        self._local = threading.local()
 
     def lines(self, path: str, body: bytes, **headers: str) -> Iterator[Any]:
         """Send a request and give the lines of the answer, over a connection of their own.
@@ -115,7 +122,10 @@ class Line:
             answer.read()
             time.sleep(float(answer.headers.get("retry-after", "1")))
         if answer.status >= _FAILED:
-            raise problem_in(answer.read(), answer.status, self.url)
+            told = answer.read()
+            if answer.status >= _BROKEN and over is None:
+                self._drop()  # a server that failed ends the connection
+            raise problem_in(told, answer.status, self.url)
         return answer
 
     def value(self, path: str, body: bytes, **headers: str) -> Any:
@@ -159,7 +169,9 @@ class Line:
 
     def _new(self) -> HTTPConnection:
         make = HTTPSConnection if self._secure else HTTPConnection
-        return make(self._host, self._port, timeout=self._timeout)
+        made = make(self._host, self._port, timeout=self._timeout)
+        self._connections.add(made)
+        return made
 
     def _drop(self) -> None:
         found: HTTPConnection | None = getattr(self._local, "connection", None)

@@ -31,5 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what is about the process that has a store open, where that is another one."""
     for item in items:
         name, _, engine = item.name.partition("[")
-        if name in ABOUT_THE_PROCESS and engine.startswith("remote"):
-            item.add_marker(pytest.mark.skip(reason=ABOUT_THE_PROCESS[name]))
+        reason = ABOUT_THE_PROCESS.get(item.name, ABOUT_THE_PROCESS.get(name))
+        if reason is not None and engine.startswith("remote"):
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -231,7 +231,7 @@ class Stores:
         """Look at what is imported before a store is begun for it."""
         if isinstance(lines, str):
             lines = lines.splitlines(keepends=True)
-        as_bytes = (one if isinstance(one, bytes) else _as_bytes(one) for one in lines)
+        as_bytes = (_as_bytes(one) if isinstance(one, str) else one for one in lines)
         if verb.owner.store == "chat":
             return self.home.checked_input(as_bytes, path=self._chat)
         from threadkeep.state.naming import session_lines

@@ -34,7 +34,10 @@ from threadkeep.web.answers import JSON_TYPE, WebProblem, as_json, kind_of, prob
 from threadkeep.web.api.openapi import LINES_TYPE
 
 # What a store's function says of arguments that it cannot use; the client raises the same again.
-_OF_PYTHON: Final = (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError)
+_OF_PYTHON: Final = (
+    *(ValueError, TypeError, AttributeError, LookupError),
+    *(ArithmeticError, RuntimeError),
+)
 _BAD: Final = 400
 _ALIVE_SECONDS: Final = 15.0
 _IDLE_SECONDS: Final = 900.0  # after which a recorder that nobody feeds is closed
