@@ -13,6 +13,7 @@ ThreadkeepError
 ├── Damaged                  the stored data fails its own checks
 ├── StorageFull              the disk or the file-size limit is used up
 ├── ReadOnly                 the store was opened read-only, or its place cannot be written
+├── Unreachable              the server that keeps the stores does not answer
 └── Closed                   the store, recorder or connection is closed
 """
 

@@ -162,6 +162,7 @@ EXPECTED = {
     "Damaged": 1,
     "StorageFull": 1,
     "ReadOnly": 1,
+    "Unreachable": 4,
     "Closed": 1,
 }
 

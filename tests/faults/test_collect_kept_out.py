@@ -182,7 +182,7 @@ def test_what_is_forgotten_is_nowhere_and_does_not_come_back(
     assert len(watching.commands()) == 4
     assert watching.rows("SELECT count(*) FROM lesson_pending") == [(2,)]
     assert MARK.encode() in watching.bytes_of_store()
-    assert forget(watching, **what).events >= 5
+    assert forget(watching, **what).observed >= 5
     for _ in range(2):
         assert MARK.encode() not in watching.bytes_of_store()
         assert watching.commands() == []
