@@ -19,6 +19,7 @@ _AT_LEAST = 5
 # Stores one thing after the other, and notes each after it was told that it is stored.
 WRITER = """
 from threadkeep import Home
+from threadkeep.base.tx import Sql
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.mailbox.index import MailIndex
 
@@ -58,12 +59,9 @@ def write(key):
 KNOWLEDGE = """
 store = KnowledgeStore.open(path)
 def write(key):
-    with store.context.db.write(durable=False) as tx:
-        tx.execute(
-            "INSERT INTO knowledge_nodes (uuid, content, embed_text, created_at, updated_at)"
-            " VALUES (?, '{}', '', 1, 1)",
-            (key,),
-        )
+    with store.write(durable=False) as tx:
+        sql = "INSERT INTO knowledge_nodes (uuid, content, embed_text, created_at, updated_at)"
+        tx.run(Sql(sql + " VALUES (:key, '{}', '', 1, 1)"), {"key": key})
 """
 KEYS = {
     "chat": "SELECT id FROM chat_sessions",
