@@ -45,6 +45,18 @@ def test_arguments_by_name_are_refused_when_there_is_no_such_name() -> None:
     assert STATE["archive_sessions"].named({"min_messages": 3}) == {"min_messages": 3}
 
 
+def test_what_cannot_be_sent_is_refused_also_where_more_is_taken() -> None:
+    assert STATE["prune_sessions"].takes_more
+    with pytest.raises(Invalid, match="'sessions_dir'"):
+        STATE["prune_sessions"].named({"sessions_dir": "anywhere"})
+
+
+def test_a_line_that_hides_a_dry_run_is_seen() -> None:
+    wrong = msgspec.structs.replace(STATE["prune_sessions"], destroys=False)
+    (found,) = faults({**STATE, "prune_sessions": wrong}, INSIDE["state"], OWNERS["state"])
+    assert found.startswith("prune_sessions: it has a dry run")
+
+
 def test_what_destroys_is_a_dry_run_unless_it_is_told_otherwise() -> None:
     for one in (one for table in TABLES.values() for one in table.values() if one.destroys):
         assert one.named({}) == {"dry_run": True}

@@ -29,6 +29,7 @@ from typing import (
     get_type_hints,
 )
 from urllib.parse import quote, urlsplit
+from weakref import WeakSet
 
 import msgspec
 from msgspec import UNSET
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 _IDLE_SECONDS: Final = 3.0  # after which a connection is not trusted to be open any more
 _TOO_MANY: Final = 429
 _TRIES: Final = 20
-_FAILED, _BROKEN = 400, 500
+_NO_ANSWER, _BROKEN = 300, 500  # nobody is followed elsewhere with the token
+_LONGEST_PAUSE: Final = 30.0  # seconds, whatever the server asks for
 _JSON: Final = "application/json"
 
 
@@ -75,7 +77,7 @@ class Line:
         self._token = token
         self._timeout = timeout
         self._local = threading.local()
-        self._connections: set[HTTPConnection] = set()
+        self._connections: WeakSet[HTTPConnection] = WeakSet()
         self._closed = False
 
     def close(self) -> None:
@@ -119,10 +121,10 @@ class Line:
             answer = self._sent(path, body, over, headers)
             if answer.status != _TOO_MANY:
                 break
-            answer.read()
-            time.sleep(float(answer.headers.get("retry-after", "1")))
-        if answer.status >= _FAILED:
-            told = answer.read()
+            self._body_of(answer)
+            time.sleep(_pause(answer.headers.get("retry-after")))
+        if answer.status >= _NO_ANSWER:
+            told = self._body_of(answer)
             if answer.status >= _BROKEN and over is None:
                 self._drop()  # a server that failed ends the connection
             raise problem_in(told, answer.status, self.url)
@@ -130,7 +132,14 @@ class Line:
 
     def value(self, path: str, body: bytes, **headers: str) -> Any:
         """Send a request and give what the answer says."""
-        return json.decode(self.ask(path, body, over=None, **headers).read())
+        return json.decode(self._body_of(self.ask(path, body, over=None, **headers)))
+
+    def _body_of(self, answer: HTTPResponse) -> bytes:
+        try:
+            return answer.read()
+        except (OSError, HTTPException) as error:  # cut off: nothing more comes over this one
+            self._drop()
+            raise self._unreachable(error) from error
 
     def _sent(
         self, path: str, body: bytes, over: HTTPConnection | None, headers: Mapping[str, str]
@@ -195,13 +204,22 @@ def problem_in(body: bytes, status: int, url: str) -> Exception:
     return error_of(told, status)
 
 
+def _pause(said: str | None) -> float:
+    """Give how long to wait before asking again."""
+    try:
+        wanted = float(said or "1")
+    except ValueError:  # a date
+        wanted = 1.0
+    return min(max(wanted, 0.0), _LONGEST_PAUSE)
+
+
 def error_of(told: Mapping[str, Any], status: int = 500) -> Exception:
     """Make the error that a problem describes, of the class that it had."""
     message, hint = str(told["message"]), str(told.get("hint", ""))
     kind = _class_of(str(told.get("kind", "")))
-    if kind is not None and not issubclass(kind, ThreadkeepError):
-        return kind(message)
     try:
+        if kind is not None and not issubclass(kind, ThreadkeepError):
+            return kind(message)
         return (kind or _by_status(status))(message, hint=hint)
     except TypeError:  # made of other things than words
         return _by_status(status)(message, hint=hint)

@@ -14,7 +14,7 @@ from tests.cli.histories import claude_log, said
 from tests.conftest import need_tool
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
-from threadkeep.capture import engine, records
+from threadkeep.capture import records
 from threadkeep.errors import Invalid
 from threadkeep.home.home import Home
 from threadkeep.sources.files import LogFile
@@ -81,7 +81,7 @@ def test_what_becomes_a_link_after_it_was_found_is_not_read(
             place.symlink_to(target / "x.jsonl" if swapped == "file" else target)
         return real(log, roots)
 
-    monkeypatch.setattr(engine, "rooted", swap)
+    monkeypatch.setattr(records, "rooted", swap)
     report = world.lines_report(world.capture())
     assert list(report.errors) == [str(inner / "x.jsonl")]
     assert b"word500" not in held(world)

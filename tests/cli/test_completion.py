@@ -108,7 +108,7 @@ BASH = """
 compopt() { :; }
 source "$SCRIPT"
 complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _threadkeep threadkeep; }
-complete_words threadkeep show 5f; printf '%s\\n' "${COMPREPLY[@]}"
+complete_words threadkeep show 5f0c; printf '%s\\n' "${COMPREPLY[@]}"
 complete_words threadkeep show Fix; printf '%s\\n' "${COMPREPLY[@]}"
 """
 ZSH = """
@@ -116,12 +116,12 @@ compdef() { : }
 _describe() { print -l -- ${(P)3} }
 compadd() { print -l -- ${(P)4} }
 source "$SCRIPT"
-words=(threadkeep show 5f); CURRENT=3; _threadkeep
+words=(threadkeep show 5f0c); CURRENT=3; _threadkeep
 words=(threadkeep show Fix); CURRENT=3; _threadkeep
 """
 FISH = """
 source "$SCRIPT"
-complete -C 'threadkeep show 5f'
+complete -C 'threadkeep show 5f0c'
 complete -C 'threadkeep show Fix'
 """
 

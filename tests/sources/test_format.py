@@ -18,7 +18,7 @@ from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources import registry
 from threadkeep.sources.format import Databases, Documents, LineLogs, Told, read_rows
 from threadkeep.sources.places import files_of, place, roots_of
-from threadkeep.sources.records import UnreadablePlace, UserHome
+from threadkeep.sources.records import Log, UnreadablePlace, UserHome
 
 
 def read_toy(record: Any, number: int) -> Told:
@@ -176,6 +176,22 @@ def test_a_reader_that_fails_keeps_the_line_and_is_counted(
         report = history.capture()
         assert report.of("toy").lines == 2
         assert list(report.of("toy").unknown.values()) == [2]
+
+
+@pytest.mark.parametrize("raised", [RuntimeError, AssertionError, SystemExit])
+def test_a_source_that_fails_while_it_looks_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    def fails(_: Log) -> Log:
+        raise raised("a mistake in somebody's package")
+
+    broken = LineLogs(agent="broken", label="B", places=TOY.places, read=read_toy, identify=fails)
+    brought(monkeypatch, tmp_path / "site", broken=broken, toy=TOY)
+    write_toy(tmp_path / "user", "Hello")
+    with open_history(tmp_path / "home", tmp_path / "user") as history:
+        report = history.capture()
+        assert [session.agent for session in history.sessions()] == ["toy"]
+        assert raised.__name__ in str(report.of("broken").errors)
 
 
 def test_nobody_takes_the_name_of_one_of_ours(

@@ -83,6 +83,9 @@ ABOUT_THE_PROCESS: Final = {
 _which: ContextVar[str] = ContextVar("which")
 
 
+_THREAD = "remote stores"
+
+
 class LoopbackStores(Stores):
     """The stores of all tests: the request says which one is meant."""
 
@@ -127,10 +130,10 @@ class Loopback:
             self._app, interface="asgi3", ws="none", log_config=None, access_log=False
         )
         # Its tracebacks would be written while a test's are, which Python 3.11 does not bear.
-        logging.getLogger("uvicorn.error").disabled = True
+        logging.getLogger("uvicorn.error").addFilter(lambda told: told.threadName != _THREAD)
         self._server = uvicorn.Server(config)
         serve = self._server.serve(sockets=[listener])
-        threading.Thread(target=asyncio.run, args=(serve,), daemon=True).start()
+        threading.Thread(target=asyncio.run, args=(serve,), daemon=True, name=_THREAD).start()
         while not self._server.started:
             time.sleep(0.01)
 

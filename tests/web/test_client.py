@@ -129,6 +129,34 @@ def test_what_is_captured_is_listed(home: RemoteHome) -> None:
     assert list(home.knowledge().sessions().items) == []
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{",
+        b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.2/\r\ncontent-length: 0\r\n\r\n",
+    ],
+    ids=["cut off", "led elsewhere"],
+)
+def test_an_answer_that_is_none_is_told(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listener.getsockname()[1]
+        with (
+            threadkeep.connect(f"http://127.0.0.1:{port}", "x") as home,
+            pytest.raises(Unreachable, match=str(port)),
+        ):
+            home.chat().session("s")
+        thread.join(30)
+
+
 def test_nobody_there_and_a_wrong_token_are_told(served: Site) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -294,12 +294,16 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
 
     def named(self, given: Mapping[str, Any]) -> Json:
         """Read arguments that were sent by their names; the store itself looks at their values."""
-        if not self.takes_more:
-            unknown = [name for name in given if name not in self.arguments]
-            if unknown:
-                known = ", ".join(self.arguments)
-                hint = f"it takes {known}" if known else "it takes no arguments"
-                raise Invalid(f"there is no argument {unknown[0][:80]!r} here", hint=hint)
+        # Also of a verb that takes more than it names: a path, say, is never sent.
+        unknown = [
+            name
+            for name in given
+            if name not in self.arguments and (not self.takes_more or name in self.parameters)
+        ]
+        if unknown:
+            known = ", ".join(self.arguments)
+            hint = f"it takes {known}" if known else "it takes no arguments"
+            raise Invalid(f"there is no argument {unknown[0][:80]!r} here", hint=hint)
         found = dict(given)
         if self.destroys:
             found.setdefault("dry_run", True)
@@ -366,6 +370,8 @@ def _faults_of(one: Verb) -> Iterator[str]:
         bare = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
         if bare and name not in one.arguments:
             yield f"{name!r} cannot be sent"
+    if "dry_run" in one.arguments and not one.reads and not one.destroys:
+        yield "it has a dry run, and its line does not say that it destroys"
     if not one.said:
         yield "it has no docstring"
 

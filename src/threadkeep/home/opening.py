@@ -188,6 +188,12 @@ def open_memory_to_ask(home: "Home", path: str | Path | None = None) -> "Memory"
     return home.memory(path, read_only=True)
 
 
+def is_left_behind(memory: "Memory") -> bool:
+    """Tell whether memory that only reads has an index that could be brought up by now."""
+    access = memory.store.access
+    return not access.writable and access.finding.kind == "current" and not _is_indexed(memory)
+
+
 def _is_indexed(memory: "Memory") -> bool:
     from threadkeep.knowledge.search_index import is_behind, is_indexable
 

@@ -171,9 +171,7 @@ class Stores:
         with self._guard:
             kept = self._opened.get(name)
             if kept is not None and not kept.is_current():
-                del self._opened[name]
-                if kept.retire():
-                    kept.close_apart()
+                self._retire(name)
                 kept = None
             if kept is None:
                 store = opens()
@@ -182,6 +180,15 @@ class Stores:
             if question is not None:
                 question.use(kept)
             return cast("T", kept.store)
+
+    def _leave(self, name: str) -> None:
+        with self._guard:
+            self._retire(name)
+
+    def _retire(self, name: str) -> None:
+        kept = self._opened.pop(name, None)
+        if kept is not None and kept.retire():
+            kept.close_apart()
 
     def _looked_at(self, store: S) -> S:
         return self._for_now(store, store.database)
@@ -301,9 +308,16 @@ class Stores:
 
     def memory(self) -> "Memory":
         """Give memory, to ask it."""
-        from threadkeep.home.opening import open_memory_to_ask
+        from threadkeep.home.opening import is_left_behind, open_memory_to_ask
 
-        return self._once("memory", lambda: open_memory_to_ask(self.home, self.db), _database)
+        def opens() -> "Memory":
+            return open_memory_to_ask(self.home, self.db)
+
+        memory = self._once("memory", opens, _database)
+        if not is_left_behind(memory):
+            return memory
+        self._leave("memory")  # another program wrote: one that may index takes its place
+        return self._once("memory", opens, _database)
 
     def history(self, way: Literal["look", "change"]) -> "History":
         """Give the captured history with all that captures and forgets."""

@@ -475,7 +475,7 @@ _NOTE_LIMIT: Final = 8_000
 
 def remember(room: ToolContext, given: RememberArguments) -> ToolReply:
     """Store a note."""
-    home, store = room.stores.home, room.stores.memory().store
+    home, store = room.stores.home, room.stores.history("change").store
     refuse_write(store.access)
     note, uuid = _note(room, given), str(uuid4())
     roots = project_roots(home.config.enrich, home.environ)

@@ -8,7 +8,8 @@ package may bring one of its own through the entry point group `threadkeep.sourc
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import wraps
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ import msgspec
 
 from threadkeep.base.json import decode_line
 from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
-from threadkeep.errors import Invalid, NotFound
+from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import Gatherer, GathererState, plain
 from threadkeep.sources.files import LogFile, file_bytes
@@ -423,7 +424,46 @@ def checked(name: str, given: object) -> LineLogs | Documents | Databases:
         raise Invalid(msg, hint="name the program that writes the logs")
     for one_place in given.places:
         place(one_place.roots, *one_place.logs)
-    return given
+    calls = {name: getattr(given, name) for name in given.__struct_fields__}
+    guarded = {name: _guarded(one) for name, one in calls.items() if name in _GUARDED}
+    return msgspec.structs.replace(given, **guarded)
+
+
+def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Let whatever somebody else's code raises be the trouble of its log, not the end of a run."""
+
+    @wraps(call)
+    def guarded(*given: Any) -> Any:
+        with _trouble():
+            found = call(*given)
+        return _each(found) if isinstance(found, Iterator) else found
+
+    return guarded
+
+
+def _each(found: Iterator[Any]) -> Iterator[Any]:
+    end = object()
+    while True:
+        with _trouble():
+            one = next(found, end)
+        if one is end:
+            return
+        yield one
+
+
+@contextmanager
+def _trouble() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ThreadkeepError):  # capture tells these as they are
+        raise
+    except (Exception, SystemExit) as error:
+        msg = f"its source raised {type(error).__name__}: {error}"
+        raise Invalid(msg, hint="report it to the package that brings the source") from error
+
+
+# Functions of a package outside the reading of single records, whose trouble is counted there.
+_GUARDED: Final = frozenset(("identify", "split", "prefer", "sessions", "more"))
 
 
 _OWN: Final = frozenset(("chat", "state", "mailbox"))

@@ -132,5 +132,5 @@ def _bring(point: "EntryPoint") -> "Source":
 
     try:
         return checked(point.name, point.load())
-    except Exception as error:  # noqa: BLE001  (somebody else's code: it may raise anything)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (somebody else's code)
         return BrokenSource(point.name, f"{point.value}: {error}")

@@ -6,6 +6,7 @@ lines: `[value]` is a piece or the answer, `{"progress": […]}` a step, `{"prob
 """
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -32,6 +33,8 @@ from threadkeep.home.stores import Stores
 from threadkeep.verbs import CHAT, TABLES
 from threadkeep.web.answers import JSON_TYPE, WebProblem, as_json, kind_of, problem, problem_of
 from threadkeep.web.api.openapi import LINES_TYPE
+
+log = logging.getLogger(__name__)
 
 # What a store's function says of arguments that it cannot use; the client raises the same again.
 _OF_PYTHON: Final = (
@@ -202,6 +205,7 @@ class Recordings:
 
     def use(self, name: str, act: Callable[[Recorder], Any]) -> Any:
         """Do something with a recorder, in turn."""
+        self._close_idle(besides=name)
         with self._guard:
             kept = self._kept.get(name)
         if kept is None:
@@ -220,9 +224,10 @@ class Recordings:
         """Close all that are left: their clients cannot go on."""
         self._close_those(list(self._kept))
 
-    def _close_idle(self) -> None:
+    def _close_idle(self, besides: str = "") -> None:
         latest = time.monotonic() - _IDLE_SECONDS
-        self._close_those([name for name, kept in list(self._kept.items()) if kept.used < latest])
+        kept = [(name, one.used) for name, one in list(self._kept.items()) if name != besides]
+        self._close_those([name for name, used in kept if used < latest])
 
     def _close_those(self, names: list[str]) -> None:
         for name in names:
@@ -230,7 +235,15 @@ class Recordings:
                 kept = self._kept.pop(name, None)
             if kept is not None:
                 with kept.turn:
-                    kept.recorder.close()
+                    _close_left(kept.recorder)
+
+
+def _close_left(recorder: Recorder) -> None:
+    """Close a recorder whose client is gone; its trouble is nobody else's."""
+    try:
+        recorder.close()
+    except ThreadkeepError as error:
+        log.warning("a recording that its client left could not be closed: %s", error)
 
 
 class _RemoteError(Exception):
