@@ -256,3 +256,25 @@ def test_a_request_that_is_answered_meanwhile_ends_well(
     assert "quagga" in answer.text
     assert "quagga" not in nested[0].text
     assert "quagga" not in read(site, "/api/sessions").text
+
+
+# ---------------------------------------------------------------------- what others write meanwhile
+
+
+def test_memory_that_only_reads_gives_way_when_the_index_falls_behind(site: Site) -> None:
+    home = site.home
+    with home.history(must_exist=True) as history:
+        history.store.index()
+    stores = Stores(home)
+    try:
+        assert not stores.memory().store.access.writable
+        with home.knowledge() as store:
+            with store.write() as tx:  # as another program would
+                sql = "INSERT INTO knowledge_nodes"
+                sql += " (uuid, content, embed_text, created_at, updated_at)"
+                tx.run(Sql(sql + " VALUES ('n-1', '{}', 'the quokka sleeps', 1, 1)"))
+            (hit,) = stores.memory().recall("quokka").hits
+            assert hit.uuid == "n-1"
+            assert store.index() == 0  # the question has brought it up
+    finally:
+        stores.close()

@@ -1,4 +1,4 @@
-"""The schema of the state file that we make, and of files of versions 1 to 6; see `form`."""
+"""The schema of the state files that we make, and of versions 1 to 6; for others see `context`."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
