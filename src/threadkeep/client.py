@@ -10,7 +10,6 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator, KeysView, Mapping, ValuesView
-from contextlib import closing
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from importlib import import_module
@@ -29,7 +28,6 @@ from typing import (
     get_type_hints,
 )
 from urllib.parse import quote, urlsplit
-from weakref import WeakSet
 
 import msgspec
 from msgspec import UNSET
@@ -77,7 +75,7 @@ class Line:
         self._token = token
         self._timeout = timeout
         self._local = threading.local()
-        self._connections: WeakSet[HTTPConnection] = WeakSet()
+        self._connections: set[HTTPConnection] = set()
         self._closed = False
 
     def close(self) -> None:
@@ -88,7 +86,7 @@ class Line:
     def hang_up(self) -> None:
         """End the connections of all threads; who asks again gets a new one."""
         for one in list(self._connections):
-            one.close()
+            self._end(one)
         self._local = threading.local()
 
     def lines(self, path: str, body: bytes, **headers: str) -> Iterator[Any]:
@@ -100,18 +98,19 @@ class Line:
         try:
             answer = self.ask(path, body, over=connection, **headers)
         except BaseException:
-            connection.close()
+            self._end(connection)
             raise
         return self._read_lines(connection, answer)
 
     def _read_lines(self, connection: HTTPConnection, answer: HTTPResponse) -> Iterator[Any]:
-        with closing(connection):
-            try:
-                for line in answer:
-                    if line.strip():  # a blank one only says that somebody is there
-                        yield json.decode(line)
-            except (OSError, HTTPException) as error:
-                raise self._unreachable(error) from error
+        try:
+            for line in answer:
+                if line.strip():  # a blank one only says that somebody is there
+                    yield json.decode(line)
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            self._end(connection)
 
     def ask(
         self, path: str, body: bytes, *, over: HTTPConnection | None = None, **headers: str
@@ -185,8 +184,12 @@ class Line:
     def _drop(self) -> None:
         found: HTTPConnection | None = getattr(self._local, "connection", None)
         if found is not None:
-            found.close()
+            self._end(found)
             self._local.connection = None
+
+    def _end(self, connection: HTTPConnection) -> None:
+        connection.close()
+        self._connections.discard(connection)
 
 
 # ------------------------------------------------------------------------------
