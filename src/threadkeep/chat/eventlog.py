@@ -4,6 +4,9 @@ Chunks are logged as they came, once each; logging the whole part at every updat
 another store's log 64 of its 73 GB within eight days. Finished messages shrink to one snapshot.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from threadkeep.base import json
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.text import from_sql
@@ -33,6 +36,7 @@ from threadkeep.chat.wire.reduce import StreamState
 from threadkeep.errors import Conflict, Damaged
 
 _BATCH = 500
+_HANGING = ("tk_runs", "tk_usage")
 
 
 def switch(ctx: ChatContext, *, on: bool) -> None:
@@ -91,8 +95,7 @@ def rebuild(ctx: ChatContext) -> int:
 
     Runs, usage and unknown columns are not in the log; they stay.
     """
-    # A cascade would take the runs and the usage of every session along.
-    with sqlite_file(ctx.db).write(foreign_keys=False) as tx:
+    with _keeping_what_hangs_on_them(ctx) as tx:
         if not journal.log_is_on(tx):
             msg = "this store keeps no event log, so there is nothing to rebuild from"
             raise Conflict(msg, hint="open it with event_log=True before recording")
@@ -104,11 +107,38 @@ def rebuild(ctx: ChatContext) -> int:
         count = sum(_Replay(tx, from_sql(row[0])).run() for row in tx.all("all_streams"))
         for kind, row_id, columns_json in extra:
             tx.run("put_extra", {"kind": kind, "id": row_id, "columns_json": columns_json})
-        broken = tx.one(Sql("PRAGMA foreign_key_check"))
-        if broken is not None:
-            msg = f"the event log is not complete: a row of {broken[0]} would lose its parent"
-            raise Damaged(msg, hint="nothing was changed; restore a backup instead")
         return count
+
+
+@contextmanager
+def _keeping_what_hangs_on_them(ctx: ChatContext) -> Iterator[Tx]:
+    """Begin a write in which no cascade takes the runs and the usage of every session along."""
+    if ctx.db.engine == "sqlite":
+        with sqlite_file(ctx.db).write(foreign_keys=False) as tx:
+            yield tx
+            broken = tx.one(Sql("PRAGMA foreign_key_check"))
+            if broken is not None:
+                raise _incomplete(str(broken[0]))
+        return
+    with ctx.db.write() as tx:  # there, only the owner of the tables may leave out a cascade
+        kept = {table: tx.dicts(Sql(f"SELECT * FROM {table}")) for table in _HANGING}  # noqa: S608
+        try:
+            yield tx
+            for table, rows in kept.items():
+                for row in rows:
+                    columns = ", ".join(row)
+                    marks = ", ".join(f":{name}" for name in row)
+                    insert = f"INSERT INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608
+                    tx.count(Sql(insert), row)
+        except Conflict as error:
+            if not isinstance(error.__cause__, Exception):
+                raise
+            raise _incomplete(error.message) from error
+
+
+def _incomplete(row: str) -> Damaged:
+    msg = f"the event log is not complete: a row would lose its parent: {row}"
+    return Damaged(msg, hint="nothing was changed; restore a backup instead")
 
 
 class _Replay:
@@ -149,7 +179,7 @@ class _Replay:
         self._write_dirty()
         for kind, row_id in data["deleted"]:  # first: a replaced part gives up its place
             table = TABLES[kind]
-            self._tx.run(Sql(f'DELETE FROM "{table}" WHERE id = ?'), (row_id,))  # noqa: S608
+            self._tx.run(Sql(f'DELETE FROM "{table}" WHERE id = :id'), {"id": row_id})  # noqa: S608
         for kind, put in data["put"]:
             put_image(self._tx, kind, put)
         # A recorder that begins, and a message put in whole, start from the rows.

@@ -55,7 +55,10 @@ def rewind(
         raise Invalid(msg, hint="pass the id of the user message to return to")
     if not counts(point):
         msg = f"message {point.id!r} {_whereabouts(point)} and cannot be returned to"
-        raise Invalid(msg, hint="pass a visible user message; unrewind shows hidden ones again")
+        raise Invalid(
+            msg,
+            hint="name a visible user message; `ChatStore.unrewind()` shows hidden ones again",
+        )
     place = (point.created_at, point.id)
     chosen = [
         other
@@ -105,7 +108,7 @@ def _hidden_time(message: Message) -> int:
 
 
 def _whereabouts(message: Message) -> str:
-    return "waits in the queue" if message.queued else "is hidden"
+    return "queued" if message.queued else "is hidden"
 
 
 def _messages(tx: Tx, session_id: str) -> list[Message]:

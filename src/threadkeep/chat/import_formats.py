@@ -31,6 +31,7 @@ _SHAPE = (
     'JSONL has {"type":"session","data":{…}} first, then "message" and "part" records;'
     ' JSON is {"session":{…},"messages":[{"message":{…},"parts":[…]}]}'
 )
+_PART_HINT = "allow more with part_limit: below [chat] in the settings, or given to ChatStore.open"
 
 
 class Record(NamedTuple):
@@ -125,7 +126,7 @@ def _numbered(lines: Lines, limit: int) -> Iterator[tuple[int, str]]:
             _refuse(f"line {number}", f"this is a {type(line).__name__}, not text", hint)
         if len(line) > limit:
             msg = f"line {number}: {len(line):,} characters; a record has at most {limit:,}"
-            raise TooLarge(msg, hint="open the store with a larger part_limit")
+            raise TooLarge(msg, hint=_PART_HINT)
         text = _text(number, line)
         if text and not text.isspace():
             yield number, text
@@ -146,7 +147,7 @@ def _decode(place: str, text: str) -> Any:
         if text.count('"') > 1:
             standard_json.loads(text, object_pairs_hook=_only_once)
     except Invalid as error:
-        hint = error.hint or "the file may be cut off or edited: export the session again"
+        hint = error.hint or "the file may be truncated or edited: export the session again"
         raise Invalid(f"{place}: {error.message}", hint=hint) from None
     except RecursionError:
         _refuse(place, "the value is nested too deeply", "flatten it, or store it as text")
@@ -158,7 +159,7 @@ def _only_once(pairs: list[tuple[str, Any]]) -> None:
     names = set()
     for name, _ in pairs:
         if name in names:
-            msg = f"the key {ascii(name)[:_SHOWN]} comes twice"
+            msg = f"the key {ascii(name)[:_SHOWN]} appears twice"
             raise Invalid(msg, hint="keep one of the two")
         names.add(name)
 
@@ -255,7 +256,7 @@ def _need_parent(place: str, row: Json, column: str, parent: str, what: str) -> 
 
 def _need_new(place: str, value: Any, seen: set[Any], what: str) -> None:
     if value in seen:
-        _refuse(place, f"the {what} {_shown(value)} comes twice", "keep one of the two records")
+        _refuse(place, f"the {what} {_shown(value)} appears twice", "keep one of the two records")
     seen.add(value)
 
 
@@ -355,7 +356,7 @@ def _fits(number: int) -> bool:
 def _check_size(what: str, text: str, part_limit: int) -> None:
     if len(text) > part_limit:
         msg = f"{what} has {len(text):,} characters; a part may have at most {part_limit:,}"
-        raise TooLarge(msg, hint="open the store with a larger part_limit")
+        raise TooLarge(msg, hint=_PART_HINT)
 
 
 def _check_json(what: str, text: str, wanted: type) -> None:

@@ -532,7 +532,7 @@ class Timer:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: in a forked child there is no thread, and nobody to look after."""
+        """Start over: in a forked child there is no thread, and nobody to look after."""
         self._guard = threading.Condition()
         self._looks: dict[WeakMethod[Look], float] = {}
         self._next = 0.0  # when the thread wakes up by itself

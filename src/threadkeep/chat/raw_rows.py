@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from threadkeep.base import json
-from threadkeep.base.sqlite.catalogue import never_null
+from threadkeep.base.engines import never_null
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.chat import journal
@@ -66,16 +66,18 @@ def others_of(kind: str, row: Json) -> Json:
 
 def load_rows(tx: Tx, session_id: str) -> SessionRows | None:
     """Read all rows of a session, exact up to the last committed chunk; None if it is gone."""
-    session = next(_select(tx, SESSION, "WHERE id = ?", session_id), None)
+    session = next(_select(tx, SESSION, "WHERE id = :session_id", session_id), None)
     if session is None:
         return None
     messages = {
         row["id"]: row
-        for row in _select(tx, MESSAGE, "WHERE session_id = ? ORDER BY created_at, id", session_id)
+        for row in _select(
+            tx, MESSAGE, "WHERE session_id = :session_id ORDER BY created_at, id", session_id
+        )
     }
     parts: defaultdict[str, list[Json]] = defaultdict(list)
     own = (
-        "WHERE message_id IN (SELECT id FROM chat_messages WHERE session_id = ?)"
+        "WHERE message_id IN (SELECT id FROM chat_messages WHERE session_id = :session_id)"
         ' ORDER BY message_id, "index"'
     )
     for row in _select(tx, PART, own, session_id):
@@ -104,7 +106,7 @@ def _select(tx: Tx, kind: str, where: str, session_id: str) -> Iterator[Json]:
     columns = ", ".join(map(quoted, names))
     sql = f'SELECT {columns} FROM "{TABLES[kind]}" {where}'  # noqa: S608  (the file's own names)
     known = [name in COLUMNS[kind] for name in names]
-    for row in tx.all(Sql(sql), (session_id,)):
+    for row in tx.all(Sql(sql), {"session_id": session_id}):
         yield {
             name: as_json(value, ours=ours)
             for name, value, ours in zip(names, row, known, strict=True)
@@ -204,7 +206,7 @@ class _Insert:
         needed = {*never_null(tx, TABLES[kind]), "title"} & _STAND_INS.keys()
         self._never_null = [name for name in self._names if name in needed]
         columns = ", ".join(map(quoted, self._names))
-        marks = ", ".join("?" for _ in self._names)
+        marks = ", ".join(f":v{place}" for place, _ in enumerate(self._names))
         taken = ", ".join(f"{name} = excluded.{name}" for name in map(quoted, self._names))
         rest = f" ON CONFLICT (id) DO UPDATE SET {taken}" if over else ""
         self._sql = f'INSERT INTO "{TABLES[kind]}"({columns}) VALUES ({marks}){rest}'  # noqa: S608
@@ -217,7 +219,7 @@ class _Insert:
             if row[name] is None:
                 values[self._names.index(name)] = _STAND_INS[name]
                 extra[name] = None
-        tx.run(Sql(self._sql), values)
+        tx.run(Sql(self._sql), {f"v{place}": value for place, value in enumerate(values)})
         for name in self._file_has:
             if name in extra and self._fill(tx, row["id"], name, extra[name]):
                 del extra[name]
@@ -229,13 +231,13 @@ class _Insert:
     def _fill(self, tx: Tx, row_id: str, name: str, value: Any) -> bool:
         """Write a column that another program added; False if it does not hold the value as is."""
         table, column = TABLES[self._kind], quoted(name)
-        update = f'UPDATE "{table}" SET {column} = ? WHERE id = ?'  # noqa: S608  (the file's name)
-        tx.run(Sql(update), (as_column(value), row_id))
-        select = f'SELECT {column} FROM "{table}" WHERE id = ?'  # noqa: S608
-        stored = as_json(tx.value(Sql(select), (row_id,)), ours=False)
+        update = f'UPDATE "{table}" SET {column} = :value WHERE id = :id'  # noqa: S608
+        tx.run(Sql(update), {"value": as_column(value), "id": row_id})
+        select = f'SELECT {column} FROM "{table}" WHERE id = :id'  # noqa: S608
+        stored = as_json(tx.value(Sql(select), {"id": row_id}), ours=False)
         if json.encode(stored) == json.encode(value):
             return True
-        tx.run(Sql(update), (None, row_id))
+        tx.run(Sql(update), {"value": None, "id": row_id})
         return False
 
 

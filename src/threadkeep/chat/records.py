@@ -59,7 +59,7 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def queued(self) -> bool:
-        """A user message waits in the queue while it has a numeric `queued_at`."""
+        """A user message queued while it has a numeric `queued_at`."""
         return self.role == "user" and is_number(self.metadata.get("queued_at"))
 
 

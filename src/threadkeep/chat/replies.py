@@ -65,7 +65,7 @@ def ask_to_stop(store: ChatStore, session_id: str, guard: frozenset[str], reason
             raise NotFound(msg, hint="there is nothing to stop")
         found = Active(row[2], from_sql(row[0]), stop=True, reason=reason)
         if not guard <= {found.run_id, found.message_id}:
-            msg = f"session {session_id!r} is at another reply now: message {found.message_id!r}"
+            msg = f"session {session_id!r} is now on another reply: message {found.message_id!r}"
             raise Conflict(msg, hint=f"to stop this one, name it, or its run {found.run_id!r}")
         tx.run("ask_to_stop", {"id": found.run_id, "reason": reason})
     return found

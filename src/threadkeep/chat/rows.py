@@ -155,7 +155,7 @@ def part_row(
 
 
 def revised_row(row: Row, part: Mapping[str, Any], data_json: str, at: int) -> PartRow:
-    """Make the row of a part that is stored already (a row of the query `get_part`) anew."""
+    """Make the row of a part that is stored already (a row of the query `get_part`) again."""
     return part_row(
         part,
         data_json,
@@ -261,8 +261,8 @@ def image(tx: Tx, kind: str, row_id: str) -> Json | None:
     """Give a row with every column that the file has, known to us or not; None if it is gone."""
     names = tx.columns(TABLES[kind])
     columns = ", ".join(map(quoted, names))
-    sql = f'SELECT {columns} FROM "{TABLES[kind]}" WHERE id = ?'  # noqa: S608  (the file's names)
-    row: Row | None = tx.one(Sql(sql), (row_id,))
+    sql = f'SELECT {columns} FROM "{TABLES[kind]}" WHERE id = :id'  # noqa: S608  (the file's names)
+    row: Row | None = tx.one(Sql(sql), {"id": row_id})
     if row is None:
         return None
     known = COLUMNS[kind]
@@ -277,11 +277,12 @@ def put_image(tx: Tx, kind: str, row: Json) -> None:
         row = {**row, "title": UNTITLED}  # an event of an older version
     names = [name for name in tx.columns(TABLES[kind]) if name in row]
     columns = ", ".join(map(quoted, names))
-    marks = ", ".join("?" for _ in names)
+    marks = ", ".join(f":v{place}" for place, _ in enumerate(names))
     updates = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in names)
     sql = (
         f'INSERT INTO "{TABLES[kind]}"({columns}) VALUES ({marks})'  # noqa: S608
         f" ON CONFLICT(id) DO UPDATE SET {updates}"
     )
-    tx.run(Sql(sql), [as_column(row[name]) for name in names])
+    values = {f"v{place}": as_column(row[name]) for place, name in enumerate(names)}
+    tx.run(Sql(sql), values)
     rehash(tx, kind, row["id"])

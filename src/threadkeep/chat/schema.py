@@ -1,16 +1,18 @@
 """The schema of a chat file, and how files of other programs become one."""
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from threadkeep.base.database import Database
+from threadkeep.base.engines import engine_problems
 from threadkeep.base.hashes import content_hash
 from threadkeep.base.match import Phrase
 from threadkeep.base.processes import is_alive
-from threadkeep.base.sql import load_queries, load_text
+from threadkeep.base.sql import Engine, load_queries, load_text
 from threadkeep.base.sqlite.catalogue import object_names, set_user_version, user_version
-from threadkeep.base.sqlite.checks import journal_mode, sqlite_problems
+from threadkeep.base.sqlite.checks import journal_mode
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import Schema, SchemaStep, add_missing_columns
 from threadkeep.base.sqlite.statements import split_statements
@@ -63,7 +65,7 @@ def check_database(database: Database) -> VerifyReport:
     report = VerifyReport()
     try:
         with database.read() as tx:
-            report.problems += sqlite_problems(tx)
+            report.problems += engine_problems(tx)
             if not report.problems:
                 for kind in TABLES:
                     _check_rows(tx, kind, report)
@@ -106,9 +108,10 @@ def _check_journal(tx: Tx, report: VerifyReport) -> None:
     stream, seq = "", 0
     sql = (
         "SELECT stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum"
-        " FROM chat_events WHERE (stream_id, seq) > (?, ?) ORDER BY stream_id, seq LIMIT ?"
+        " FROM chat_events WHERE (stream_id, seq) > (:stream, :seq)"
+        " ORDER BY stream_id, seq LIMIT :limit"
     )
-    while rows := tx.all(Sql(sql), (stream, seq, _BATCH)):
+    while rows := tx.all(Sql(sql), {"stream": stream, "seq": seq, "limit": _BATCH}):
         for row in rows:
             try:
                 check_row(row)
@@ -142,12 +145,12 @@ def _complain(report: VerifyReport, problem: str) -> None:
 
 
 def _index_problems(database: Database) -> list[str]:
-    """The full-text index must at least answer; its words can always be built anew."""
+    """The full-text index must at least answer; its words can always be rebuilt."""
     try:
         with database.read() as tx:
             PART_WORDS.ids(tx, Phrase(("a",)), limit=1)
     except ThreadkeepError as error:
-        return [f"the full-text index is damaged: {error.message} (reindex builds it anew)"]
+        return [f"the full-text index is damaged: {error.message} (reindex rebuilds it)"]
     return []
 
 
@@ -180,6 +183,11 @@ _ADDED = {
 _TRIGGERS_OF_2 = ("tk_message_shown", "tk_session_untitled", "tk_session_title_gone")
 # The guide suggests this table by name, so another program may have it, with its own idea of it.
 _SHARED = {"system_prompts": {"body": "TEXT", "created_at": "INTEGER"}}
+
+
+def queries(engine: Engine) -> Mapping[str, str]:
+    """Give the named queries of a chat store as an engine takes them."""
+    return QUERIES if engine == "sqlite" else load_queries(PACKAGE, engine=engine)
 
 
 def read_version(tx: Tx) -> int | None:
@@ -253,7 +261,7 @@ def _code(statement: str) -> str:
 
 
 def _separate_equal_places(tx: Tx) -> None:
-    """Two parts at one place of a message make the unique index fail: number them anew."""
+    """Two parts at one place of a message make the unique index fail: number them again."""
     twice = tx.all(
         Sql(
             'SELECT DISTINCT message_id FROM chat_parts GROUP BY message_id, "index"'
@@ -318,6 +326,11 @@ def settle_titles(tx: Tx) -> None:
             tx.run(Sql(statement))
 
 
+def finish_copy(tx: Tx) -> None:
+    """Have the words of a file whose rows came from a server indexed by the next search."""
+    tx.run("mark_all_dirty")
+
+
 def create_script() -> str:
     """Give the SQL of a fresh file."""
     return f"{_HEAD}\n{_SIDE}\nPRAGMA user_version = {GUIDE_VERSION};\n"
@@ -355,8 +368,8 @@ def facts(_: ChatContext, tx: Tx) -> ChatFacts:
     """Tell what is in the file, and which recordings go on."""
     live = [row for row in tx.all("all_recordings") if is_alive(row[3])]
     return ChatFacts(
-        schema_version=read_version(tx),
-        journal_mode=journal_mode(tx),
+        schema_version=VERSION if tx.engine == "postgres" else read_version(tx),
+        journal_mode=journal_mode(tx) if tx.engine == "sqlite" else tx.engine,
         event_log=tx.value("get_meta", {"key": "event_log"}) == "on",
         sessions=int(tx.value(Sql("SELECT count(*) FROM chat_sessions"))),
         messages=int(tx.value(Sql("SELECT count(*) FROM chat_messages"))),

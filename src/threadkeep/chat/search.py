@@ -104,7 +104,7 @@ def _text_of_row(part_id: str | bytes, kind: str | bytes, data_json: str | bytes
 
 
 def reindex(ctx: ChatContext) -> None:
-    """Build the full-text index anew from the parts."""
+    """Rebuild the full-text index from the parts."""
     with ctx.db.write() as tx:
         PART_WORDS.remake(tx, load_text("threadkeep.chat", "side.sql"))
         tx.run("forget_all_docs")
@@ -175,7 +175,7 @@ def _ask_index(ctx: ChatContext, match: Match, params: Json) -> list[Row]:
         newest = PART_WORDS.ids(tx, match, limit=_CANDIDATES)
         if not newest:
             return []
-        asked = {**params, "match": PART_WORDS.asked(match)}
+        asked = {**params, "match": PART_WORDS.scored(tx, match)}
         rows = tx.all("search_parts", {**asked, "oldest": newest[-1]})
         if len(rows) < params["limit"] and len(newest) == _CANDIDATES:
             # The filters left too few of the newest: those asked for are older.

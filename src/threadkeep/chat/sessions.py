@@ -1,6 +1,5 @@
 """Sessions: created once, listed in pages, titled, archived, given permissions, deleted."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -9,9 +8,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.base import json
-from threadkeep.base.page import Cursor, Page
-from threadkeep.base.sqlite.catalogue import pages
-from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.engines import give_back_space, store_size
+from threadkeep.base.page import CURSOR_HINT, Cursor, Page
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.base.verbs import Moment, Number
@@ -42,7 +40,7 @@ from threadkeep.chat.views import counts
 from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError
 
 PAGE = 50
-PageSize = Annotated[int, Meta(ge=1, le=500, description="How many at most.")]
+PageSize = Annotated[int, Meta(ge=1, le=500, description="Maximum number of items.")]
 
 
 def create_session(
@@ -166,7 +164,7 @@ def _read_cursor(cursor: str | None) -> tuple[int | None, str | None]:
     updated, colon, last_id = cursor.partition(":")
     if not colon or not re.fullmatch("[0-9]{1,18}", updated):
         msg = f"{cursor!r} is not a cursor of a session list"
-        raise Invalid(msg, hint="pass the `next` of the page before")
+        raise Invalid(msg, hint=CURSOR_HINT)
     return int(updated), last_id
 
 
@@ -315,7 +313,7 @@ def find_message(_ctx: ChatContext, tx: Tx, session: SessionRef, ref: str) -> st
 def _need_ref(ref: str, what: str) -> str:
     """Refuse an empty name: it is the beginning of every id, and of the only one there is."""
     if not need_text(ref, f"the {what}"):
-        raise Invalid(f"the name of the {what} is empty", hint="give an id, its beginning, or last")
+        raise Invalid(f"the {what} name is empty", hint="give an id, its beginning, or last")
     return ref
 
 
@@ -358,15 +356,14 @@ class PruneReport(msgspec.Struct, frozen=True):
 def size_report(ctx: ChatContext) -> SizeReport:
     """Measure a store."""
     with ctx.db.read() as tx:
-        size = pages(tx)
+        size = store_size(ctx.db, tx)
         rows = {table: _count(tx, table) for table in _COUNTED}
         largest = [
             dict(zip(("session_id", "title", "bytes", "parts"), _texts(row), strict=True))
             for row in tx.all("largest_sessions", {"limit": _LARGEST})
         ]
     content = _content(ctx)
-    log_size = sqlite_file(ctx.db).wal.size()
-    return SizeReport(size.bytes, log_size, size.free_bytes, rows, content, largest)
+    return SizeReport(size.bytes, size.log_bytes, size.free_bytes, rows, content, largest)
 
 
 def _count(tx: Tx, table: str) -> int:
@@ -399,7 +396,7 @@ def prune(
     was used again in the meantime, stays.
     """
     if before is None and keep is None:
-        raise Invalid("nothing says which sessions to prune", hint="give an age or a count")
+        raise Invalid("nothing selects which sessions to prune", hint="give an age or a count")
     params = {
         "before": optional_whole(before, "before"),
         "keep": optional_whole(keep, "keep"),
@@ -437,7 +434,4 @@ def _delete(ctx: ChatContext, chosen: dict[str, object]) -> bool:
 def vacuum(ctx: ChatContext) -> int:
     """Give free pages back to the disk and drop stale postings; tells how many bytes it freed."""
     search.reindex(ctx)
-    file = sqlite_file(ctx.db)
-    before = os.stat(file.path).st_size
-    file.vacuum()
-    return before - os.stat(file.path).st_size
+    return give_back_space(ctx.db)

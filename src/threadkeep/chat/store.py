@@ -1,23 +1,22 @@
-"""ChatStore: sessions, messages and parts in the AI SDK's shape, in one SQLite file.
+"""ChatStore: sessions, messages and parts in the AI SDK's shape, in one file or on a server.
 
 Every verb is one function in a module of this package; here they come together. A verb that
 writes is one transaction, durable when it returns; the recorder says for itself when a chunk is.
 """
 
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
+from threadkeep.base.engines import Place, open_database, prepare
 from threadkeep.base.ids import IdSource
 from threadkeep.base.sqlite.backup import BackupRetention, Progress, make_backup
-from threadkeep.base.sqlite.database import SqliteDatabase
-from threadkeep.base.sqlite.schema import prepare, refuse_newer
+from threadkeep.base.sqlite.schema import refuse_newer
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.text import Redact
-from threadkeep.base.verbs import calls, reads, writes
+from threadkeep.base.verbs import Later, calls, reads, writes
 from threadkeep.chat import (
-    diff as diff_,
     eventlog,
     history,
     messages as turns,
@@ -31,14 +30,18 @@ from threadkeep.chat import (
     sessions as retention,
     sessions as sessions_,
     tail as tail_,
-    transfer,
     usage,
     usage as timeline_,
 )
 from threadkeep.chat.context import PART_LIMIT, ChatContext
 from threadkeep.chat.records import session_key
-from threadkeep.chat.schema import QUERIES, SCHEMA, TUNING, read_version
+from threadkeep.chat.schema import SCHEMA, TUNING, queries, read_version
 from threadkeep.errors import Invalid
+
+if TYPE_CHECKING:
+    from threadkeep.chat import diff as diff_, transfer
+else:  # few commands compare, export or import
+    diff_, transfer = Later("threadkeep.chat.diff"), Later("threadkeep.chat.transfer")
 
 
 class ChatStore:
@@ -51,7 +54,7 @@ class ChatStore:
     @classmethod
     def open(
         cls,
-        path: str | Path,
+        path: Place,
         *,
         read_only: bool = False,
         event_log: bool | None = None,
@@ -61,16 +64,20 @@ class ChatStore:
         clock: Clock = now_ms,
         ids: IdSource | None = None,
     ) -> Self:
-        """Open a chat file, create it if it is missing, or bring an older one up.
+        """Open a chat store by its path or URL, create it if it is missing, or bring it up.
 
         What a crashed recorder left is folded in. `event_log` None keeps the file's setting.
         `redact` sees every text before it is stored. `budget` is how long a write may wait.
         """
-        database = SqliteDatabase(path, QUERIES, budget=budget, read_only=read_only, tuning=TUNING)
+        database = open_database(
+            path, "chat", queries, budget=budget, read_only=read_only, tuning=TUNING
+        )
         store = cls(ChatContext(database, clock, ids or IdSource(clock), redact, part_limit))
         try:
-            if read_only:
+            if read_only and database.engine == "sqlite":
                 store._check_readable()
+            elif read_only:
+                prepare(database, SCHEMA)
             else:
                 prepare(database, SCHEMA, store._backup_before_upgrade)
                 recovery.settle_when_possible(store.context)
@@ -85,7 +92,9 @@ class ChatStore:
         with self.context.db.read() as tx:
             version = read_version(tx)
         if not version:
-            msg = f"{self.path} is not a chat store, or one that must be brought up first"
+            msg = (
+                f"{self.context.db.name} is not a chat store, or one that must be brought up first"
+            )
             raise Invalid(msg, hint="open it for writing; `threadkeep chat verify --adopt` does")
         refuse_newer(self.context.db, SCHEMA, version)
 

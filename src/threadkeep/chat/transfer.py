@@ -188,7 +188,9 @@ def _store(
             return _update(ctx, tx, before, rows)
         if not replace:
             msg = f"session {session_id!r} exists with other content: {_listed(differing)}"
-            raise Conflict(msg, hint="import with replace to put this one in its place")
+            raise Conflict(
+                msg, hint="`ChatStore.import_sessions(replace=True)` puts this one in its place"
+            )
         delete_session(ctx, tx, session_id)
     _refuse_taken(tx, rows)
     insert_rows(tx, rows)

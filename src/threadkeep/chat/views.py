@@ -100,7 +100,7 @@ def select(loaded: list[tuple[Message, Json]], view: str) -> list[Json]:
 
 
 def counts(message: Message) -> bool:
-    """A hidden message and one that waits in the queue are not part of the conversation."""
+    """A hidden message and one that queued are not part of the conversation."""
     return not message.hidden and not message.queued
 
 

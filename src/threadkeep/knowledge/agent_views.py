@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.json import encode
+from threadkeep.base.text import decoded
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.query import Query, refuse_fields
 from threadkeep.knowledge.row_conditions import within
@@ -85,15 +86,15 @@ def _node(tx: Tx, row: Sequence[Any]) -> AgentNodeView:
         id=number,
         uuid=uuid,
         content=_object(content),
-        embed_text=_text(embed_text),
-        outcome=_text(outcome),
+        embed_text=decoded(embed_text),
+        outcome=decoded(outcome),
         tags=_strings(tags),
         created_at=created_at,
         events=tuple(n for kind, _, n in links if kind == "event"),
         segments=tuple(n for kind, _, n in links if kind == "segment"),
         visits=tuple(n for kind, _, n in links if kind == "visit"),
         sources=tuple(_source(kind, harness, n) for kind, harness, n in links),
-        entities=tuple(_text(name)[:_NAME_LENGTH] for (name,) in names),
+        entities=tuple(decoded(name)[:_NAME_LENGTH] for (name,) in names),
     )
 
 
@@ -122,19 +123,19 @@ def event_views(tx: Tx, source: str, query: Query, limit: int) -> list[EventView
 def _command(row: Sequence[Any]) -> EventView:
     number, at, command, code, took, cwd, branch = row
     told = f"exit={code} duration={took}ms"
-    return EventView(number, "shell", at, _text(command), _text(cwd), told, _text(branch))
+    return EventView(number, "shell", at, decoded(command), decoded(cwd), told, decoded(branch))
 
 
 def _segment(row: Sequence[Any]) -> EventView:
     number, at, summary, messages, tools, cwd, branch = row
     told = f"messages={messages} tools={tools}"
-    return EventView(number, "claude", at, _text(summary), _text(cwd), told, _text(branch))
+    return EventView(number, "claude", at, decoded(summary), decoded(cwd), told, decoded(branch))
 
 
 def _visit(row: Sequence[Any]) -> EventView:
     number, at, url, title, domain, dwell, scroll = row
     told = f"dwell={dwell}ms scroll={int((scroll or 0) * 100)}%"
-    summary = f"{domain} — {_text(title) or _text(url)}"
+    summary = f"{domain} — {decoded(title) or decoded(url)}"
     return EventView(number, "browser", at, summary, "", told, "")
 
 
@@ -145,13 +146,13 @@ def entity_views(tx: Tx, kind: str | None, query: Query, limit: int) -> list[Age
     """Give what knowledge mentions, seen last first."""
     refuse_fields(query, _ASKED_BY, "entities")
     rows = tx.all("viewed_all_entities", _values(query, limit, type=kind))
-    return [AgentEntityView(t, _text(name), _text(same), a, b) for t, name, same, a, b in rows]
+    return [AgentEntityView(t, decoded(name), decoded(same), a, b) for t, name, same, a, b in rows]
 
 
 def project_views(tx: Tx, limit: int) -> list[ProjectView]:
     """Give the places where something was done, the latest first."""
     rows = tx.all("viewed_projects", {"limit": limit})
-    return [ProjectView(_text(repo), _text(root), seen or 0) for repo, root, seen in rows]
+    return [ProjectView(decoded(repo), decoded(root), seen or 0) for repo, root, seen in rows]
 
 
 def latest_run(tx: Tx, repo: str, sha: str | None, branch: str | None) -> RunDetails | None:
@@ -177,22 +178,16 @@ def _values(query: Query, limit: int, **more: str | None) -> dict[str, Any]:
     }
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if value is None else str(value)
-
-
 def _decoded(value: Any) -> Any:
     try:
-        return msgspec.json.decode(_text(value))
+        return msgspec.json.decode(decoded(value))
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
 
 
 def _object(value: Any) -> dict[str, Any]:
     found = _decoded(value)
-    return found if isinstance(found, dict) else {"summary": _text(value)}
+    return found if isinstance(found, dict) else {"summary": decoded(value)}
 
 
 def _strings(value: Any) -> tuple[str, ...]:

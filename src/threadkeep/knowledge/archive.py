@@ -23,7 +23,7 @@ from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import index_text
 from threadkeep.errors import Damaged
-from threadkeep.knowledge.copies import COPY, is_here, parts_of
+from threadkeep.knowledge.copies import COPY, is_here, new_numbers, parts_of
 from threadkeep.knowledge.records import Entry
 from threadkeep.knowledge.schema import ENTRY_WORDS
 
@@ -160,7 +160,7 @@ def read_blocks(tx: Tx, log_id: int) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def rewrite_lines(tx: Tx, log_id: int, change: Callable[[int, bytes], bytes]) -> None:
-    """Write the lines of a log anew, block by block; blocks that nobody shares go."""
+    """Rewrite the lines of a log, block by block; blocks that nobody shares go."""
     blocks = [block for _, block in tx.all("blocks_from", {"log": log_id, "first": 0})]
     tx.run("delete_log_blocks", {"log": log_id})
     writer = LineWriter(tx, log_id)
@@ -223,20 +223,19 @@ def write_entries(
     told = list(placed)
     known = _known(tx, session, {one.entry.key for one in told})
     latest = _latest(known, told)
-    following = int(tx.value("last_entry_id") or 0) + 1
+    numbers = new_numbers(tx, len(latest))
     origins = _Origins(tx, session)
     written = EntryChanges([], [], 0)
     rows, replaced = [], []
-    for key, ((entry, *place), hashed) in latest.items():
+    for number, (key, ((entry, *place), hashed)) in zip(numbers, latest.items(), strict=True):
         if key in known:
             replaced.append({"id": known[key][0]})
-        copied = bool(entry.origin) and origins.have(entry, following)
+        copied = bool(entry.origin) and origins.have(entry, number)
         kind = COPY if copied else entry.kind
-        rows.append(_row(following, session, entry, (log_id, *place), (kind, hashed)))
+        rows.append(_row(number, session, entry, (log_id, *place), (kind, hashed)))
         if entry.text and not copied:
-            words.append((following, words_of(entry.text)))
+            words.append((number, words_of(entry.text)))
         (written.copies if copied else written.fresh).append(entry)
-        following += 1
     if replaced:
         tx.run_bulk("delete_entry", replaced)
     tx.run_bulk("insert_entry", rows)
@@ -478,7 +477,7 @@ def save_log(tx: Tx, log: LogRow) -> None:
         tx.run("update_log", values)
         tx.run("place_log", values)
     else:
-        log.id = tx.insert("insert_log", {**values, "id": None})
+        log.id = tx.insert("insert_log", values)
 
 
 def mark_gone(tx: Tx, log_id: int, now: int) -> None:

@@ -28,7 +28,7 @@ def failed_results(tx: Tx, match: Match, scope: Scope, limit: int) -> list[Row]:
         f" WHERE e.kind = 'tool_result' AND e.error = 1 AND {_NO_PROBE}{wanted}"
         " ORDER BY f.score LIMIT :limit"
     )
-    values = {**scope.entries.params, "match": ENTRY_WORDS.asked(match), "limit": limit}
+    values = {**scope.entries.params, "match": ENTRY_WORDS.scored(tx, match), "limit": limit}
     return tx.all(Sql(sql), values)
 
 
@@ -62,7 +62,7 @@ def results_after(tx: Tx, after: int, limit: int) -> tuple[list[Row], int]:
 
 def later_calls(tx: Tx, match: Match, values: dict[str, Any], limit: int) -> list[Row]:
     """Give later calls with words in a project, but for those of one session."""
-    return tx.all("later_calls", {**values, "match": ENTRY_WORDS.asked(match), "limit": limit})
+    return tx.all("later_calls", {**values, "match": ENTRY_WORDS.asked(tx, match), "limit": limit})
 
 
 def command_row(tx: Tx, number: int) -> Row | None:

@@ -94,7 +94,7 @@ def differing(tx: Tx) -> int:
 
 
 def _is_cleaning(tx: Tx, tables: set[str]) -> bool:
-    """While something forgotten is being taken out, the words are built anew."""
+    """While something forgotten is being taken out, the words are rebuilt."""
     if "tk_cleaning" not in tables:
         return False
     return tx.one("cleaning") is not None
@@ -119,7 +119,7 @@ def _blocks(tx: Tx, show: Show | None) -> list[str]:
 
 
 def clear_indexes(tx: Tx) -> int:
-    """Index every node anew, and have everything else indexed anew; give how many nodes."""
+    """Index every node again, and have everything else reindexed; give how many nodes."""
     for index in _indexes(tx):
         index.mend(tx)
     NODE_WORDS.rebuild(tx)  # nothing can be taken out of an index that does not have it
@@ -142,7 +142,8 @@ _WORDS: Final = (ENTRY_WORDS, THING_WORDS, NODE_WORDS)
 
 def _indexes(tx: Tx) -> list[WordIndex]:
     """Give the full-text indexes that a file has."""
-    return [index for index in _WORDS if index.table in tx.tables()]
+    tables = tx.tables()
+    return [index for index in _WORDS if index.is_among(tx, tables)]
 
 
 def tidy(database: Database) -> None:

@@ -350,7 +350,7 @@ def event_number(tx: Tx, envelope: str) -> int | None:
 
 
 def rewrite_tool_run(tx: Tx, number: int, run: ToolRun) -> None:
-    """Store a tool call anew, as its log tells it now."""
+    """Store a tool call again, as its log tells it now."""
     said = {"command": run.command, "stdout": run.output, "cwd": run.cwd, "id": number}
     outcome = {
         "truncated": None if run.output is None else int(run.truncated),

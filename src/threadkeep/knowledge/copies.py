@@ -26,7 +26,7 @@ NO_LINKS: Final = Links()
 
 
 def parts_of(ref: str) -> tuple[str, str] | None:
-    """Take the name of a session apart: its harness and its id; None if it is no such name."""
+    """Take the name of a session apart: its harness and its id; None if it is not one."""
     harness, _, session_id = ref.partition(":")
     if not harness or not session_id or len(ref) > _LONGEST_REF or not ref.isprintable():
         return None
@@ -85,9 +85,15 @@ def settle(tx: Tx) -> None:
 
 def _become_copies(tx: Tx, rows: list[dict[str, Any]]) -> None:
     """Give entries new numbers, so that their words in the index lead nowhere."""
-    following = int(tx.value("last_entry_id") or 0) + 1
+    numbers = new_numbers(tx, len(rows))
     tx.run_bulk("delete_entry", [{"id": row["id"]} for row in rows])
-    tx.run_bulk("insert_entry", [{**row, "id": n} for n, row in enumerate(rows, following)])
+    new = [{**row, "id": number} for row, number in zip(rows, numbers, strict=True)]
+    tx.run_bulk("insert_entry", new)
+
+
+def new_numbers(tx: Tx, count: int) -> list[int]:
+    """Give so many numbers that no entry had before, in rising order."""
+    return [row[0] for row in tx.all("new_entry_numbers", {"count": count})] if count else []
 
 
 def links_of(tx: Tx, sessions: Iterable[int]) -> dict[int, Links]:

@@ -2,7 +2,7 @@
 
 Two spellings are one entity when their canonical forms are equal. A tie says how two things that
 one node mentions belong together, and `evidence_count` is how many nodes mention both. A new node
-adds one; when nodes go, their ties are counted anew from those that are left, and a tie that none
+adds one; when nodes go, their ties are counted again from those that are left, and a tie that none
 knows of goes too. So evidence that is told of again and again counts once.
 """
 
@@ -222,12 +222,12 @@ def put_ties(tx: Tx, node: int, ties: Iterable[Tie], now: int, *, is_new: bool) 
 
 
 def recount_some(tx: Tx, limit: int) -> None:
-    """Count some ties anew: a program that knows nothing of them may have dropped their nodes."""
+    """Recount some ties: a program that knows nothing of them may have dropped their nodes."""
     recount(tx, [Tie(*row) for row in tx.all("some_ties", {"limit": limit})])
 
 
 def recount(tx: Tx, ties: Iterable[Tie]) -> None:
-    """Count anew how many nodes mention both ends; a tie that none knows of is dropped."""
+    """Count again how many nodes mention both ends; a tie that none knows of is dropped."""
     for tie in ties:
         # Counting 3,000 nodes takes 3.4 ms: too long for each tie of each node that is written.
         count = int(tx.value("count_tie", {"target": tie.target, "source": tie.source}))

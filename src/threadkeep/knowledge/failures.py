@@ -197,6 +197,11 @@ def learned_to(tx: Tx) -> tuple[int, ...]:
     return tuple(int(tx.value("learned_to", {"origin": one}) or 0) for one in (EVENTS, ENTRIES))
 
 
+def failures_wait(tx: Tx) -> bool:
+    """Tell whether a run is open that may have ended, or a failure was counted that is gone."""
+    return bool(tx.value("failures_wait"))
+
+
 def _learn_from(tx: Tx, origin: str, look: Look, rules: LessonRules, now: int, limit: int) -> int:
     seen = int(tx.value("learned_to", {"origin": origin}) or 0)
     if origin == EVENTS:  # the number of a row that is gone may be given again

@@ -1,20 +1,21 @@
 """Taking rows out of the contract's tables, with all that hangs on them, by their numbers.
 
 What a node tells comes from its evidence. When evidence goes, every node that rests on it goes, and
-with it the entities that nothing else mentions. What else such a node told of is learned anew.
+with it the entities that nothing else mentions. What else such a node told of is learned again.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from threadkeep.base.text import decoded
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import digest
 from threadkeep.knowledge.entities import recount, ties_among
 from threadkeep.knowledge.kinds import KIND, KINDS, Evidence, Kind
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, document_uuid
+from threadkeep.knowledge.node_words import index_node
 from threadkeep.knowledge.queues import learn_again, take_back
-from threadkeep.knowledge.schema import NODE_WORDS
 
 # A document's record that was forgotten has this for a digest, which no text has.
 FORGOTTEN_RECORD: Final = b""
@@ -35,7 +36,7 @@ _BARE: Final = {
     "unknown record": ("unknown_kinds", "delete_unknown_kind"),
     "answer of CI": ("ci_answer_urls", "forget_ci_answer"),
 }
-# What is learned anew when a node that told of it goes.
+# What is learned again when a node that told of it goes.
 _RELEARNED: Final = {
     kind.name: kind.tickets.queue
     for kind in KINDS
@@ -68,7 +69,7 @@ def erase(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
 
 
 def forsake(tx: Tx, kind: Kind, ids: Iterable[int]) -> int:
-    """Take out the nodes that tell of rows; what nobody tells of then is learned anew."""
+    """Take out the nodes that tell of rows; what nobody tells of then is learned again."""
     numbers = set(ids)
     nodes = {node for number in numbers for node in _tellers(tx, kind, number)}
     rest = {
@@ -115,6 +116,8 @@ def erase_nodes(tx: Tx, ids: Iterable[int]) -> int:
         for number in numbers:
             tx.run("drop_vector", {"id": number})
     _drop(tx, "node", numbers)
+    for number in numbers:
+        index_node(tx, number)
     _erase_bare_entities(tx, entities)
     recount(tx, sorted(ties))
     return len(numbers)
@@ -140,9 +143,9 @@ def vectors_are(tx: Tx, state: Literal["writable", "locked"]) -> bool:
 
     Its tables behind the scenes are left alone: changing them would break the others' vectors.
     """
-    made = str(tx.value("vectors_table") or "")
-    if not made:
+    if "knowledge_vectors" not in tx.tables():
         return False
+    made = str(tx.value("vectors_table"))
     virtual = "VIRTUAL" in made.upper().partition("(")[0]
     writable = not virtual or tx.value("has_module", {"name": "vec0"}) is not None
     return writable == (state == "writable")
@@ -202,8 +205,13 @@ def drop_session(tx: Tx, session: int, terminals: Iterable[str]) -> None:
     """Take out the row of a session, its usage and entries, and shells that nothing ran in."""
     for terminal in terminals:
         tx.run("drop_empty_shell_session", {"terminal": terminal})
-    for part in ("session_usage", "session_entries", "retold", "session"):
+    for part in ("session_usage", "session_entries", "session_labels", "retold", "session"):
         tx.run(f"delete_{part}", {"session": session})
+
+
+def drop_labels(tx: Tx) -> None:
+    """Take out what was put on messages that are there no more."""
+    tx.run("delete_labels_of_gone_messages")
 
 
 def drop_quiet_shells(tx: Tx, since: int | None, until: int | None) -> None:
@@ -275,17 +283,22 @@ class Texts(NamedTuple):
     columns: tuple[str, ...]
     kind: Kind | None = None
     names: tuple[str, ...] = ()  # columns that name the row: with a secret in one of them it goes
+    number: str = "id"
 
 
 # The text that a row loses where the row itself must stay: NULL, or nothing where that is refused.
 _BLANK: Final = {"tk_sessions": ""}
 
 TEXTS: Final = (
-    *(Texts(kind.table, kind.texts, kind.name, kind.named_by) for kind in KINDS),
-    *(Texts(kind.tickets.name, ("error_message",)) for kind in KINDS if kind.tickets),
+    *(Texts(kind.table, kind.texts, kind.name, kind.named_by, kind.number) for kind in KINDS),
+    *(
+        Texts(kind.tickets.name, ("error_message",), number=kind.tickets.id)
+        for kind in KINDS
+        if kind.tickets
+    ),
     Texts("memory_documents", ("last_error",)),
     Texts("sessions", ("summary",)),
-    Texts("source_health", ("last_error_msg",)),
+    Texts("source_health", ("last_error_msg",), number="{row}"),
     Texts("tk_logs", ("error",)),
     Texts(
         "tk_sessions", ("title", "slug", "agent", "first_prompt", "cwd", "project", "git_branch")
@@ -306,29 +319,35 @@ def is_there(tx: Tx, texts: Texts) -> bool:
 def text_rows(tx: Tx, texts: Texts) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the number of each row and its texts by column, those that it has."""
     # As bytes, since another program's text need not be valid UTF-8.
-    shown = ", ".join(f"CAST({column} AS BLOB)" for column in texts.columns)
-    sql = f"SELECT rowid, {shown} FROM {texts.table} WHERE rowid > ? ORDER BY rowid LIMIT {_ROWS}"  # noqa: S608
+    shown = ", ".join(f"{{raw:{column}}}" for column in texts.columns)
+    number = texts.number
+    sql = (
+        f"SELECT {number}, {shown} FROM {texts.table} WHERE {number} > :after"  # noqa: S608
+        f" ORDER BY {number} LIMIT {_ROWS}"
+    )
     after = -(1 << 63)
-    while rows := tx.all(Sql(sql), (after,)):
-        for number, *values in rows:
+    while rows := tx.all(Sql(sql), {"after": after}):
+        for place, *values in rows:
             pairs = zip(texts.columns, values, strict=True)
-            yield number, {c: v.decode("utf-8", "replace") for c, v in pairs if v is not None}
+            yield place, {c: decoded(v) for c, v in pairs if v is not None}
         after = rows[-1][0]
 
 
 def put_texts(tx: Tx, texts: Texts, number: int, changed: Mapping[str, str]) -> None:
     """Store new texts in a row."""
-    assigned = ", ".join(f"{column} = ?" for column in changed)
-    sql = f"UPDATE {texts.table} SET {assigned} WHERE rowid = ?"  # noqa: S608
-    tx.run(Sql(sql), (*changed.values(), number))
+    assigned = ", ".join(f"{column} = :{column}" for column in changed)
+    sql = f"UPDATE {texts.table} SET {assigned} WHERE {texts.number} = :number"  # noqa: S608
+    tx.run(Sql(sql), {**changed, "number": number})
+    if texts.kind == "node":
+        index_node(tx, number)
 
 
 def blank_texts(tx: Tx, texts: Texts, number: int, columns: list[str]) -> None:
     """Take texts out of a row that stays."""
     blank = _BLANK.get(texts.table)
-    assigned = ", ".join(f"{column} = ?" for column in columns)
-    sql = f"UPDATE {texts.table} SET {assigned} WHERE rowid = ?"  # noqa: S608
-    tx.run(Sql(sql), (*(blank for _ in columns), number))
+    assigned = ", ".join(f"{column} = CAST(:blank AS TEXT)" for column in columns)
+    sql = f"UPDATE {texts.table} SET {assigned} WHERE {texts.number} = :number"  # noqa: S608
+    tx.run(Sql(sql), {"blank": blank, "number": number})
 
 
 # ------------------------------------------------------------------------------
@@ -388,8 +407,3 @@ def exempt(tx: Tx, harness: str, session_id: str, rules: Iterable[str], now: int
 def _all(tx: Tx, query: str, values: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
     """Ask tables that a store has since it was last opened to be written to."""
     return tx.all(query, dict(values or {})) if "tk_exempt_rules" in tx.tables() else []
-
-
-def rebuild_words(tx: Tx) -> None:
-    """Write the index of nodes anew: nothing of what was taken out or masked stays in it."""
-    NODE_WORDS.rebuild(tx)

@@ -170,7 +170,7 @@ def _of_repository(query: Query, params: dict[str, Any]) -> str:
     That is a name with its owner, or a folder behind `local-git:` or `local:`.
     """
     named, folders = split_projects(query.project)
-    choices = ["0"]
+    choices = ["false"]
     for number, name in enumerate(named):
         key = f"repository{number}"
         params[key] = like(name)

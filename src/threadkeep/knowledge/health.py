@@ -64,7 +64,7 @@ def heartbeat(tx: Tx, source: str, now: int) -> None:
 
 
 def heard(tx: Tx, source: str, at: int, now: int, error: str | None = None) -> None:
-    """Write down a producer's own sign of life, and what it says is wrong: nothing, if None."""
+    """Write down a producer's own heartbeat, and what it says is wrong: nothing, if None."""
     told = None if error is None else error[:_LONGEST_MESSAGE]
     tx.run("heartbeat_at", {"source": source, "at": at, "error": told, "now": now})
 
@@ -82,7 +82,7 @@ def count_drop(tx: Tx, source: str, reason: str, count: int, now: int) -> None:
 
 
 def recount(tx: Tx, now: int) -> None:
-    """Count the events of the last hour and day anew; probes are no events."""
+    """Recount the events of the last hour and day; probes are no events."""
     for kind in ("shell", "claude-tool"):
         tx.run("recount_events", {"kind": kind, "now": now})
     tx.run("recount_visits", {"now": now})
@@ -307,13 +307,15 @@ def list_alarms(tx: Tx, *, active: bool = True, limit: int = 1000) -> list[Alarm
 def ack_alarm(tx: Tx, number: int, now: int, note: str | None = None) -> Alarm:
     """Note that a person has seen an alarm; done again, the first note stays."""
     if number < 1:
-        raise Invalid(f"{number} is no number of an alarm", hint="`threadkeep alarms list` has it")
+        raise Invalid(
+            f"{number} is not an alarm number", hint="`threadkeep alarms list` shows the numbers"
+        )
     tx.run("ack_alarm", {"id": number, "now": now, "note": note})
     return _alarm(tx, number)
 
 
 def prune_alarms(tx: Tx, now: int) -> int:
-    """Put away the alarms that went away by themselves; give how many."""
+    """Remove the alarms that resolved on their own; give how many."""
     return tx.count("prune_alarms", {"now": now, "note": PRUNED_NOTE})
 
 
@@ -380,7 +382,7 @@ def _details(text: object) -> dict[str, object]:
 # the file that it works on.
 
 ERROR_LENGTH: Final = 500
-# It gives a sign of life every minute, but not while it has a hundred thousand logs to read.
+# It gives a heartbeat every minute, but not while it has a hundred thousand logs to read.
 SILENT_MS: Final = 600_000
 
 Hindrance = Literal["", "stopped", "silent"]
@@ -429,7 +431,7 @@ def note_start(tx: Tx, service: Service) -> None:
 
 
 def note_beat(tx: Tx, mark: str, now: int) -> None:
-    """Give a sign of life."""
+    """Give a heartbeat."""
     tx.run("beat_service", {"mark": mark, "now": now})
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from threadkeep.base.text import decoded
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
 from threadkeep.knowledge.search_scope import STORED
@@ -38,13 +39,6 @@ class SessionMessage(NamedTuple):
 
     row: EntryRow
     session: CapturedSession
-
-
-def decoded(value: Any) -> str:
-    """Read a column that was asked for as bytes."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if value is None else str(value)
 
 
 def summary_of(content: str) -> str:

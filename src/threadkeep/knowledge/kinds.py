@@ -17,7 +17,7 @@ Evidence = Literal[
     "event", "segment", "legacy", "visit", "run", "lesson", "document", "revision", "chunk"
 ]
 _OfRuns = Literal["job", "annotation", "excerpt", "watch", "waiting_lesson"]
-_Beside = Literal["entity", "snapshot", "alarm", "orphan", "category", "memory_link"]
+_Beside = Literal["entity", "snapshot", "alarm", "orphan", "category", "memory_link", "label"]
 Kind = Literal["node"] | Evidence | _OfRuns | _Beside
 
 _PLACEHOLDER: Final = re.compile(r"<(\w+)>")
@@ -170,20 +170,21 @@ KINDS: Final = (
     RowKind("annotation", "workflow_annotations", texts=("path", "message")),
     RowKind("excerpt", "workflow_log_excerpts", texts=("step_name", "excerpt")),
     RowKind(
-        *("watch", "sha_watchlist", "rowid"),
+        *("watch", "sha_watchlist", "{row}"),
         since="created_at",
         texts=("repo",),
         named_by=("repo",),
     ),
     RowKind(
-        *("waiting_lesson", "lesson_pending", "rowid"),
+        *("waiting_lesson", "lesson_pending", "{row}"),
         since="first_seen_at",
         texts=_RULE,
         named_by=_RULE,
     ),
     RowKind("snapshot", "env_snapshots", texts=("env_json",)),
     RowKind("alarm", "capture_alarms", texts=("details_json", "ack_note")),
-    RowKind("orphan", "tk_orphans", "rowid", texts=("row_json",)),
+    RowKind("label", "tk_labels", texts=("value",)),
+    RowKind("orphan", "tk_orphans", "{row}", texts=("row_json",)),
 )
 KIND: Final[Mapping[str, RowKind]] = {kind.name: kind for kind in KINDS}
 

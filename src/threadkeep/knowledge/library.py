@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, timedelta, tzinfo
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import Database
 from threadkeep.base.page import Cursor, Limit, Page, page_before, page_of
 from threadkeep.base.tx import Tx
-from threadkeep.base.verbs import LARGEST, Number, RowId
+from threadkeep.base.verbs import LARGEST, Number, RowId, with_limits
 from threadkeep.knowledge import session_detail, session_list, usage, views
 from threadkeep.knowledge.command_list import CommandRow, StoredVisit
+from threadkeep.knowledge.labels import with_labels
 from threadkeep.knowledge.lessons import Lesson, list_lessons
 from threadkeep.knowledge.prices import tokens_of
 from threadkeep.knowledge.query import EVERYTHING, Query, day_of, start_of
@@ -51,6 +53,14 @@ from threadkeep.knowledge.transcript import (
     read_window,
     span,
 )
+from threadkeep.knowledge.typed_sql import (
+    RowLimit,
+    Sql,
+    SqlAnswer,
+    SqlTable,
+    run_sql,
+    sql_tables,
+)
 from threadkeep.knowledge.workflow_runs import RunDetails, RunRow
 
 # ------------------------------------------------------------------------------
@@ -58,10 +68,12 @@ from threadkeep.knowledge.workflow_runs import RunDetails, RunRow
 
 _KEPT: Final = 32
 _LONG: Final = 0.2  # seconds of work from which on an answer is worth being a little old
-_WORTH: Final = 20  # times its work: making it anew takes at most a twentieth of one core
+_WORTH: Final = 20  # times its work: making it again takes at most a twentieth of one core
 
 T = TypeVar("T")
 Seconds = Callable[[], float]
+Days = Annotated[int, Meta(ge=0, le=36_500)]
+Many = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class _Made(NamedTuple):
@@ -165,6 +177,7 @@ _SHOWN_TODAY: Final = 20
 _ALL: Final = 100_000
 
 
+@with_limits
 class Browse:
     """The read model of all surfaces, over one knowledge store; safe to share between threads."""
 
@@ -265,8 +278,8 @@ class Browse:
         *,
         at: str | int | None = None,
         before: Number | None = None,
-        after: Number | None = None,
-        limit: Limit = 100,
+        after: Annotated[int, Meta(ge=-1, le=LARGEST)] | None = None,
+        limit: Many = 100,
     ) -> Window:
         """Give consecutive messages of a session: around a key or position, before or after one.
 
@@ -281,9 +294,10 @@ class Browse:
             part = span(outline.total, place, before, after, limit)
             small = outline.total <= _READ_WHOLE
             prompts = self._prompts_of(around, found, outline) if small else ()
-            return read_window(ArchivedEntries(around.tx, self.sources), outline, part, prompts)
+            archive = ArchivedEntries(around.tx, self.sources)
+            return with_labels(around.tx, found, read_window(archive, outline, part, prompts))
 
-    def find(self, ref: str, words: str, limit: Limit = 200) -> list[Spot]:
+    def find(self, ref: str, words: str, limit: Many = 200) -> list[Spot]:
         """Find words in one session, in its order; any text may be looked for."""
         with self._reading() as around:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)
@@ -347,8 +361,10 @@ class Browse:
 
     # ------------------------------------------------------------------ sums
 
-    def usage(self, query: Query = EVERYTHING, *, zone: tzinfo | None = None) -> UsageReport:
-        """Sum up tokens and cost of a query's sessions, subagents included."""
+    def usage(
+        self, query: Query = EVERYTHING, *, zone: tzinfo | None = None, sessions: bool = False
+    ) -> UsageReport:
+        """Sum up tokens and cost of a query's sessions, subagents included; with each if asked."""
         changes = self.database.changes()
         within = zone or self.zone
         with self._reading() as around:
@@ -357,11 +373,12 @@ class Browse:
                 if "tk_usage" not in around.tables:
                     return usage.report(usage.NOTHING)
                 found = self._matches(around, query)
-                return usage.report(usage.read_spent(around, query, found, within))
+                report = usage.report(usage.read_spent(around, query, found, within))
+                return usage.with_sessions(report, around, query, found) if sessions else report
 
-            return self._answers.latest(("usage", query, str(within)), changes, make)
+            return self._answers.latest(("usage", query, str(within), sessions), changes, make)
 
-    def activity(self, query: Query = EVERYTHING, days: int = 365) -> dict[str, int]:
+    def activity(self, query: Query = EVERYTHING, days: Days = 365) -> dict[str, int]:
         """Give the tokens of each of the last days that has some."""
         today = day_of(self.clock(), self.zone)
         first = (today - timedelta(days=max(0, days - 1))).isoformat()
@@ -369,7 +386,7 @@ class Browse:
         return {day: n for day, n in usage.by_day(self.usage(query)).items() if day >= first}
 
     def blocks_report(
-        self, query: Query = EVERYTHING, now: int | None = None
+        self, query: Query = EVERYTHING, now: Number | None = None
     ) -> list[BillingBlock]:
         """Give the five-hour blocks of a query's answers, the oldest first, gaps between them."""
         with self._reading() as around:
@@ -378,7 +395,9 @@ class Browse:
             found = self._matches(around, query)
             return usage.read_blocks(around, query, found, around.now if now is None else now)
 
-    def block_now(self, query: Query = EVERYTHING, now: int | None = None) -> BillingBlock | None:
+    def block_now(
+        self, query: Query = EVERYTHING, now: Number | None = None
+    ) -> BillingBlock | None:
         """Give the five-hour block that runs now, as of this minute; None if there is none."""
         changes = self.database.changes()
         with self._reading() as around:
@@ -392,7 +411,7 @@ class Browse:
 
             return self._answers.latest(("block", query), (changes, moment // 60_000), make)
 
-    def today(self, now: int | None = None) -> Today:
+    def today(self, now: Number | None = None) -> Today:
         """Tell what happened since midnight, what is live, and what was last."""
         with self._reading() as around:
             moment = around.now if now is None else now
@@ -419,7 +438,7 @@ class Browse:
         *,
         text: str = "",
         type: str | None = None,  # noqa: A002  (what the contract calls it)
-        limit: int = 100,
+        limit: Number = 100,
     ) -> list[EntityRow]:
         """List what knowledge mentions, the most often mentioned first."""
         with self.database.read(lenient=True) as tx:
@@ -430,12 +449,12 @@ class Browse:
         with self.database.read(lenient=True) as tx:
             return views.read_entity(tx, number)
 
-    def graph(self, limit: Limit = 150) -> Graph:
+    def graph(self, limit: Annotated[int, Meta(ge=1, le=300)] = 150) -> Graph:
         """Give the entities that are mentioned most, and what ties them."""
         with self.database.read(lenient=True) as tx:
             return views.read_graph(tx, limit)
 
-    def lessons(self, limit: int = 100) -> list[Lesson]:
+    def lessons(self, limit: Number = 100) -> list[Lesson]:
         """Give the failures that came back, the most frequent first."""
         with self.database.read(lenient=True) as tx:
             return list_lessons(tx, limit=limit)
@@ -470,7 +489,7 @@ class Browse:
         return page_of(found, lambda one: (one.nodes, one.id), limit, cursor, newest_first=True)
 
     def lesson_page(self, *, limit: Limit = 50, cursor: Cursor | None = None) -> Page[Lesson]:
-        """List failures that came back, the most frequent first, one page at a time."""
+        """List recurring failures, the most frequent first, one page at a time."""
         found = self.lessons(_ALL)
         return page_of(
             found, lambda one: (one.occurrences, one.id), limit, cursor, newest_first=True
@@ -516,6 +535,16 @@ class Browse:
     def run(self, run: RowId) -> RunDetails:
         """Give a run of CI with its jobs and what they said."""
         return views.ci_run(self.store, run)
+
+    # ------------------------------------------------------------------ typed queries
+
+    def select(self, sql: Sql, *, limit: RowLimit = 1000) -> SqlAnswer:
+        """Run one SELECT over the tables of the file, read-only, for 5 seconds at most."""
+        return run_sql(self.database, sql, limit)
+
+    def tables(self) -> list[SqlTable]:
+        """List the tables that `select` can ask, with their columns."""
+        return sql_tables(self.database)
 
     # ------------------------------------------------------------------ the end
 

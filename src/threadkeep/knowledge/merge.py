@@ -1,6 +1,6 @@
 """The rows of one knowledge file brought into another, each once.
 
-A row is known by what it is, never by its number: numbers are given anew, and what refers to them
+A row is known by what it is, never by its number: numbers are given again, and what refers to them
 follows. All happens in one transaction, and what is there already stays as it is, so a merge that
 was cut off is simply repeated, and a second one changes nothing.
 """
@@ -346,7 +346,7 @@ def _table(source: Tx, tx: Tx, way: _Way) -> _Table:
 
 
 def _insert_sql(way: _Way, columns: tuple[str, ...]) -> str:
-    """Leave the number out, which is given anew; GitHub's numbers stay."""
+    """Leave the number out, which is given again; GitHub's numbers stay."""
     stored = [c for c in columns if c != "id" or way.keys == (("id",),)]
     listed = ", ".join(f'"{column}"' for column in stored)
     marks = ", ".join(f":{column}" for column in stored)

@@ -39,6 +39,7 @@ from threadkeep.knowledge.entities import (
 from threadkeep.knowledge.forget import erase, erase_nodes, vectors_are
 from threadkeep.knowledge.kinds import KINDS, Queue
 from threadkeep.knowledge.memory_documents import SOURCE_KIND, known_categories, node_uuid
+from threadkeep.knowledge.node_words import index_node
 from threadkeep.knowledge.queues import finish_targets, present
 from threadkeep.knowledge.records import (
     BY_RULES,
@@ -180,7 +181,9 @@ def _put(tx: Tx, queue: Queue, row: Mapping[str, Any], before: Iterable[int]) ->
     else:
         same = next((n for n in _same_words(tx, row) if _home(tx, n)[0] == queue), None)
     if same is None:
-        return tx.insert("insert_node", {**row, "id": _new_number(tx)})
+        node = tx.insert("insert_node", {**row, "id": _new_number(tx)})
+        index_node(tx, node)
+        return node
     tx.run("rename_author", {**row, "id": same})
     return same
 
@@ -200,7 +203,7 @@ def _same_words(tx: Tx, row: Mapping[str, Any]) -> list[int]:
     """Name the nodes of this type with the same text, the oldest first."""
     words = tuple(row["summary"].split()[:_PHRASE_WORDS])
     if any(character.isalnum() for word in words for character in word):
-        found = tx.all("same_node", {**row, "match": NODE_WORDS.asked(Phrase(words))})
+        found = tx.all("same_node", {**row, "match": NODE_WORDS.asked(tx, Phrase(words))})
     else:
         found = tx.all("same_node_slowly", row)  # nothing that an index of words could find
     return [number for (number,) in found]
@@ -232,7 +235,7 @@ def _mention(
 
 
 def _unname(tx: Tx, events: Iterable[int]) -> set[int]:
-    """Take from commands what they named before they were told of anew; give the entities."""
+    """Take from commands what they named before they were told of again; give the entities."""
     named: set[int] = set()
     for event in events:
         named |= _column(tx, "entities_of_event", event)

@@ -1,4 +1,7 @@
-"""How a knowledge file is opened: created, brought up to 18 or 23, or only looked at."""
+"""How a knowledge store is opened: a file is created, brought up to 18 or 23, or only looked at.
+
+On a server the tables of every version are there from the beginning; see `schema_on_server`.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,9 +12,9 @@ import msgspec
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
+from threadkeep.base.engines import Place, Queries, is_url, open_database, prepare
 from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.database import SqliteDatabase
-from threadkeep.base.sqlite.schema import prepare
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound, ReadOnly, SchemaMismatch
 from threadkeep.knowledge.records import OrphanRow
@@ -24,7 +27,10 @@ from threadkeep.knowledge.schema import (
     explain_version,
     read_version,
     refuse_newer_now,
+    schema_on_server,
+    seed_health,
     target_of,
+    unseeded,
     user_version,
 )
 
@@ -57,8 +63,8 @@ class KnowledgeFile(NamedTuple):
 
 
 def open_knowledge(
-    path: str | Path,
-    queries: Mapping[str, str],
+    path: Place,
+    queries: Queries,
     *,
     read_only: bool = False,
     schema: int = SCHEMA_VERSION,
@@ -66,18 +72,21 @@ def open_knowledge(
     backup: Backup | None = None,
     clock: Clock = now_ms,
 ) -> KnowledgeFile:
-    """Open a knowledge file for writing if its version allows that, else for reading.
+    """Open a knowledge store for writing if its version allows that, else for reading.
 
     A new file gets the version `schema`, 18 or 23. An older file is brought up to it first, after
     a backup (`backup` is called with the database and a reason); one that is beyond it stays. One
-    of a version that we do not know is only read. Read-only, nothing is brought up.
+    of a version that we do not know is only read. Read-only, nothing is brought up. On a server
+    nothing of this is asked: the tables of every version are there.
     """
+    if is_url(path):
+        return _open_on_server(path, queries, budget, clock, read_only=read_only)
     if str(path) == ":memory:":
         msg = "a knowledge store is a file: other connections of it could not see it in memory"
         raise Invalid(msg, hint="give a path in a temporary folder")
     if read_only:
         return _open_to_look(Path(path), queries, budget)
-    fitting = _Fitting(queries)
+    fitting = _Fitting(queries("sqlite"))
     database = SqliteDatabase(path, fitting.queries, budget=budget, tuning=fitting.tuning())
     try:
         with database.read() as tx:
@@ -94,6 +103,29 @@ def open_knowledge(
         raise
     database.close()
     return _open_to_look(Path(path), queries, budget)
+
+
+def _open_on_server(
+    place: Place, queries: Queries, budget: float, clock: Clock, *, read_only: bool
+) -> KnowledgeFile:
+    database = open_database(place, "knowledge", queries, budget=budget, read_only=read_only)
+    try:
+        prepare(database, schema_on_server())
+        if not read_only:
+            _seed(database, clock())
+    except BaseException:
+        database.close()
+        raise
+    access = Access(database.name, explain_version(NEWEST), writable=not read_only)
+    return KnowledgeFile(database, access)
+
+
+def _seed(database: Database, now: int) -> None:
+    """Make the rows that each member of a home begins with."""
+    with database.read() as tx:
+        missing = unseeded(tx)
+    if missing:
+        database.again(lambda tx: seed_health(tx, sorted(missing), now))
 
 
 class _Fitting:
@@ -155,8 +187,8 @@ def _tell(path: Path, done: UpgradeReport, version: int) -> None:
         log.warning("%s: %d rows without their parent went to tk_orphans", path, aside)
 
 
-def _open_to_look(path: Path, queries: Mapping[str, str], budget: float) -> KnowledgeFile:
-    fitting = _Fitting(queries)
+def _open_to_look(path: Path, queries: Queries, budget: float) -> KnowledgeFile:
+    fitting = _Fitting(queries("sqlite"))
     tuning = fitting.tuning()
     database = SqliteDatabase(path, fitting.queries, budget=budget, read_only=True, tuning=tuning)
     try:
@@ -186,7 +218,7 @@ def find_version(database: Database, path: Path | None = None) -> SchemaFinding:
         version, number = read_version(tx), user_version(tx)
     if version is None:
         said = f"has user_version {number} and not the tables of one"
-        msg = f"{path or database.name} is no knowledge store: it {said}"
+        msg = f"{path or database.name} is not a knowledge store: it {said}"
         raise Invalid(msg, hint="give another path; this file was not touched")
     return explain_version(version)
 

@@ -250,7 +250,7 @@ def make_blocks(answers: Iterable[AnswerUsage], now: int) -> list[BillingBlock]:
 
 
 def _groups(answers: Sequence[AnswerUsage]) -> Iterator[list[AnswerUsage]]:
-    """Begin anew when the block is over, or when nothing came for as long as one lasts."""
+    """Start over when the block is over, or when nothing came for as long as one lasts."""
     group: list[AnswerUsage] = []
     for one in answers:
         if group and (one.at - _start(group) > LENGTH or one.at - group[-1].at > LENGTH):

@@ -3,13 +3,14 @@
 agent:codex project:web model:opus branch:main cost:>1 tokens:>=10k errors:>0 minutes:<5 since:7d
 until:2026-01-31 on:2026-01-30 hour:mon-14 is:live is:all -agent:cursor "exact words" word
 session:codex:01ab kind:command role:user part:tool_call tool:Bash outcome:failure entity:sqlite
+tag:bug is:starred sort:cost
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Literal, NamedTuple, cast, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -19,8 +20,12 @@ from threadkeep.knowledge.records import Kind as EntryKind, Outcome, Role
 
 Field = Literal["cost", "tokens", "messages", "prompts", "tools", "errors", "minutes"]
 Op = Literal[">", ">=", "<", "<=", "="]
-Mark = Literal["live", "subagent", "hidden", "failed", "all"]
+Mark = Literal["live", "subagent", "hidden", "failed", "starred", "all"]
 Kind = Literal["message", "command", "visit", "run", "lesson", "node"]
+
+
+def _said(kind: Any, description: str) -> Any:
+    return Annotated[kind, msgspec.Meta(description=description)]
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -39,13 +44,21 @@ class Query(msgspec.Struct, frozen=True):
 
     # What an address can say of it beside the filter language, and as what; `failed` is an outcome.
     SPREAD: ClassVar[Mapping[str, Any]] = {
-        **dict.fromkeys(("session", "agent", "project", "branch", "model", "tool"), list[str]),
-        "role": list[Role],
-        "part": list[EntryKind],
-        "outcome": list[Outcome],
-        **dict.fromkeys(("entity", "parent"), str | None),
-        "failed": bool,
+        "session": _said(list[str], "Only of this session: agent:id, or a beginning of its id."),
+        "agent": _said(list[str], "Only of this agent: claude-code, codex, opencode, …"),
+        "project": _said(list[str], "Only of this project: its folder, its name, or owner/name."),
+        "branch": _said(list[str], "Only on exactly this git branch."),
+        "model": _said(list[str], "Only of this model, such as opus."),
+        "tag": _said(list[str], "Only with this tag."),
+        "tool": _said(list[str], "Only of this tool, such as Bash or ruff."),
+        "role": _said(list[Role], "Only by this role."),
+        "part": _said(list[EntryKind], "Only this sort of message."),
+        "outcome": _said(list[Outcome], "Only what ended so."),
+        "entity": _said(str | None, "Only what mentions this file, tool or name."),
+        "parent": _said(str | None, "Only the subagents of this session."),
+        "failed": _said(bool, "Only what failed."),
         **dict.fromkeys(("since", "until"), Moment | None),
+        "sort": _said(Field | None, "The sessions with the most of it first, not the latest."),
     }
 
     text: str = ""  # words; "a phrase", OR, NOT, prefix*
@@ -55,6 +68,7 @@ class Query(msgspec.Struct, frozen=True):
     project: tuple[str, ...] = ()  # a name, owner/name, or a folder with all below it
     branch: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
+    tag: tuple[str, ...] = ()  # on the session or on a message of it
     role: tuple[str, ...] = ()  # of messages, as are part and tool
     part: tuple[str, ...] = ()  # prompt, text, reasoning, tool_call, tool_result, ...
     tool: tuple[str, ...] = ()
@@ -67,6 +81,7 @@ class Query(msgspec.Struct, frozen=True):
     hours: tuple[int, ...] = ()  # hours of the week, from Monday 00:00, that a model answered in
     bounds: tuple[Bound, ...] = ()
     marks: tuple[Mark, ...] = ()
+    sort: Field | None = None  # sessions with the most of it come first; None: the latest
     pattern: str | None = None  # a regular expression: for what is forgotten alone
 
 
@@ -107,6 +122,16 @@ _DAYS: Final = {"d": 1, "w": 7, "mo": 30, "y": 365}
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _MONTH: Final = re.compile(r"\d{4}-\d\d")
 _NAMED: Final = {"today": 0, "yesterday": 1}
+_SPOKEN: Final = re.compile(r"(\d{1,5}|an?) (minute|hour|day|week|month|year)s? ago")
+_UNITS: Final = {"minute": "m", "hour": "h", "day": "d", "week": "w", "month": "mo", "year": "y"}
+_WEEKDAY: Final = re.compile(
+    r"mon(?:day)?|tue(?:sday)?|wed(?:nesday)?|thu(?:rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
+)
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_TIMES: Final = (
+    "write a date (2026-01-15, yesterday, monday, last week), a time (2026-01-15T10:30) or an age"
+    " (12h, 7d, 3 days ago)"
+)
 _LONGEST: Final = 40  # characters of a moment; nothing longer is one
 # What every zone can still tell the next day, or the next month, of.
 _FIRST, _LAST = date(1, 1, 3), date(9999, 11, 28)
@@ -128,53 +153,91 @@ def next_day(day: date) -> date:
 
 
 def read_since(text: str, now: int, zone: tzinfo) -> int | None:
-    """Read when something begins: a day, a month, `7d`, `today`, a moment; None: it is no time.
+    """Read when something begins: a day, a month, `7d`, `last week`, a moment; None: it is neither.
 
     Days and longer spans begin at midnight, hours and minutes at that very moment.
     """
-    day = _read_day(text, now, zone)
-    if day is not None:
-        return start_of(day, zone)
-    return _read_moment(text, now, zone)
+    days = _read_days(text, now, zone)
+    return _read_moment(text, now, zone) if days is None else start_of(days[0], zone)
 
 
 def read_until(text: str, now: int, zone: tzinfo) -> int | None:
     """Read when something ends; a day is part of it to its end, a month to its last day."""
-    day = _read_day(text, now, zone)
-    if day is None:
-        return _read_moment(text, now, zone)
-    return start_of(_day_after(day, text), zone)
+    days = _read_days(text, now, zone)
+    return _read_moment(text, now, zone) if days is None else start_of(days[1], zone)
 
 
 def read_on(text: str, now: int, zone: tzinfo) -> tuple[int, int] | None:
-    """Read a day or a month as its beginning and its end."""
-    day = _read_day(text, now, zone)
-    if day is None:
-        return None
-    return start_of(day, zone), start_of(_day_after(day, text), zone)
+    """Read a day, a week or a month as its beginning and its end."""
+    days = _read_days(text, now, zone)
+    return None if days is None else (start_of(days[0], zone), start_of(days[1], zone))
 
 
-def _day_after(day: date, text: str) -> date:
-    if not _MONTH.fullmatch(text):
-        return next_day(day)
-    return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
+def unread_time(text: str) -> Invalid:
+    """Refuse what is neither a date nor an age, with what may be written."""
+    return Invalid(f"cannot read {text[:40]!r} as a date or age", hint=_TIMES)
 
 
-def _read_day(text: str, now: int, zone: tzinfo) -> date | None:
-    typed = text.lower()
+def _read_days(text: str, now: int, zone: tzinfo) -> tuple[date, date] | None:
+    """Give the first day that is meant, and the one behind the last."""
+    typed = _short(text)
+    today = day_of(now, zone)
     found = _AGO.fullmatch(typed)
-    back = _NAMED.get(typed)
     if found and found[2] in _DAYS:
-        back = int(found[1]) * _DAYS[found[2]]
-    if back is not None:
-        today = day_of(now, zone)
-        return today - timedelta(days=back) if back < today.toordinal() - 3 else _FIRST
+        return _whole(_days_back(today, int(found[1]) * _DAYS[found[2]]))
+    named = _named_days(typed, today)
+    if named is not None:
+        return named
     try:
         if _MONTH.fullmatch(typed):
-            return _within(date.fromisoformat(f"{typed}-01"))
-        return _within(date.fromisoformat(typed)) if _DAY.fullmatch(typed) else None
+            first = _within(date.fromisoformat(f"{typed}-01"))
+            return None if first is None else (first, _next_month(first))
+        day = _within(date.fromisoformat(typed)) if _DAY.fullmatch(typed) else None
     except ValueError:
         return None
+    return None if day is None else _whole(day)
+
+
+def _named_days(typed: str, today: date) -> tuple[date, date] | None:
+    """Read `yesterday`, `monday`, `last week`, `this month`."""
+    if typed in _NAMED:
+        return _whole(_days_back(today, _NAMED[typed]))
+    which, _, unit = typed.rpartition(" ")
+    if which in ("", "last") and unit[:3] in DAYS and _WEEKDAY.fullmatch(unit):
+        back = (today.weekday() - DAYS.index(unit[:3])) % 7
+        return _whole(_days_back(today, back or (7 if which else 0)))
+    if which not in ("this", "last"):
+        return None
+    if unit == "week":
+        monday = _days_back(today, today.weekday() + (7 if which == "last" else 0))
+        return monday, monday + timedelta(days=7)
+    if unit == "month":
+        first = today.replace(day=1)
+        first = _days_back(first, 1).replace(day=1) if which == "last" else first
+        return first, _next_month(first)
+    return None
+
+
+def _short(text: str) -> str:
+    """Write an age in words as the short one: `3 days ago` as `3d`."""
+    typed = " ".join(text.lower().split())
+    found = _SPOKEN.fullmatch(typed)
+    if found is None:
+        return typed
+    count = "1" if found[1].startswith("a") else found[1]
+    return f"{count}{_UNITS[found[2]]}"
+
+
+def _whole(day: date) -> tuple[date, date]:
+    return day, next_day(day)
+
+
+def _days_back(today: date, days: int) -> date:
+    return today - timedelta(days=days) if days < today.toordinal() - 3 else _FIRST
+
+
+def _next_month(first: date) -> date:
+    return (first.replace(day=1) + timedelta(days=31)).replace(day=1)
 
 
 def _within(day: date) -> date | None:
@@ -182,8 +245,8 @@ def _within(day: date) -> date | None:
 
 
 def _read_moment(text: str, now: int, zone: tzinfo) -> int | None:
-    found = _AGO.fullmatch(text.lower())
-    if found:
+    found = _AGO.fullmatch(_short(text))
+    if found and found[2] not in _DAYS:
         return now - int(found[1]) * (60_000 if found[2] == "m" else 3_600_000)
     if len(text) > _LONGEST or not _DAY.match(text):
         return None
@@ -238,11 +301,10 @@ _SCALES: Final = {"": 1, "k": 1_000, "m": 1_000_000}
 _DAY_WIDTH: Final = len("2026-01-31")
 _MARKS: Final = frozenset(get_args(Mark))
 _FIELDS: Final = frozenset(get_args(Field))
-_KINDS: Final = frozenset(get_args(Kind))
+_VALUES: Final = {"kind": frozenset(get_args(Kind)), "sort": _FIELDS}
 NAMED: Final = ("agent", "project", "model", "branch")
-_LISTS: Final = (*NAMED, "session", "kind", "role", "part", "tool", "outcome")
-_SINGLE: Final = ("entity", "parent")
-DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_LISTS: Final = (*NAMED, "session", "tag", "kind", "role", "part", "tool", "outcome")
+_SINGLE: Final = ("entity", "parent", "sort")
 _HOUR: Final = re.compile(rf"({'|'.join(DAYS)})-([01]?\d|2[0-3])", re.IGNORECASE | re.ASCII)
 _ALIASES: Final = {"harness": "agent", "source": "agent"}
 _OUTCOMES: Final = {"failed": "failure", "succeeded": "success", "passed": "success"}
@@ -277,11 +339,9 @@ class _Reading:
             self.words.extend(_as_words(token))
 
     def _understood(self, key: str, value: str) -> bool:
-        if not value:
+        if not value or value not in _VALUES.get(key, (value,)):
             return False
         if key in self.lists:
-            if key == "kind" and value not in _KINDS:
-                return False
             _add(self.lists[key], _OUTCOMES.get(value, value) if key == "outcome" else value)
         elif key in _SINGLE:
             self.single[key] = value

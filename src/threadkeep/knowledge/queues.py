@@ -233,7 +233,7 @@ def reap(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> int:
 
 
 def requeue(tx: Tx, queue: Queue, targets: Iterable[int], now: int) -> int:
-    """Let rows be enriched anew, all tries before them; give how many tickets wait now."""
+    """Let rows be enriched again, all tries before them; give how many tickets wait now."""
     ids = encode(list(targets))
     if queue == "agentic":
         tx.run("unlearn_segments", {"ids": ids})

@@ -199,7 +199,7 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A sign of life of a producer that may have nothing to report."""
+    """A heartbeat of a producer that may have nothing to report."""
 
     source: str  # the row of `source_health`
     at: int

@@ -1,4 +1,4 @@
-"""The index of all entries made anew: who wants it, how far it is, what remains to be done.
+"""The index of all entries rebuilt: who wants it, how far it is, what remains to be done.
 
 A row of `tk_cleaning` says that there is work, from the transaction that made it until the file
 is clean. So a run that is killed is finished by the next one, whoever starts it.
@@ -9,7 +9,8 @@ from typing import NamedTuple
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.archive import LogRow, load_log_by_id
 from threadkeep.knowledge.failures import drop_unfounded
-from threadkeep.knowledge.schema import ENTRY_WORDS, NODE_WORDS, THING_WORDS
+from threadkeep.knowledge.node_words import rebuild_node_words
+from threadkeep.knowledge.schema import ENTRY_WORDS, THING_WORDS
 from threadkeep.knowledge.search_index import clear_things
 from threadkeep.knowledge.vector_rows import tidy
 
@@ -22,7 +23,7 @@ class ReindexProgress(NamedTuple):
 
 
 def want_index(tx: Tx) -> None:
-    """Leave word that the index is to be made anew."""
+    """Leave word that the index is to be rebuilt."""
     tx.run("want_cleaning")
 
 
@@ -65,7 +66,7 @@ def finish_index(tx: Tx, now: int) -> None:
     """Take old text out of the indexes, and whatever rests on what is gone."""
     ENTRY_WORDS.merge(tx)
     THING_WORDS.merge(tx)
-    NODE_WORDS.rebuild(tx)
+    rebuild_node_words(tx)
     drop_unfounded(tx)  # a lesson quotes the error that it was learned from
     tidy(tx, now)  # a vector tells something of its text
     if "sqlite_stat1" in tx.tables():

@@ -167,7 +167,7 @@ def _health_of(tx: Tx, source: str) -> Health | None:
 
 
 # ------------------------------------------------------------------------------
-# Tables built anew, for what SQLite cannot change in place: a CHECK, a UNIQUE.
+# Tables rebuilt, for what SQLite cannot change in place: a CHECK, a UNIQUE.
 
 # Which agents' conversations may be stored; as in head.sql, which a test compares.
 HIPPOS: Final = ("claude-code", "opencode", "codex", "cursor")  # those that Hippo reads itself
@@ -191,12 +191,12 @@ def rebuild(tx: Tx, table: str, create: str) -> None:
     _refuse_foreign_keys(tx, table)
     spare = f"{table}_new"
     tx.run(Sql(f'DROP TABLE IF EXISTS "{spare}"'))
-    tx.run(Sql(create))
+    tx.script(create)
     new = tx.columns(spare)
     both = ", ".join(f'"{name}"' for name in tx.columns(table) if name in new)
     tx.run(Sql(f'INSERT INTO "{spare}" ({both}) SELECT {both} FROM "{table}"'))  # noqa: S608
     tx.run(Sql(f'DROP TABLE "{table}"'))
-    # Somebody's view of the table would stop the rename: for a moment there is no such table.
+    # Somebody's view of the table would stop the rename: for a moment no such table exists.
     tx.run(Sql("PRAGMA legacy_alter_table = ON"))
     try:
         tx.run(Sql(f'ALTER TABLE "{spare}" RENAME TO "{table}"'))
@@ -218,7 +218,7 @@ def allowed_harnesses(create: str) -> tuple[str, ...] | None:
 
 
 def widen_check(create: str, more: Iterable[str] = ()) -> str:
-    """Write a CREATE TABLE of agentic_sessions anew: under a spare name, with every harness."""
+    """Rewrite a CREATE TABLE of agentic_sessions: under a spare name, with every harness."""
     known = allowed_harnesses(create) or ()
     listed = ", ".join(f"'{name}'" for name in dict.fromkeys((*known, *HARNESSES, *more)))
     widened = _LIST.sub(rf"\g<1>{listed}", create, count=1)
@@ -231,7 +231,9 @@ def is_agent_name(name: str) -> bool:
 
 
 def harness_is_allowed(tx: Tx, harness: str) -> bool:
-    """Tell whether the file takes conversations of this agent."""
+    """Tell whether the file takes conversations of this agent; on a server any may come."""
+    if tx.engine != "sqlite":
+        return True
     allowed = allowed_harnesses(_created_by(tx))
     return allowed is None or harness in allowed
 
@@ -249,13 +251,13 @@ def widen_harness(tx: Tx, more: Iterable[str] = ()) -> bool:
         return False
     odd = [name for name in wanted if not is_agent_name(name)]
     if odd:
-        msg = f"{odd[0]!r} is no name of an agent"
-        raise Invalid(msg, hint="lower case letters, digits and dashes are")
+        msg = f"{odd[0]!r} is not a valid agent name"
+        raise Invalid(msg, hint="use lower-case letters, digits and dashes")
     sql = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger')"
     beside = [row[0] for row in tx.all(Sql(sql), (_TABLE,)) if row[0] is not None]
     rebuild(tx, _TABLE, widen_check(create, wanted))
     for statement in beside:
-        tx.run(Sql(statement))
+        tx.script(statement)
     return True
 
 

@@ -1,10 +1,21 @@
 """What surfaces ask of the captured history, and what they get back."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from threadkeep.knowledge.records import CapturedSession, Image
+
+
+class Labels(msgspec.Struct, frozen=True):
+    """What people put on a session or a message."""
+
+    starred: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+
+NO_LABELS: Final = Labels()
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
@@ -19,6 +30,7 @@ class SessionSummary(msgspec.Struct, frozen=True):
     snippet: str = ""  # where the words of the query stand, marked >>> and <<<
     continues: str | None = None  # the ref of the session that it was handed over from
     continued_in: tuple[str, ...] = ()  # refs of the sessions that it was handed over to
+    labels: Labels = NO_LABELS
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -48,6 +60,7 @@ class TranscriptMessage(msgspec.Struct, frozen=True):
     copied: bool = False  # the session that this one continues has it, and it counts there
     branches: int = 0  # more than one: the conversation was continued here so many times
     turn: int = 0  # which prompt it belongs to, from 0
+    labels: Labels = NO_LABELS
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -120,6 +133,7 @@ class UsageReport(msgspec.Struct, frozen=True):
     by_agent: dict[str, Sum]
     by_hour: tuple[tuple[int, ...], ...]  # [weekday from Monday][hour] -> tokens
     priced: bool  # False: no price list is installed
+    by_session: dict[str, Sum] = {}  # if asked for: by agent:id
 
 
 class Today(msgspec.Struct, frozen=True):
@@ -147,6 +161,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     entities: tuple[str, ...]
     project: str | None
     at: int | None
+    title: str = ""  # what was achieved, or asked for; empty where its content does not say
 
 
 class EntityRow(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from threadkeep.base.sql import load_text
 from threadkeep.base.sqlite import catalogue
 from threadkeep.base.sqlite.catalogue import object_names
 from threadkeep.base.sqlite.connect import Tuning
+from threadkeep.base.sqlite.schema import Schema
 from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
@@ -87,7 +88,7 @@ def changes_until(version: int) -> Iterator[VersionChange]:
 def target_of(version: int | None, wanted: int = SCHEMA_VERSION) -> int:
     """Give the version that a file is brought to when it is written, if `wanted` is asked for.
 
-    There is no way back: a file beyond `wanted` stays, or goes on to the next that is written.
+    There is no way back: a file beyond `wanted` stays, or is migrated to the next that is written.
     """
     least = max(version or 0, wanted)
     return next((written for written in WRITTEN if written >= least), NEWEST)
@@ -172,7 +173,7 @@ PACKAGE: Final = "threadkeep.knowledge"
 # The archive first; then what recall, vectors, models and health keep of their own.
 _SIDE: Final = (
     *("", "_recall", "_vectors", "_model", "_health", "_service", "_lessons", "_browse"),
-    "_tickets",
+    *("_tickets", "_labels", "_projects"),
 )
 FILL_INDEX: Final = load_text(PACKAGE, "fill_index.sql")
 
@@ -210,6 +211,13 @@ def side_of(version: int) -> str:
     return "\n".join((*scripts, triggers()))
 
 
+@cache
+def server_script() -> str:
+    """Give the tables of every version and ours: a server has them all, so any file fits there."""
+    every = (*map(script_of, CHANGES), load_text(PACKAGE, "orphans.sql"))
+    return "\n".join((head_of(SCHEMA_VERSION), *every, side_of(SCHEMA_VERSION)))
+
+
 HEAD: Final = head_of(SCHEMA_VERSION)
 _CREATES: Final = re.compile(
     r"CREATE (?:UNIQUE |VIRTUAL |TEMP )?(TABLE|INDEX|TRIGGER|VIEW) (?:IF NOT EXISTS )?(\w+)"
@@ -233,7 +241,7 @@ def refuse_newer_now(tx: Tx, opened: int = NEWEST) -> None:
 
 # A line of a log that is watched changes a few bytes of some twenty pages: with pages of 8 KB that
 # wrote 168 KB, with those of 4 KB 93, in a file that is 5 % smaller and read as fast. One that may
-# shrink in small steps never has to be written anew. FTS5 is not on
+# shrink in small steps never has to be rewritten. FTS5 is not on
 # SQLite 3.40's list of tables that a trigger of an untrusted schema may use; the contract's do.
 TUNING: Final = Tuning(
     fresh=("PRAGMA page_size = 4096", "PRAGMA auto_vacuum = INCREMENTAL"),
@@ -352,8 +360,11 @@ def begun_version(tx: Tx) -> int:
 
 
 def user_version(tx: Tx) -> int:
-    """Give the number in the file's header, 0 for one that says nothing."""
-    return catalogue.user_version(tx)
+    """Give the number in the file's header, 0 for one that says nothing.
+
+    On a server all tables of the newest version are there, and no Hippo beside us.
+    """
+    return catalogue.user_version(tx) if tx.engine == "sqlite" else NEWEST
 
 
 def read_version(tx: Tx) -> int | None:
@@ -395,6 +406,35 @@ def head_with_rows(version: int, now: int) -> str:
     return f"{head_of(version)}\n{side_of(version)}\n{put};\n"
 
 
+# ---------------------------------------------------------------------- on a server
+
+
+@cache
+def schema_on_server() -> Schema:
+    """Give what makes the tables of a store on a server, where nobody else brings them up."""
+    return Schema("knowledge", 1, server_script(), (), read_version, write_version)
+
+
+@cache
+def file_schemas() -> tuple[Schema, ...]:
+    """Give what makes a file, by the versions that are written."""
+    server = schema_on_server()
+    heads = ((version, f"{head_of(version)}\n{side_of(version)}") for version in WRITTEN)
+    return tuple(server._replace(version=version, head=head) for version, head in heads)
+
+
+# What is moved between a file and a server, and what is made from it there.
+NO_QUERIES: Final[Mapping[str, str]] = MappingProxyType({})
+MADE_AGAIN: Final = frozenset(
+    {"tk_things", "tk_indexed", "tk_stale", "tk_turns", "tk_cleaning", "embed_model_meta"}
+)
+
+
+def want_index(tx: Tx) -> None:
+    """Note that all words are to be indexed; whoever finds it does it."""
+    tx.run(Sql("INSERT INTO tk_cleaning (id) VALUES (1) ON CONFLICT DO NOTHING"))
+
+
 # ------------------------------------------------------------------------------
 # Named queries made to fit a file: they name the newest tables, and a file may lack some.
 #
@@ -408,7 +448,7 @@ _FIT_NOTHING: Final = "UPDATE source_health SET source = source WHERE 0"
 
 
 class FittedQueries(Mapping[str, str]):
-    """Named queries that fit one file; each is written anew when it is first needed."""
+    """Named queries that fit one file; each is rewritten when it is first needed."""
 
     def __init__(self, queries: Mapping[str, str]) -> None:
         self._queries = queries

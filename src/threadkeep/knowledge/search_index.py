@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.match import Match, read_match
-from threadkeep.base.sql import piece_of
+from threadkeep.base.text import decoded
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.knowledge.archive import text_hash, words_of
@@ -26,7 +26,7 @@ from threadkeep.knowledge.search_scope import (
 from threadkeep.knowledge.session_sql import Where
 
 BATCH: Final = 2_000
-_TABLES: Final = {"tk_turns", "tk_things", "tk_thing_words", "tk_indexed", "tk_stale"}
+_TABLES: Final = {"tk_turns", "tk_things", "tk_indexed", "tk_stale"}
 _MOST_TEXT: Final = 128 * 1024
 _LAST_ROW: Final = (1 << 63) - 1
 _CAMEL: Final = re.compile(r"[A-Za-z]*[a-z][A-Z][A-Za-z]*")
@@ -36,7 +36,8 @@ _OUTCOMES: Final = {"success": "success", "failure": "failure", "timed_out": "fa
 
 def is_indexable(tx: Tx) -> bool:
     """Tell whether a file has the tables of the index; one that was only read may not."""
-    return tx.tables() >= _TABLES
+    tables = tx.tables()
+    return tables >= _TABLES and THING_WORDS.is_among(tx, tables)
 
 
 def is_behind(tx: Tx) -> bool:
@@ -70,7 +71,7 @@ def read_nodes(tx: Tx, ids: Iterable[int]) -> list[Thing]:
 
 
 def clear_things(tx: Tx) -> None:
-    """Take all words of things out of the index, and have them indexed anew."""
+    """Take all words of things out of the index, and have them reindexed."""
     THING_WORDS.clear(tx)
     for step in ("clear_things", "clear_stale", "clear_indexed"):
         tx.run(step)
@@ -176,18 +177,13 @@ def inner_words(text: str) -> str:
 # ---------------------------------------------------------------------- what each kind says
 
 
-def _text(value: bytes | str | None) -> str:
-    """Read a column; another program's text need not be valid UTF-8."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
-
-
 def _some(value: bytes | str | None) -> str | None:
-    return _text(value) or None
+    return decoded(value) or None
 
 
 def _command(_: Tx, row: Row) -> Thing:
     number, at, command, cwd, repo, branch, code, kind, out, err, unseen = row
-    texts = () if unseen else (_text(command), _text(out), _text(err))
+    texts = () if unseen else (decoded(command), decoded(out), decoded(err))
     outcome = "unknown" if code is None else "failure" if code else "success"
     harness = "claude-code" if kind == "claude-tool" else None
     source = "shell" if kind == "shell" else "agent"
@@ -199,19 +195,19 @@ def _command(_: Tx, row: Row) -> Thing:
 
 def _page(_: Tx, row: Row) -> Thing:
     number, at, title, url, asked, text, unseen = row
-    texts = () if unseen else tuple(map(_text, (title, url, asked, text)))
+    texts = () if unseen else tuple(map(decoded, (title, url, asked, text)))
     return Thing(number, at, "browser", texts)
 
 
 def _lesson(_: Tx, row: Row) -> Thing:
     number, at, repo, *texts = row
-    return Thing(number, at, "ci", (_text(repo), *map(_text, texts)), repo=_some(repo))
+    return Thing(number, at, "ci", (decoded(repo), *map(decoded, texts)), repo=_some(repo))
 
 
 def _segment(_: Tx, row: Row) -> Thing:
     number, at, harness, cwd, branch, title, summary, *lists, unseen = row
-    told = (" ".join(strings_in(_text(one))) for one in lists)
-    texts = () if unseen else (_text(title), _text(summary), *told)
+    told = (" ".join(strings_in(decoded(one))) for one in lists)
+    texts = () if unseen else (decoded(title), decoded(summary), *told)
     return Thing(number, at, "agent", texts, harness, _some(cwd), None, _some(branch))
 
 
@@ -219,7 +215,7 @@ def _node(tx: Tx, row: Row) -> Thing:
     number, created, content, embed_text, tags, outcome = row
     grounds = tx.all("grounds_of_node", {"id": number})
     real = [ground for ground in grounds if not ground[-1]]
-    told = (_text(embed_text), " ".join(strings_in(_text(content))), _text(tags))
+    told = (decoded(embed_text), " ".join(strings_in(decoded(content))), decoded(tags))
     source, at, harness, cwd, repo, branch, _probe = (
         real[0] if real else ("agent", created, *[None] * 5)
     )
@@ -233,7 +229,7 @@ def _run(tx: Tx, row: Row) -> Thing:
     number, at, repo, branch, sha, event, status, conclusion, actor, raw = row
     about = (repo, branch, sha, event, conclusion or status, actor)
     details = [text for found in tx.all("texts_of_run", {"id": number}) for text in found]
-    texts = (" ".join(map(_text, about)), run_title(_text(raw)), *map(_text, details))
+    texts = (" ".join(map(decoded, about)), run_title(decoded(raw)), *map(decoded, details))
     outcome = _OUTCOMES.get(conclusion or "", "unknown")
     return Thing(number, at, "ci", texts, repo=_some(repo), branch=_some(branch), outcome=outcome)
 
@@ -359,7 +355,7 @@ def postings(
         joined = " JOIN tk_entries AS e ON e.id = f.id" if wanted.conditions or newest else ""
         joined += " LEFT JOIN tk_turns AS p ON p.entry = f.id" if scope.placed else ""
     sql = f"SELECT {columns} FROM {words.matching} AS f{joined} WHERE true{_and(wanted)}"  # noqa: S608
-    asked = {"match": words.asked(match), "limit": _NO_LIMIT if limit is None else limit}
+    asked = {"match": words.asked(tx, match), "limit": _NO_LIMIT if limit is None else limit}
     return _rows(tx, f"{sql} ORDER BY {order} LIMIT :limit", {**wanted.params, **asked})
 
 
@@ -391,7 +387,7 @@ def standing_at(tx: Tx, places: Iterable[int]) -> dict[int, int]:
 def entry_facts(tx: Tx, ids: Iterable[int], scope: Scope) -> dict[int, CandidateFacts]:
     """Give what ranking needs of messages that are there and allowed."""
     sql = (
-        f"SELECT e.id, e.at, e.kind, e.hash, 0, e.session FROM ({piece_of('ids', 'ids')}) AS i"  # noqa: S608
+        f"SELECT e.id, e.at, e.kind, e.hash, 0, e.session FROM ({{ids:ids}}) AS i"  # noqa: S608
         f" CROSS JOIN tk_entries AS e WHERE e.id = i.value{_and(scope.entries)}"
     )
     rows = _rows(tx, sql, {**scope.entries.params, "ids": _json(ids)})
@@ -414,7 +410,7 @@ def entries_of_sessions(tx: Tx, sessions: Iterable[int], limit: int) -> list[int
 def things_of(tx: Tx, kind: str, rows: Iterable[int], scope: Scope) -> dict[int, int]:
     """Find the things of certain rows of one kind that a scope allows: id by row."""
     sql = (
-        f"SELECT t.id, t.row FROM ({piece_of('ids', 'rows')}) AS i"  # noqa: S608  (our own text)
+        f"SELECT t.id, t.row FROM ({{ids:rows}}) AS i"  # noqa: S608  (our own text)
         " CROSS JOIN tk_things AS t"
         f" WHERE t.kind = :its_kind AND t.row = i.value{_and(scope.things)}"
     )
@@ -434,7 +430,7 @@ def unindexed_nodes(tx: Tx, text: str, scope: Scope) -> list[Thing]:
     if query.kind and "node" not in query.kind:
         return []
     tables = tx.tables()
-    if not tables >= {"knowledge_nodes", "knowledge_fts"}:
+    if "knowledge_nodes" not in tables or not NODE_WORDS.is_among(tx, tables):
         return []
     indexed = scope.placed and "tk_indexed" in tables
     after = int(tx.value("indexed_upto", {"kind": "node"}) or 0) if indexed else 0
@@ -448,7 +444,7 @@ def unindexed_nodes(tx: Tx, text: str, scope: Scope) -> list[Thing]:
     if match is None:
         rows = tx.all("nodes_behind", values)
     else:
-        rows = tx.all("nodes_behind_with_words", {**values, "match": NODE_WORDS.asked(match)})
+        rows = tx.all("nodes_behind_with_words", {**values, "match": NODE_WORDS.scored(tx, match)})
     found = read_nodes(tx, [row[0] for row in rows])
     return [one for one in found if is_within(scope, one)]
 

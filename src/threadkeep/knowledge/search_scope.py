@@ -10,8 +10,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from threadkeep.base.text import to_sql
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.session_sql import (
     Where,
     is_below,
@@ -32,12 +34,12 @@ SHOWN_AS: Final = {stored: kind for kind, stored in STORED.items()}
 _ENDED: Final = {"success": 0, "failure": 1}
 # What a session must be; everything else is asked of the message.
 _OF_SESSIONS: Final = (
-    *("session", "agent", "project", "branch", "model", "parent"),
+    *("session", "agent", "project", "branch", "model", "parent", "tag"),
     *("exclude", "hours", "bounds", "marks"),
 )
 _OF_MESSAGES: Final = (("role", "e.role"), ("part", "e.kind"), ("tool", "e.tool"))
 OF_MESSAGES_ALONE: Final = (
-    *("role", "part", "tool", "session", "parent", "model", "hours", "bounds", "marks"),
+    *("role", "part", "tool", "session", "parent", "model", "tag", "hours", "bounds", "marks"),
 )
 _OF_CATEGORY: Final = """(t.kind = 'node' AND EXISTS (
   SELECT 1 FROM knowledge_node_memory_chunks AS k
@@ -104,7 +106,7 @@ class Scope(NamedTuple):
 def scope_of(tx: Tx, query: Query, nodes: NodeChoice, now: int, zone: tzinfo = UTC) -> Scope:
     """Turn a query into what candidates are limited to."""
     tables = tx.tables()
-    archived = "tk_entry_words" in tables
+    archived = ENTRY_WORDS.is_among(tx, tables)
     among = _sessions_meant(tx, query, now, zone) if archived else None
     sessions = None if among is None else _few(tx, among)
     if not archived and any(getattr(query, name) for name in _OF_SESSIONS):
@@ -224,7 +226,8 @@ def of_project(
     if archived and not exact:
         known += values_of(tx, "project", everything=True)
     meant = dict.fromkeys(value for one in named for value in (resolve(one, known) or [one]))
-    choices = ["0"]
+    meant |= dict.fromkeys(aliases_of(tx, meant))
+    choices = ["false"]
     for number, name in enumerate(meant):
         key = f"name{number}"
         params[key] = like(name)
@@ -239,6 +242,14 @@ def of_project(
         choices += [f"{nowhere}'/' || {repo} LIKE :last{number} ESCAPE '\\'"] if repo else []
         choices += [is_below(cwd, folder, f"folder{number}", params)] if cwd else []
     return f"({' OR '.join(choices)})"
+
+
+def aliases_of(tx: Tx, projects: Iterable[str]) -> list[str]:
+    """Give what folders are called that belong to projects under another name."""
+    if "tk_projects" not in tx.tables():
+        return []
+    shown = [one for one in projects if isinstance(to_sql(one), str)]  # no other name is shown
+    return [row[0] for row in tx.all("names_of_projects", {"shown": _json(shown)})]
 
 
 _EXCLUDED: Final = {"agent": "t.harness", "branch": "t.branch"}

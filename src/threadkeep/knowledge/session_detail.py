@@ -33,6 +33,9 @@ _COMMANDS: Final = {
     "kimi-code": ("kimi", "--session"),
     "goose": ("goose", "session", "--resume", "--session-id"),
     "kilo": ("kilo", "--session"),
+    "gptme": ("gptme", "--name"),
+    "llm": ("llm", "chat", "--cid"),
+    "continue": ("cn", "--fork"),  # it resumes only the last; a fork of any begins with all of it
 }
 _JOINED: Final = {"cursor", "copilot-cli"}  # these want `--resume=ID`: the id may be left out there
 # These look for the session among those of the folder they are started in.

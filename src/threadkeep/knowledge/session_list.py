@@ -21,12 +21,13 @@ from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
 from threadkeep.knowledge.query import EVERYTHING, Bound, Query
 from threadkeep.knowledge.records import CapturedSession, EntryRow, to_entry, to_session
-from threadkeep.knowledge.results import SessionPage, SessionSummary, Sum
+from threadkeep.knowledge.results import NO_LABELS, SessionPage, SessionSummary, Sum
 from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.session_sql import (
     COLUMNS,
     LIVE_MS,
     MOST_ON_A_PAGE,
+    NUMBERS,
     ListContext,
     Matches,
     QueryValues,
@@ -37,7 +38,9 @@ from threadkeep.knowledge.session_sql import (
     like,
     meant_by,
     page,
+    ranked,
     read_cursor,
+    rows_of,
     where,
 )
 from threadkeep.knowledge.transcript import ArchivedEntries
@@ -86,7 +89,8 @@ def find_matches(
     asked = list({match_of(term): term for term in terms if term.words}.items())
     if len(asked) < 2 or any(term.operator != "AND" for term in terms):  # noqa: PLR2004
         return together
-    if "tk_entry_words" not in tables or (len(together.sessions) >= _PAGE and not (deep or narrow)):
+    indexed = ENTRY_WORDS.is_among(tx, tables)
+    if not indexed or (len(together.sessions) >= _PAGE and not (deep or narrow)):
         return together
     found = [_with_word(tx, match, term, most) for match, term in asked]
     apart = _in_one_session(tx, sorted(found, key=lambda one: len(one.sessions)))
@@ -113,16 +117,16 @@ def _in_one_message(tx: Tx, tables: set[str], words: str, most: int) -> Matches:
     titled = _titled(tx, literal_terms(words), most)
     found = dict.fromkeys(titled, 0)
     match = read_match(words)
-    if match is None or "tk_entry_words" not in tables:
+    if match is None or not ENTRY_WORDS.is_among(tx, tables):
         return Matches(found, whole=len(titled) < most)
-    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(match), "limit": most})
+    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(tx, match), "limit": most})
     found.update((session, entry) for session, entry, _ in rows)
     return Matches(found, whole=max(len(titled), sum(row[2] for row in rows)) < most)
 
 
 def _with_word(tx: Tx, match: Match, term: Term, most: int) -> _WordMatches:
     titled = _titled(tx, [term.typed], most)
-    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(match), "limit": most})
+    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(tx, match), "limit": most})
     found = dict.fromkeys(titled, 0) | {session: entry for session, entry, _ in rows}
     whole = max(len(titled), sum(row[2] for row in rows)) < most
     return _WordMatches(term.typed, match, found, whole)
@@ -136,7 +140,7 @@ def _in_one_session(tx: Tx, words: Sequence[_WordMatches]) -> Matches:
         both = {s: kept[s] or e for s, e in one.sessions.items() if s in kept}
         rest = [session for session in kept if session not in both][-_FEW_LEFT:]
         if rest and not one.whole:  # a frequent word, of which only the newest were read
-            asked = ENTRY_WORDS.asked(one.match)
+            asked = ENTRY_WORDS.asked(tx, one.match)
             values = {"ids": msgspec.json.encode(rest).decode(), "match": asked}
             both |= {row[0]: kept[row[0]] for row in tx.all("browse_having", values)}
         if both:
@@ -216,7 +220,7 @@ def list_sessions(
     if query.text.strip():
         found = sorted(find_matches(tx, tx.tables(), query.text, deep=True).sessions)
     chosen = where(tx, query, now_ms(), found)
-    if not is_slow(query):
+    if not is_slow(query) and query.sort is None:
         after = None if cursor is None else cursor_of(cursor)
         return [to_session(row) for row in page(tx, chosen, after, limit)]
     kept: list[CapturedSession] = []
@@ -233,7 +237,8 @@ def exact_sessions(tx: Tx, query: Query) -> list[CapturedSession]:
     """Give all sessions of whatever sort whose names are exactly those of a query, in order."""
     chosen = where(tx, query, now_ms(), everything=True, exact=True)
     found = [to_session(row) for row in tx.all(Sql(all_sql(chosen)), chosen.params)]
-    return _fitting(tx, query, found) if is_slow(query) else found
+    fits = _fitting(tx, query, [one.id for one in found]) if is_slow(query) else None
+    return [one for one in found if fits is None or one.id in fits]
 
 
 def chosen_by(around: ListContext, query: Query, matches: Matches | None) -> Where:
@@ -246,13 +251,16 @@ def _walk(
     tx: Tx, query: Query, chosen: Where, cursor: SessionCursor | None, size: int
 ) -> tuple[list[CapturedSession], SessionCursor | None]:
     """Read on until a page is full, nothing is left, or enough was looked at."""
+    if query.sort is not None:
+        return _ranked_page(tx, query, chosen, cursor, size)
     slow = is_slow(query)
     chunk = _CHUNK if slow else size + 1
     kept: list[CapturedSession] = []
     looked = 0
     while True:
         sessions = [to_session(row) for row in page(tx, chosen, cursor, chunk)]
-        kept += _fitting(tx, query, sessions) if slow else sessions
+        fits = _fitting(tx, query, [one.id for one in sessions]) if slow else None
+        kept += [one for one in sessions if fits is None or one.id in fits]
         looked += len(sessions)
         if len(kept) > size:
             return kept[:size], cursor_of(kept[size - 1])
@@ -263,15 +271,47 @@ def _walk(
             return kept, cursor
 
 
-def _fitting(tx: Tx, query: Query, sessions: list[CapturedSession]) -> list[CapturedSession]:
-    ids = [one.id for one in sessions]
+def _ranked_page(
+    tx: Tx, query: Query, chosen: Where, cursor: SessionCursor | None, size: int
+) -> tuple[list[CapturedSession], SessionCursor | None]:
+    """Read on behind a session where those with the most of something come first."""
+    name = ("ranked", query.sort, query.bounds, chosen.sql(), str(sorted(chosen.params.items())))
+    order = tx.kept(name, lambda: _ranking(tx, query, chosen))
+    behind = 0 if cursor is None else order.index(cursor.id) + 1 if cursor.id in order else None
+    if behind is None:  # it was forgotten, or is meant no more: nobody knows where it was
+        return [], None
+    meant = order[behind : behind + size]
+    kept = [to_session(row) for row in rows_of(tx, meant)]
+    more = behind + size < len(order)
+    return kept, SessionCursor(None, meant[-1]) if more else None
+
+
+def _ranking(tx: Tx, query: Query, chosen: Where) -> list[int]:
+    summed = query.sort in _SUMMED
+    ids = ranked(tx, chosen, "s.id" if summed else NUMBERS[query.sort or ""])
+    if is_slow(query):
+        fitting = _fitting(tx, query, ids)
+        ids = [one for one in ids if one in fitting]
+    if summed:
+        sums = sums_of(tx, ids) if "tk_usage" in tx.tables() else {}
+        measure = tokens_of if query.sort == "tokens" else _cost
+        ids.sort(key=lambda one: measure(sums.get(one, Sum())), reverse=True)
+    return ids
+
+
+def _cost(total: Sum) -> int:
+    return total.cost
+
+
+def _fitting(tx: Tx, query: Query, sessions: Sequence[int]) -> set[int]:
+    """Give those of some sessions that must be looked at one by one, and fit."""
+    ids = list(sessions)
     if "failed" in query.marks:
         values = {"ids": msgspec.json.encode(ids).decode()}
         ids = [row[0] for row in tx.all("browse_ended_badly", values)]
     bounds = [bound for bound in query.bounds if bound.field in _SUMMED]
     sums = sums_of(tx, ids) if bounds else {}
-    fitting = {one for one in ids if all(_fits(sums.get(one, Sum()), b) for b in bounds)}
-    return [one for one in sessions if one.id in fitting]
+    return {one for one in ids if all(_fits(sums.get(one, Sum()), b) for b in bounds)}
 
 
 def _fits(total: Sum, bound: Bound) -> bool:
@@ -289,9 +329,12 @@ def listed(
     around: ListContext, sessions: Sequence[CapturedSession], snippets: dict[int, str] | None = None
 ) -> list[SessionSummary]:
     """Add to sessions what a list says of them."""
+    from threadkeep.knowledge.labels import labels_of_sessions  # noqa: PLC0415  (for pages alone)
+
     sums = sums_of(around.tx, [one.id for one in sessions]) if "tk_usage" in around.tables else {}
     children = _children(around.tx, sessions)
     links = links_of(around.tx, [one.id for one in sessions])
+    labels = labels_of_sessions(around.tx, [one.id for one in sessions])
     return [
         SessionSummary(
             session=one,
@@ -301,6 +344,7 @@ def listed(
             live=is_live(one, around.now),
             children=children.get((one.agent, one.session_id), 0),
             snippet=(snippets or {}).get(one.id, ""),
+            labels=labels.get(one.id, NO_LABELS),
             **links.get(one.id, NO_LINKS)._asdict(),
         )
         for one in sessions

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from threadkeep.base.sql import piece_of
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import NAMED, Bound, Query, in_hours
@@ -59,9 +58,13 @@ _MENTIONED: Final = (
     " JOIN tk_sessions AS x ON x.harness = a.harness AND x.session_id = a.session_id"
     " WHERE lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity))"
 )
+_LABELLED: Final = (
+    "EXISTS (SELECT 1 FROM tk_labels AS l WHERE l.harness = s.harness"
+    " AND l.session_id = s.session_id AND {})"
+)
 _ENDED: Final = ("success", "failure")
 _NAMED_AT_MOST: Final = 10  # projects in a hint
-_NUMBERS: Final = {
+NUMBERS: Final = {
     "messages": "s.entries",
     "prompts": "s.prompts",
     "tools": "s.tool_calls",
@@ -101,8 +104,8 @@ def read_cursor(text: str) -> SessionCursor:
     """Read what `Cursor.text` wrote; anything else is refused."""
     found = _CURSOR.fullmatch(text)
     if found is None:
-        hint = "give the one that came with the page before, or none to begin anew"
-        raise Invalid(f"{text[:40]!r} is no cursor of this list", hint=hint)
+        hint = "give the one from the previous page, or none to start over"
+        raise Invalid(f"{text[:40]!r} is not a cursor of this list", hint=hint)
     return SessionCursor(int(found[1]) if found[1] else None, int(found[2]))
 
 
@@ -142,7 +145,7 @@ def where(
     for number, (key, value) in enumerate(query.exclude):
         meant = _meant(tx, key, [value], **sorts)
         parts.append(("", f"NOT {_named(f'not{number}', key, meant, params)}"))
-    texts = [*_ones(tx, query, params), *_said(query, params)]
+    texts = [*_ones(tx, query, params), *_said(query, params), *_labelled(tx, query, params)]
     texts += [*_times(query, now, params), *_bounds(query.bounds, params)]
     parts += [("", text) for text in texts]
     if query.hours:
@@ -150,7 +153,7 @@ def where(
     if found is not None:
         params["sessions"] = _json(found)
         # The plus keeps the index of the order: of many sessions found, most pages are soon full.
-        column = "s.id" if len(found) <= _FEW else "+s.id"
+        column = "s.id" if len(found) <= _FEW else "{plain:s.id}"
         parts.append(("words", one_of(column, "sessions", "ids")))
     return Where(tuple(parts), params)
 
@@ -161,7 +164,7 @@ def _shown(query: Query, *, everything: bool) -> str:
     if marked:
         return f"({' OR '.join(marked)}) AND s.entries > 0"
     if everything:
-        return "1"
+        return "true"
     return "s.entries > 0" if _in_all(query) else SHOWN
 
 
@@ -200,6 +203,18 @@ def _said(query: Query, params: dict[str, Any]) -> list[str]:
     """Say what some message of the session must be."""
     texts = _message(query, params)
     return [_SAID.format(" AND ".join(texts))] if texts else []
+
+
+def _labelled(tx: Tx, query: Query, params: dict[str, Any]) -> list[str]:
+    """Say what somebody must have put on the session, or on a message of it."""
+    texts = []
+    if query.tag:
+        params["tag"] = _json(one.casefold() for one in query.tag)
+        texts.append(_LABELLED.format(f"l.what = 'tag' AND {one_of('l.value', 'tag')}"))
+    if "starred" in query.marks:
+        texts.append(_LABELLED.format("l.what = 'star'"))
+    # A file that was never opened for writing since there are labels has none.
+    return ["false"] if texts and "tk_labels" not in tx.tables() else texts
 
 
 def _message(query: Query, params: dict[str, Any]) -> list[str]:
@@ -291,12 +306,12 @@ def _named(name: str, key: str, meant: QueryValues, params: dict[str, Any]) -> s
         choices.append(f"{column} = :{name}")
     elif meant.values:
         params[name] = _json(meant.values)
-        choices.append(one_of(f"+{column}", name))
+        choices.append(one_of(f"{{plain:{column}}}", name))
     choices += [
         is_below("s.cwd", folder, f"{name}_in{number}", params)
         for number, folder in enumerate(meant.folders)
     ]
-    return f"({' OR '.join(choices)})" if choices else "0"
+    return f"({' OR '.join(choices)})" if choices else "false"
 
 
 def is_below(column: str, folder: str, name: str, params: dict[str, Any]) -> str:
@@ -309,7 +324,7 @@ def is_below(column: str, folder: str, name: str, params: dict[str, Any]) -> str
 
 def one_of(column: str, name: str, kind: Literal["ids", "texts"] = "texts") -> str:
     """Say that a column has one of the values of a parameter, a JSON list of texts or numbers."""
-    return f"{column} IN ({piece_of(kind, name)})"
+    return f"{column} IN ({{{kind}:{name}}})"
 
 
 def like(text: str) -> str:
@@ -366,10 +381,10 @@ def _times(query: Query, now: int, params: dict[str, Any]) -> list[str]:
 def _bounds(bounds: Sequence[Bound], params: dict[str, Any]) -> list[str]:
     texts = []
     for number, bound in enumerate(bounds):
-        column = _NUMBERS.get(bound.field)
+        column = NUMBERS.get(bound.field)
         if column is not None:
             params[f"bound{number}"] = bound.value
-            texts.append(f"{column} {bound.op} :bound{number}")
+            texts.append(f"{column} {bound.op} CAST(:bound{number} AS REAL)")
     return texts
 
 
@@ -407,15 +422,25 @@ def page(tx: Tx, where_: Where, after: SessionCursor | None, limit: int) -> list
     return rows
 
 
+def ranked(tx: Tx, where_: Where, column: str) -> list[int]:
+    """Give the numbers of all sessions that are meant, those with the most of something first."""
+    sql = (
+        f"SELECT s.id FROM tk_sessions AS s WHERE {where_.sql()}"  # noqa: S608
+        f" ORDER BY {column} DESC NULLS LAST, s.id DESC"
+    )
+    return [row[0] for row in tx.all(Sql(sql), where_.params)]
+
+
+def rows_of(tx: Tx, numbers: Sequence[int]) -> list[Row]:
+    """Read the rows of sessions by their numbers, in the order given."""
+    sql = f"SELECT {SESSION} FROM tk_sessions AS s WHERE {one_of('s.id', 'ids', 'ids')}"  # noqa: S608
+    found = {row[0]: row for row in tx.all(Sql(sql), {"ids": _json(numbers)})}
+    return [found[number] for number in numbers if number in found]
+
+
 def all_sql(where_: Where) -> str:
     """Give the statement that reads the rows of all sessions that are meant, as they came."""
     return f"SELECT {SESSION} FROM tk_sessions AS s WHERE {where_.sql()} ORDER BY s.id"  # noqa: S608
-
-
-def ids(tx: Tx, where_: Where) -> list[int]:
-    """Give the numbers of all sessions that are meant, in the order in which they came."""
-    sql = f"SELECT s.id FROM tk_sessions AS s WHERE {where_.sql()} ORDER BY s.id"  # noqa: S608
-    return [row[0] for row in tx.all(Sql(sql), where_.params)]
 
 
 def groups(tx: Tx, where_: Where) -> Iterable[Row]:

@@ -88,6 +88,7 @@ def search_rows(
     rank = "0.0" if newest else "f.score"
     order = "coalesce(e.at, 0) DESC" if newest else "f.score"
     found_by = ENTRY_WORDS.matching if newest else ENTRY_WORDS.ranked
+    asked = (ENTRY_WORDS.asked if newest else ENTRY_WORDS.scored)(tx, match)
     sql = (
         f"SELECT {ENTRY}, {SESSION}, {rank} FROM {found_by} AS f"  # noqa: S608  (our own)
         " JOIN tk_entries AS e ON e.id = f.id JOIN tk_sessions AS s ON s.id = e.session"
@@ -96,9 +97,7 @@ def search_rows(
     )
     found: list[tuple[EntryRow, CapturedSession, float]] = []
     seen: set[int] = set()
-    for row in tx.all(
-        Sql(sql), {**chosen.params, "match": ENTRY_WORDS.asked(match), "limit": limit * 3}
-    ):
+    for row in tx.all(Sql(sql), {**chosen.params, "match": asked, "limit": limit * 3}):
         entry = to_entry(row)
         if entry.hash not in seen:
             seen.add(entry.hash)
@@ -238,12 +237,12 @@ def unlearn(tx: Tx, session: int | None, facts: SessionFacts) -> None:
 
 
 def recount(tx: Tx, session: int) -> None:
-    """Count a session's entries anew, after some of them were taken away."""
+    """Recount a session's entries, after some of them were taken away."""
     tx.run("recount_session", {"session": session})
 
 
 def recount_of_log(tx: Tx, log_id: int) -> None:
-    """Count the entries of all sessions of a log anew."""
+    """Recount the entries of all sessions of a log."""
     tx.run("recount_sessions_of_log", {"log": log_id})
 
 

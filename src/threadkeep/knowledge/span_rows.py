@@ -38,7 +38,7 @@ class RowSpan(NamedTuple):
 
 def commands(tx: Tx, span: RowSpan) -> list[Row]:
     """Give commands, the latest first; the last column says whether they are told by themselves."""
-    told = _TOLD if span.archived else "1"
+    told = _TOLD if span.archived else "true"
     sql = (
         f"SELECT {_COMMAND}, {told} FROM events AS e"  # noqa: S608  (our own text)
         " WHERE e.timestamp >= :since AND e.timestamp < :until AND e.probe_tag IS NULL"

@@ -1,17 +1,18 @@
 """KnowledgeStore: what agents, shells, browsers and CI did, in one file; one line for each verb."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 import msgspec
 
 from threadkeep.base.clock import Clock, now_ms
 from threadkeep.base.database import DEFAULT_BUDGET, Database
-from threadkeep.base.sql import load_queries
-from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.engines import Place, give_back_space
+from threadkeep.base.sql import Engine, load_queries
+from threadkeep.base.sqlite.upkeep import file_of, sqlite_file
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import Later, loaded_later, show_as_method
 from threadkeep.knowledge.kinds import QueriesOfKinds
@@ -37,13 +38,16 @@ if TYPE_CHECKING:
         forget as forget_,
         forget_scope as forget_scope_,
         health as health_,
+        labels as labels_,
         ledger as ledger_,
         lessons as lessons_,
         memory_documents as memory_documents_,
         memory_intake as memory_intake_,
         merge as merge_,
+        node_words as node_words_,
         nodes as nodes_,
         prices as prices_,
+        projects as projects_,
         queues as queues_,
         reindex as reindex_,
         segments as segments_,
@@ -57,25 +61,30 @@ if TYPE_CHECKING:
 else:  # each is loaded by the first who uses a verb of it
     for _module in (
         *("agent_views", "archive", "checks", "command_list", "commands", "copies", "failures"),
-        *("forget", "forget_scope", "health", "ledger", "lessons", "memory_documents"),
-        *("memory_intake", "merge", "nodes", "prices", "queues", "reindex", "segments"),
+        *("forget", "forget_scope", "health", "labels", "ledger", "lessons", "memory_documents"),
+        *("memory_intake", "merge", "node_words", "nodes", "prices", "projects", "queues"),
+        *("reindex", "segments"),
         *("session_list", "sessions", "usage", "vector_rows", "vectors", "workflow_runs"),
     ):
         globals()[f"{_module}_"] = Later(f"{__package__}.{_module}")
 
-QUERIES = QueriesOfKinds(
-    load_queries(
-        __package__,
-        *("queries.sql", "forget.sql", "observed.sql", "workflows.sql", "tickets.sql", "nodes.sql"),
-        *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql", "service.sql"),
-        "evidence.sql",
-        "memory_views.sql",
-        "browse.sql",
-        "agent_views.sql",
-        "tail.sql",
-        "memory.sql",
-    )
+_FILES: Final = (
+    *("queries.sql", "forget.sql", "observed.sql", "workflows.sql", "tickets.sql", "nodes.sql"),
+    *("recall.sql", "vectors.sql", "model.sql", "alarms.sql", "failures.sql", "service.sql"),
+    *("evidence.sql", "memory_views.sql", "browse.sql", "agent_views.sql", "tail.sql"),
+    *("memory.sql", "labels.sql", "projects.sql"),
 )
+QUERIES: Final = QueriesOfKinds(load_queries(__package__, *_FILES))
+
+
+def queries_of(engine: Engine) -> Mapping[str, str]:
+    """Give the named queries of a knowledge store as an engine takes them."""
+    return QUERIES if engine == "sqlite" else _of_postgres()
+
+
+@cache
+def _of_postgres() -> Mapping[str, str]:
+    return QueriesOfKinds(load_queries(__package__, *_FILES, engine="postgres"), "postgres")
 
 
 P = ParamSpec("P")
@@ -164,6 +173,7 @@ class EvidenceVerbs(msgspec.Struct, frozen=True):
     same_answer = writes(workflow_runs_.same_answer)
     lessons = reads(lessons_.list_lessons, lenient=True)
     learned_to = reads(failures_.learned_to)
+    failures_wait = reads(failures_.failures_wait)
 
 
 class NodeVerbs(msgspec.Struct, frozen=True):
@@ -198,7 +208,7 @@ class QueueVerbs(msgspec.Struct, frozen=True):
 
 
 class IndexVerbs(msgspec.Struct, frozen=True):
-    """The indexes of words and of meaning, where they are made anew or kept tidy."""
+    """The indexes of words and of meaning, where they are rebuilt or kept tidy."""
 
     context: KnowledgeContext
 
@@ -206,7 +216,7 @@ class IndexVerbs(msgspec.Struct, frozen=True):
     logs_left = reads(reindex_.logs_to_index)
     finish = writes(reindex_.finish_index)
     is_done = writes(reindex_.index_is_done)
-    rebuild_words = writes(forget_.rebuild_words)
+    rebuild_words = writes(node_words_.rebuild_node_words)
     vector_model = reads(vector_rows_.vector_model)
     drift = reads(vector_rows_.drift)
     start_over = writes(vector_rows_.start_over)
@@ -227,6 +237,27 @@ class ForgettingVerbs(msgspec.Struct, frozen=True):
     erase_before = writes(forget_.erase_before)
 
 
+class LabelVerbs(msgspec.Struct, frozen=True):
+    """What people put on sessions and messages: stars, tags and notes."""
+
+    context: KnowledgeContext
+
+    put = writes(labels_.put_labels)
+    of = reads(labels_.labels_of)
+    listed = reads(labels_.labelled)
+    tags = reads(labels_.tags)
+
+
+class ProjectVerbs(msgspec.Struct, frozen=True):
+    """Projects as people see them."""
+
+    context: KnowledgeContext
+
+    project = reads(projects_.read_project, lenient=True)
+    rename = writes(projects_.rename_project)
+    split = writes(projects_.split_project)
+
+
 class UpkeepVerbs(msgspec.Struct, frozen=True):
     """How capture fares: the health of sources, the service, the checks of files."""
 
@@ -240,7 +271,7 @@ class UpkeepVerbs(msgspec.Struct, frozen=True):
 
 
 class KnowledgeStore:
-    """A knowledge file: the contract's tables, and the archive of everything captured."""
+    """A knowledge store: the contract's tables, and the archive of everything captured."""
 
     def __init__(self, context: KnowledgeContext) -> None:
         self.context = context
@@ -248,16 +279,19 @@ class KnowledgeStore:
     @classmethod
     def open(
         cls,
-        path: str | Path,
+        path: Place,
         *,
         read_only: bool = False,
         schema: int = SCHEMA_VERSION,
         timeout: float = DEFAULT_BUDGET,
         clock: Clock = now_ms,
     ) -> Self:
-        """Open a file, create it, or bring an older one up to `schema`; look at a newer one."""
+        """Open a file, create it, or bring an older one up to `schema`; look at a newer one.
+
+        The URL of a home on a server opens its knowledge store there.
+        """
         opened = open_knowledge(
-            path, QUERIES, read_only=read_only, schema=schema, budget=timeout, clock=clock
+            path, queries_of, read_only=read_only, schema=schema, budget=timeout, clock=clock
         )
         return cls(KnowledgeContext(opened.database, opened.access, clock))
 
@@ -282,9 +316,14 @@ class KnowledgeStore:
         return sqlite_file(self.context.db).path
 
     @property
-    def file(self) -> Path:
-        """The file itself, behind whatever links lead to it."""
-        return sqlite_file(self.context.db).file
+    def file(self) -> Path | None:
+        """The file itself, behind whatever links lead to it; None for a store on a server."""
+        return file_of(self.context.db)
+
+    @property
+    def name(self) -> str:
+        """What the store is called in messages: its path, or its address."""
+        return self.context.db.name
 
     def read(self, *, lenient: bool = False) -> AbstractContextManager[Tx]:
         """Give a snapshot, for functions of this package that take `tx` first."""
@@ -299,7 +338,7 @@ class KnowledgeStore:
         foreign_keys: bool = True,
     ) -> AbstractContextManager[Tx]:
         """Give a write transaction for the same functions; those of one `key` never overlap."""
-        if not foreign_keys:  # a table is rebuilt
+        if not foreign_keys and self.file is not None:  # a table is rebuilt
             file = sqlite_file(self.context.db)
             return file.write(durable=durable, budget=budget, foreign_keys=False)
         return self.context.db.write(durable=durable, key=key, budget=budget)
@@ -333,6 +372,16 @@ class KnowledgeStore:
     def forgetting(self) -> ForgettingVerbs:
         """What is taken out for good."""
         return ForgettingVerbs(self.context)
+
+    @property
+    def labels(self) -> LabelVerbs:
+        """Stars, tags and notes."""
+        return LabelVerbs(self.context)
+
+    @property
+    def projects(self) -> ProjectVerbs:
+        """Projects as people see them: renamed, merged, split."""
+        return ProjectVerbs(self.context)
 
     @property
     def upkeep(self) -> UpkeepVerbs:
@@ -407,7 +456,7 @@ class KnowledgeStore:
             return ack_alarm(tx, number, self.clock(), note)
 
     def put_away(self) -> int:
-        """Put away the alarms that went away by themselves; give how many."""
+        """Remove the alarms that resolved on their own; give how many."""
         from threadkeep.knowledge.health import prune_alarms  # noqa: PLC0415
 
         refuse_write(self.access)
@@ -428,12 +477,12 @@ class KnowledgeStore:
         return make_backup(self.context.db, target, reason=reason, progress=progress, keep=keep)
 
     def vacuum(self) -> None:
-        """Write the file anew, without free pages and what they held."""
-        sqlite_file(self.context.db).vacuum()
+        """Write the store again, without free pages and what they held."""
+        give_back_space(self.context.db)
 
     def truncate_log(self) -> bool:
         """Empty the write-ahead log into the file; False if a reader is in the way."""
-        return sqlite_file(self.context.db).truncate_log()
+        return self.file is None or sqlite_file(self.context.db).truncate_log()
 
     def unlock_vectors(self) -> bool:
         """Make the contract's vectors writable, where a file has some; tell whether they are."""

@@ -28,7 +28,7 @@ from threadkeep.knowledge.archive import (
 from threadkeep.knowledge.copies import COPY, Links
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
-from threadkeep.knowledge.results import Spot, TranscriptMessage, UsageReport, Window
+from threadkeep.knowledge.results import Spot, Sum, TranscriptMessage, UsageReport, Window
 from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.sessions import EVERYTHING, entries_of, search_rows
 
@@ -457,7 +457,7 @@ def _indexed(tx: Tx, session: CapturedSession, outline: Outline, words: str) -> 
     ids = outline.numbers()
     if match is None or not ids:
         return frozenset()
-    asked = {"match": ENTRY_WORDS.asked(match), "session": session.id}
+    asked = {"match": ENTRY_WORDS.asked(tx, match), "session": session.id}
     span_ = {"first": min(ids), "last": max(ids), "limit": len(ids)}
     rows = tx.all("browse_matches_within", {**asked, **span_})
     return frozenset(row[0] for row in rows)
@@ -504,6 +504,13 @@ class SessionArchive:
     def children(self, session: CapturedSession) -> list[CapturedSession]:
         """Give the sessions that a session started."""
         return self.store.children_of(session)
+
+    def sums(self, sessions: list[CapturedSession]) -> dict[int, Sum]:
+        """Give the tokens and the cost of sessions, by their numbers."""
+        from threadkeep.knowledge.prices import sums_of  # noqa: PLC0415  (a search needs no prices)
+
+        with self.store.read() as tx:
+            return sums_of(tx, [one.id for one in sessions]) if "tk_usage" in tx.tables() else {}
 
     def links(self, sessions: list[CapturedSession]) -> dict[int, Links]:
         """Give what sessions continue and are continued in, where there is any."""

@@ -36,7 +36,7 @@ from threadkeep.knowledge.schema import (
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """How many rows a table has, before and after; None where there is no such table."""
+    """How many rows a table has, before and after; None where no such table exists."""
 
     before: int | None
     after: int | None

@@ -20,6 +20,7 @@ from threadkeep.knowledge.prices import (
     make_blocks,
     pico_of,
     step_of,
+    sums_of,
     tokens_of,
 )
 from threadkeep.knowledge.query import (
@@ -34,10 +35,10 @@ from threadkeep.knowledge.query import (
     in_hours,
     local_quarter,
 )
-from threadkeep.knowledge.records import CapturedSession, Usage
+from threadkeep.knowledge.records import CapturedSession, Usage, to_session
 from threadkeep.knowledge.results import BillingBlock, Sum, UsageReport
-from threadkeep.knowledge.session_list import find_matches
-from threadkeep.knowledge.session_sql import PROBE, ListContext, Matches, resolve, where
+from threadkeep.knowledge.session_list import chosen_by, find_matches, ref_of
+from threadkeep.knowledge.session_sql import PROBE, ListContext, Matches, all_sql, resolve, where
 
 # An answer may be written down a little after the last entry of its session.
 _SLACK: Final = 3_600_000
@@ -117,7 +118,8 @@ def spent_sql(conditions: str, zone: tzinfo) -> str:
     return (
         "WITH sums AS MATERIALIZED ("  # noqa: S608  (our own names)
         f" SELECT u.harness AS harness, u.model AS model, {_STEP} AS step, {_QUARTER} AS quarter,"
-        f" coalesce(nullif(s.project, ''), nullif(s.cwd, ''), '{UNKNOWN}') AS project, {_SUMS}"
+        # One session has one: this says so without grouping by it, which the index could not serve.
+        f" min(coalesce(nullif(s.project, ''), nullif(s.cwd, ''), '{UNKNOWN}')) AS project, {_SUMS}"
         " FROM tk_sessions AS s CROSS JOIN tk_usage AS u WHERE u.session = s.id"
         f" AND {conditions} GROUP BY s.id, u.harness, u.model, {_QUARTER}, {_STEP})"
         f" SELECT 1, harness, model, step, ({local}) / {QUARTERS_OF_DAY}, project, min(quarter),"
@@ -215,9 +217,23 @@ def report(spending: UsageTable) -> UsageReport:
     )
 
 
+def with_sessions(
+    report: UsageReport, around: ListContext, query: Query, matches: Matches | None
+) -> UsageReport:
+    """Add the sums of each session to a report, the largest first."""
+    chosen = chosen_by(around, query, matches)
+    rows = around.tx.all(Sql(all_sql(chosen)), chosen.params)
+    sessions = {one.id: ref_of(one) for one in map(to_session, rows)}
+    sums = {sessions[number]: one for number, one in sums_of(around.tx, sessions).items()}
+    return msgspec.structs.replace(report, by_session=_largest_first(sums))
+
+
 def _done(sums: dict[str, SumBuilder]) -> dict[str, Sum]:
     """Finish sums, the largest first."""
-    done = {name: adding.done() for name, adding in sums.items()}
+    return _largest_first({name: adding.done() for name, adding in sums.items()})
+
+
+def _largest_first(done: dict[str, Sum]) -> dict[str, Sum]:
     return dict(
         sorted(done.items(), key=lambda pair: (-pair[1].cost, -tokens_of(pair[1]), pair[0]))
     )

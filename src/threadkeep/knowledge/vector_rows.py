@@ -128,7 +128,7 @@ def claim_model(tx: Tx, model: str, dimensions: int, now: int) -> None:
     """Record the model of the first vector; refuse another one later."""
     differs = drift(tx, model, dimensions)
     if differs:
-        raise Conflict(differs, hint="make all vectors anew, or set the old model again")
+        raise Conflict(differs, hint="rebuild all vectors, or set the old model again")
     if vector_model(tx) is None:
         tx.run("set_vector_model", {"model": model, "dimensions": dimensions, "now": now})
 
@@ -236,7 +236,7 @@ def tidy(tx: Tx, now: int) -> Tidied:
 
 
 def _drop_old(tx: Tx, number: int, kind: Kind, stamp: int) -> int:
-    """Write a chunk anew with the vectors that count; give how many did not."""
+    """Rewrite a chunk with the vectors that count; give how many did not."""
     chunk = VectorChunk(*(tx.one("vector_chunk", {"id": number}) or (b"", b"", b"")))
     owners = chunk.owners()
     place = {"kind": kind, "ids": _listed(owners)}

@@ -69,7 +69,7 @@ def quantise(vectors: Sequence[bytes], dimensions: int) -> tuple[bytes, bytes]:
     values = np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), dimensions)
     largest = np.abs(values).max(axis=1, initial=0.0)
     if not (np.isfinite(largest) & (largest > 0)).all():
-        msg = "a vector has no direction, or a number that is none"
+        msg = "a vector has no direction, or a value that is not a number"
         raise Invalid(msg, hint="check the model that made it")
     whole = np.rint(values / largest[:, None] * np.float32(_STEPS)).astype(np.int8)
     lengths = np.linalg.norm(whole.astype(np.float32), axis=1)

@@ -1,4 +1,4 @@
-"""Views of memory: what was learned, what it mentions, and how that hangs together."""
+"""Views of memory: what was learned, what it mentions, and how that is related."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,6 +13,7 @@ from threadkeep.knowledge.command_list import CommandRow, StoredVisit
 from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.health import Drop, Health
 from threadkeep.knowledge.hit_rows import summary_of
+from threadkeep.knowledge.node_titles import title_of
 from threadkeep.knowledge.query import Query, refuse_others
 from threadkeep.knowledge.results import (
     Edge,
@@ -82,8 +83,8 @@ def list_nodes(tx: Tx, query: Query, now: int, after: str | None, limit: int) ->
 
 def _number(after: str) -> int:
     if not after.isascii() or not after.isdecimal() or len(after) > 18:  # noqa: PLR2004  (64 bits)
-        hint = "give the one that came with the page before, or none to begin anew"
-        raise Invalid(f"{after[:40]!r} is no cursor of this list", hint=hint)
+        hint = "give the one from the previous page, or none to start over"
+        raise Invalid(f"{after[:40]!r} is not a cursor of this list", hint=hint)
     return int(after)
 
 
@@ -99,11 +100,14 @@ def _nodes_before(tx: Tx, query: Query, before: int) -> list[Row]:
     wanted = msgspec.json.encode(outcomes).decode() if outcomes else None
     page = {"before": before, "outcomes": wanted, "limit": _CHUNK}
     if not query.text.strip():
-        return tx.all("browse_nodes", page)
+        if "tk_things" not in tx.tables():  # a file that another program made
+            return tx.all("browse_nodes", page)
+        at = _LAST if before == _LAST else tx.value("node_time", {"id": before}) or 0
+        return tx.all("browse_nodes_by_time", {**page, "at": at})
     match = read_match(query.text, split=False)  # another program may have filled this index
     if match is None:
         return []
-    return tx.all("browse_nodes_with_words", {**page, "match": NODE_WORDS.asked(match)})
+    return tx.all("browse_nodes_with_words", {**page, "match": NODE_WORDS.asked(tx, match)})
 
 
 def _node_rows(tx: Tx, rows: Sequence[Row], projects: Sequence[str] = ()) -> list[NodeRow]:
@@ -153,6 +157,7 @@ def _node_row(row: Row, grounds: Sequence[NodeEvidence], names: Sequence[str]) -
     number, uuid, content, outcome, tags, created, *_ = row
     place = next((one.place for one in grounds if one.place), "")
     times = [one.at for one in grounds if one.at is not None]
+    project = place.replace("\\", "/").rstrip("/").rpartition("/")[2] or None
     return NodeRow(
         id=number,
         uuid=uuid,
@@ -160,8 +165,9 @@ def _node_row(row: Row, grounds: Sequence[NodeEvidence], names: Sequence[str]) -
         outcome=outcome,
         tags=tuple(strings_in(tags or "")),
         entities=tuple(names[:_NAMES_SHOWN]),
-        project=place.replace("\\", "/").rstrip("/").rpartition("/")[2] or None,
+        project=project,
         at=max(times, default=created),
+        title=title_of(_decoded(content), outcome, project),
     )
 
 
@@ -173,7 +179,7 @@ def read_node(tx: Tx, name: int | str, *, archived: bool) -> NodeView:
     row = None if number is None else tx.one("browse_node", {"id": number})
     shown = [] if row is None else _node_rows(tx, [row])
     if row is None or not shown:
-        raise NotFound(f"there is no node {name!r}", hint="it may have been forgotten")
+        raise NotFound(f"there is no node {name!r}", hint="it may have been deleted")
     grounds = [one for one in _grounds(tx, [row[0]]).get(row[0], []) if not one.probe]
     entities = tx.all("browse_entities_of_node", {"id": row[0]})
     return NodeView(
@@ -228,7 +234,7 @@ def read_entity(tx: Tx, number: int) -> EntityView:
     """Give an entity with the nodes that mention it and what is mentioned beside it."""
     rows = tx.all("browse_entities_by_id", _ids([number]))
     if not rows:
-        raise NotFound(f"there is no entity {number}", hint="it may have been forgotten")
+        raise NotFound(f"there is no entity {number}", hint="it may have been deleted")
     page = {"id": number, "limit": _NODES_OF_ENTITY}
     nodes = [row[0] for row in tx.all("browse_nodes_of_entity", page)]
     beside = {"id": number, "nodes": _NODES_FOR_PAIRS, "limit": _NEIGHBOURS}

@@ -336,7 +336,7 @@ _ENDED: Final = {
 def list_runs(tx: Tx, query: Query = EVERYTHING, limit: int = 20) -> list[RunRow]:
     """Give the newest runs; each has every word that is asked for."""
     refuse_others(query, "run")
-    conditions = RowConditions(tx, query, ["1"])
+    conditions = RowConditions(tx, query, ["true"])
     conditions.words("r.repo", "r.head_branch", "r.head_sha", "r.event", "r.actor")
     conditions.span("coalesce(r.started_at, r.first_seen_at)")
     conditions.place(None, "r.repo", "workflow_runs")
@@ -481,7 +481,7 @@ def evidence_of_run(tx: Tx, run: int) -> Evidence:
     found = tx.one("run_to_link", {"id": run})
     if found is None:
         msg = f"there is no run {run} of CI"
-        raise NotFound(msg, hint="it was forgotten meanwhile, or never stored")
+        raise NotFound(msg, hint="it was deleted since, or never stored")
     repo, sha, at = found
     window = {"since": at - AROUND_MS, "until": at + AROUND_MS, "at": at}
     on_commit = tx.all("events_of_commit", {"sha": sha, "limit": _COMMANDS})

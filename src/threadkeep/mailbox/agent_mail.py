@@ -132,7 +132,7 @@ def _hops(source: MailContext, mail: Outgoing) -> int:
     """Count how many agents have passed this on, this one included.
 
     The count goes on from the mail it answers, or else from the last mail of any agent: leaving
-    out what is answered does not make the count begin anew.
+    out what is answered does not make the count start over.
     """
     with source.folder.inbound.read() as tx:
         answered = tx.one("hops_of", {"id": mail.in_reply_to}) or tx.one("newest_hop")

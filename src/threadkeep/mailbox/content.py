@@ -17,7 +17,7 @@ FROM_RECURRENCE: Final = "recurrence"  # a task that names no time of its own
 
 
 def compact(content: Json | str, limit: int = MAX_CONTENT) -> str:
-    """Write content as compact JSON; text must be a JSON object already and is written anew."""
+    """Write content as compact JSON; text must be a JSON object already and is rewritten."""
     value: Any = json.decode(content) if isinstance(content, str) else content
     if not isinstance(value, dict):
         raise Invalid(

@@ -84,13 +84,13 @@ class Policy(msgspec.Struct, frozen=True):
     offline_s: int = 30
     """The pause when a channel is not there at all; that spends no attempt."""
     ceiling_ms: int = 30 * 60_000
-    """A container without a sign of life for so long is ended."""
+    """A container without a heartbeat for so long is ended."""
     claim_ms: int = 60_000
-    """A claim this old without a sign of life since is stuck."""
+    """A claim this old without a heartbeat since is stuck."""
     hops: int = 16
     """How often agents may pass mail on among themselves before somebody else speaks."""
     hop_memory_ms: int = 60 * 60_000
-    """After so long a silence between agents the count begins anew."""
+    """After so long a silence between agents the count starts over."""
     content_bytes: int = 4 * KILO * KILO
     """The largest content of one message."""
     prompt_mails: int = 10

@@ -86,20 +86,20 @@ class Folder:
     def need(self) -> "Folder":
         """Give the folder itself; raise if it is no session folder."""
         if not all(map(os.path.exists, (self.inbound_path, self.outbound_path))):
-            msg = f"{self.path} is no mailbox: inbound.db and outbound.db are not both there"
+            msg = f"{self.path} is not a mailbox: inbound.db and outbound.db are not both there"
             raise NotFound(msg, hint="`threadkeep mail new` makes one; `mail ls` shows all")
         return self
 
     def beat(self, at: int | None = None) -> None:
-        """Show a sign of life, or set the time of the last one."""
+        """Show a heartbeat, or set the time of the last one."""
         touch(self.heartbeat_path, at)
 
     def heartbeat_ms(self) -> int | None:
-        """Give the last sign of life, None if there was none since the last start."""
+        """Give the last heartbeat, None if there was none since the last start."""
         return touched_ms(self.heartbeat_path)
 
     def forget_heartbeat(self) -> None:
-        """Take the old sign of life away: a new container has not shown any yet."""
+        """Take the old heartbeat away: a new container has not shown any yet."""
         forget(self.heartbeat_path)
 
 

@@ -307,22 +307,23 @@ def _has_data(file: Any) -> bool:
 def insert_task(
     ctx: MailContext,
     prompt: str,
-    process_after: Moment | None,
-    recurrence: str | None,
-    script: str | None,
     *,
-    task_id: str | None = None,
+    process_after: Moment | None = None,
+    recurrence: str | None = None,
+    script: str | None = None,
+    id: str | None = None,  # noqa: A002  (the column's name)
     place: Place | None = None,
 ) -> Mail:
-    """Write a task; a recurring one without a time begins at its next due time."""
+    """Give the agent a task, at once or later, once or again and again (cron).
+
+    A recurring one without a time begins at its next due time.
+    """
     need_text(prompt, "prompt")
     optional_str(script, "script")
     if place is not None:
         need_place(place)
     with ctx.folder.inbound.write() as tx:
-        return put_task(
-            ctx, tx, prompt, process_after, recurrence, script, task_id=task_id, place=place
-        )
+        return put_task(ctx, tx, prompt, process_after, recurrence, script, task_id=id, place=place)
 
 
 def put_task(

@@ -86,7 +86,7 @@ def need_agent_group(tx: Tx, group_id: object) -> AgentGroup:
 
 def no_agent_group(reference: object) -> NotFound:
     """Make the error for an agent group that does not exist."""
-    hint = "add it with add_agent_group; agent_groups() lists those there are"
+    hint = "`MailIndex.agent_groups()` lists them, `MailIndex.add_agent_group()` adds one"
     return NotFound(f"there is no agent group {reference!r}", hint=hint)
 
 
@@ -94,7 +94,7 @@ def need_messaging_group(tx: Tx, group_id: object) -> MessagingGroup:
     """Give a chat by its id."""
     row = tx.one("get_messaging_group", {"id": need_name(group_id, "messaging group id")})
     if row is None:
-        hint = "add it with add_messaging_group; messaging_groups() lists those there are"
+        hint = "`MailIndex.messaging_groups()` lists them, `.add_messaging_group()` adds one"
         raise NotFound(f"there is no messaging group {group_id!r}", hint=hint)
     return messaging_group_of(row)
 
@@ -109,7 +109,7 @@ def need_session(tx: Tx, session_id: object) -> MailboxSession:
     """Give a session by its id."""
     row = tx.one("get_session", {"id": need_name(session_id, "session id")})
     if row is None:
-        hint = "sessions() lists those there are; resolve_session begins one"
+        hint = "`MailIndex.sessions()` lists them, `MailIndex.resolve_session()` begins one"
         raise NotFound(f"there is no mailbox session {session_id!r}", hint=hint)
     return MailboxSession(*row)
 

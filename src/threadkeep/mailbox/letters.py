@@ -280,7 +280,7 @@ def _letter_out(mail: OutMail, delivery: Row | None, delivered: Row | None) -> L
 # Dead letters: mail that nobody will try again by itself. Shown, tried again on demand, purged.
 
 _TEXT: Final = 200
-_HINT: Final = "`dead_letters` lists what failed"
+_HINT: Final = "`Host.dead_letters()` lists what failed"
 _UNSAID: Final = "failed, and nobody wrote down why"
 
 
@@ -377,7 +377,7 @@ def _check_retry(tx: Tx, mail: Mail) -> None:
         msg = f"message {mail.id!r} is tried again already, as {retried_as!r}"
         raise Conflict(msg, hint="follow that one; if it failed as well, retry it instead")
     if purged_at is not None:
-        raise Conflict(f"the content of message {mail.id!r} was purged", hint="send it anew")
+        raise Conflict(f"the content of message {mail.id!r} was purged", hint="send it again")
 
 
 def _retry_mail(ctx: MailContext, mail: Mail) -> Mail:
@@ -424,7 +424,9 @@ def _dig(ctx: MailContext, tx: Tx, mail: Mail) -> None:
 def _retry_delivery(ctx: MailContext, tx: Tx, row: Delivery, *, force: bool) -> Delivery:
     if row.state == "unknown" and not force:
         msg = f"message {row.message_out_id!r} may have been sent"
-        raise Conflict(msg, hint="look at the chat first; `force` sends it in any case")
+        raise Conflict(
+            msg, hint="look at the chat first; `Host.retry(force=True)` sends it in any case"
+        )
     if row.state not in ("failed", "unknown"):
         raise Conflict(f"message {row.message_out_id!r} is {row.state}, not failed", hint=_HINT)
     tx.run("forget_delivered", {"id": row.message_out_id})

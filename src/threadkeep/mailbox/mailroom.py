@@ -400,7 +400,7 @@ class Mailroom:
         self.index.wire(chat.id, group.id, session_mode=mode)
 
     def refresh(self, session: Which) -> None:
-        """Tell the agent anew whom it may write to and where its mail goes, if that changed.
+        """Tell the agent again whom it may write to and where its mail goes, if that changed.
 
         A zone of the agent group is written down in the folder, for whoever opens that alone.
         """

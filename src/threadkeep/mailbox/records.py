@@ -51,7 +51,7 @@ class Mail(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> Json:
-        """What was said; text that is no JSON object counts as the text of a chat."""
+        """What was said; text that is not a JSON object counts as the text of a chat."""
         return read_content(self.raw)
 
     @property
@@ -76,7 +76,7 @@ class OutMail(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> Json:
-        """What was said; text that is no JSON object counts as the text of a chat."""
+        """What was said; text that is not a JSON object counts as the text of a chat."""
         return read_content(self.raw or "")
 
     @property

@@ -224,7 +224,7 @@ def _item(unit: _Unit, item: str) -> Iterable[int] | str:
 def _number_of_name(found: re.Match[str]) -> str:
     number = _NAMES.get(found[0].lower())
     if number is None:
-        raise Invalid(f"{found[0]!r} is no month or weekday")
+        raise Invalid(f"{found[0]!r} is not a month or weekday")
     return number
 
 

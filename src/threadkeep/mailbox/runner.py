@@ -56,7 +56,7 @@ class ProcessRunner:
         return process is not None and process.poll() is None
 
     def start(self, session: str, folder: Path) -> bool:
-        """Start the process of a session unless it runs; False if there is no such program."""
+        """Start the process of a session unless it runs; False if no such program."""
         with self._guard:
             if self.is_running(session):
                 return True

@@ -285,7 +285,7 @@ def checked_changes(
     """Give the words and the times that shall change; refuse what no task has."""
     odd = sorted(set(changes) - CHANGES)
     if odd or not changes:
-        what = f"a task has no {odd[0][:40]!r}" if odd else "nothing is to change"
+        what = f"a task has no field {odd[0][:40]!r}" if odd else "nothing to change"
         raise Invalid(what, hint="give " + ", ".join(sorted(CHANGES)))
     said = {name: _text(name, changes[name]) for name in ("prompt", "script") if name in changes}
     if "prompt" in said and said["prompt"] is None:
@@ -378,7 +378,7 @@ def rearm_one(ctx: MailContext, tx: Tx, mail: Mail) -> Mail | None:
         _end_series(ctx, tx, mail, error.message)
         return None
     if failures >= ctx.policy.runs_failed:
-        worn = f"Task {called(mail)} failed {failures} times in a row and is on hold now."
+        worn = f"Task {called(mail)} failed {failures} times in a row and is now on hold."
         tell(ctx, tx, f"{worn} Resume it when it can work again.", [mail.id])
     return [inbound.put(tx, run)[0] for run in runs][-1]
 

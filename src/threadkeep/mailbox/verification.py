@@ -231,7 +231,7 @@ def _mail_times(ctx: MailContext, mail: Mail, where: str, *, never_due: bool) ->
     live = mail.status in _LIVE
     if live and never_due:  # as SQLite reads it, which is how both programs ask
         hint = "it is never due; write a time such as 2026-08-14T11:19:55Z"
-        yield error(where, f"waits for {shown(mail.process_after)}, which is no time", hint)
+        yield error(where, f"waits for {shown(mail.process_after)}, which is not a time", hint)
     if live and mail.recurrence is not None:
         try:
             next_due(_text(mail.recurrence), ctx.clock(), ctx.zone)
@@ -296,10 +296,10 @@ def _out_fields(mail: OutMail, where: str) -> Iterator[Problem]:
     if read_moment(mail.timestamp) is None:
         yield warning(where, f"has no time but {shown(mail.timestamp)}", "the number decides")
     if mail.deliver_after is not None and read_moment(mail.deliver_after) is None:
-        said = f"waits for {shown(mail.deliver_after)}, which is no time"
+        said = f"waits for {shown(mail.deliver_after)}, which is not a time"
         yield error(where, said, "it is not delivered; ask the agent to send it again")
     if mail.raw is None:
-        yield error(where, "has content that is no text, or too long", "it is not delivered")
+        yield error(where, "has content that is not text, or too long", "it is not delivered")
     elif not _is_object(mail.raw):
         yield error(where, "has content that is not JSON", "it is not delivered")
 

@@ -161,7 +161,7 @@ def _move(tx: Tx, move: _Move, done: dict[str, int]) -> None:
 
 
 def _rewrite(tx: Tx, message: Json, changes: dict[str, str | None]) -> None:
-    """Write columns anew; the fingerprint is over the columns as they are stored now."""
+    """Rewrite columns; the fingerprint is over the columns as they are stored now."""
     message_id = message["id"]
     columns = {**message, **changes}
     tx.run("rewrite_message", {"id": message_id, **{field: columns[field] for field in FIELDS}})

@@ -36,6 +36,7 @@ from threadkeep.state.search.index_fill import check_index, reindex
 from threadkeep.state.side_values import (
     FIELDS,
     checked_text,
+    fingerprint_of_exact,
     load,
     read_pieces,
     still_fits,
@@ -92,7 +93,7 @@ def problems_of(database: Database) -> list[str]:
     """Give the problems of a copy, for backups to be judged by.
 
     Rows without a parent and a broken index are no reason to refuse one: a true copy of a store
-    that has them has them, too, and an index can be built anew.
+    that has them has them, too, and an index can be rebuilt.
     """
     return _problems(database, quick=False, references=False)
 
@@ -102,7 +103,8 @@ def _problems(database: Database, *, quick: bool, references: bool) -> list[str]
     found: list[str] = []
     hashed = False
     with _noting(found, database), database.read() as tx:
-        found += sqlite_problems(tx, quick=quick, references=False)
+        if tx.engine == "sqlite":
+            found += sqlite_problems(tx, quick=quick, references=False)
         missing = _schema_problems(tx)
         found += missing
         hashed = not missing and _has(tx, "tk_hashes")
@@ -138,11 +140,16 @@ def _cause(error: ThreadkeepError) -> str:
     return str(error.__cause__ or error.message).partition(" with text ")[0]
 
 
+def _query(tx: Tx, name: str) -> str:
+    """Give a named query; a copy of a file is opened without the queries of its store."""
+    return Sql(QUERIES[name]) if tx.engine == "sqlite" else name
+
+
 # ---------------------------------------------------------------------- schema, references
 
 
 def _has(tx: Tx, name: str) -> bool:
-    return name in object_names(tx)
+    return name in (object_names(tx) if tx.engine == "sqlite" else tx.tables())
 
 
 def _schema_problems(tx: Tx) -> list[str]:
@@ -156,9 +163,9 @@ def _schema_problems(tx: Tx) -> list[str]:
         for column in columns
         if column not in tx.columns(table)
     ]
-    scripts = HEAD + SIDE if _has(tx, "tk_meta") else ""
+    scripts = HEAD + SIDE if tx.engine == "sqlite" and _has(tx, "tk_meta") else ""
     problems += [
-        f"the {kind.lower()} {name} is missing; opening the store for writing makes it anew"
+        f"the {kind.lower()} {name} is missing; opening the store for writing rebuilds it"
         for kind, name, _ in created_by(scripts)
         if not _has(tx, name)
     ]
@@ -166,8 +173,8 @@ def _schema_problems(tx: Tx) -> list[str]:
 
 
 def _reference_problems(tx: Tx) -> list[str]:
-    orphans = tx.all(Sql(QUERIES["messages_without_session"]), {"limit": _FEW})
-    children = tx.all(Sql(QUERIES["sessions_without_parent"]), {"limit": _FEW})
+    orphans = tx.all(_query(tx, "messages_without_session"), {"limit": _FEW})
+    children = tx.all(_query(tx, "sessions_without_parent"), {"limit": _FEW})
     return [
         *(f"message {row[0]} is of a session {row[1]!r} that does not exist" for row in orphans),
         *(f"session {row[0]!r} has a parent {row[1]!r} that does not exist" for row in children),
@@ -183,7 +190,7 @@ def _row_problems(database: Database, kind: _Kind) -> list[str]:
     while after is not None and len(problems) < _FEW:
         after = _page_problems(database, kind, after, problems)
     with database.read() as tx:
-        lost = tx.all(Sql(QUERIES[kind.lost]), {"limit": _FEW})
+        lost = tx.all(_query(tx, kind.lost), {"limit": _FEW})
     return problems + [f"{kind.name} {row[0]!r} is missing" for row in lost]
 
 
@@ -192,7 +199,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
     last = after
     try:
         with database.read() as tx:
-            for row in tx.each(Sql(QUERIES[kind.rows]), {"after": after, "limit": _PAGE}):
+            for row in tx.each(_query(tx, kind.rows), {"after": after, "limit": _PAGE}):
                 last = row[0]
                 if row[-1] is not None and fingerprint(row[:-1]) != row[-1]:
                     problems.append(f"{kind.name} {last!r} is not as it was written")
@@ -200,7 +207,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
         if not _is_damage(error):
             raise
         with database.read() as tx:
-            last = tx.value(Sql(QUERIES[kind.following]), {"after": last})
+            last = tx.value(_query(tx, kind.following), {"after": last})
         problems.append(f"{kind.name} {last!r} cannot be read: {_cause(error)}")
     return None if last == after else last
 
@@ -229,13 +236,17 @@ def _adopt_page(ctx: StateContext, kind: _Kind, put: Callable[[Tx, Any], None]) 
 
 def _exact_problems(tx: Tx) -> Iterator[str]:
     for owner, key, field, kind, value, hash_, exists, beside, column in tx.each(
-        Sql(QUERIES["exact_with_columns"])
+        _query(tx, "exact_with_columns")
     ):
         what = f"the exact value of {field} of {owner} {key!r}"
         if not exists:
             yield f"{what} has no {owner}"
             continue
-        if fingerprint((owner, key, field, kind, value)) != hash_:
+        try:
+            written = fingerprint_of_exact(owner, key, field, kind, value)
+        except ValueError:
+            written = None
+        if written != hash_:
             yield f"{what} is not as it was written"
             continue
         try:
@@ -249,7 +260,7 @@ def _exact_problems(tx: Tx) -> Iterator[str]:
 
 
 def _blob_text(tx: Tx, blob_hash: str) -> str:
-    row = tx.one(Sql(QUERIES["get_blob"]), {"hash": blob_hash})
+    row = tx.one(_query(tx, "get_blob"), {"hash": blob_hash})
     if row is None:
         msg = f"the blob {blob_hash} is missing"
         raise ValueError(msg)
@@ -257,7 +268,7 @@ def _blob_text(tx: Tx, blob_hash: str) -> str:
 
 
 def _offload_problems(tx: Tx) -> Iterator[str]:
-    rows = tx.each(Sql(QUERIES["offloaded_with_columns"]))
+    rows = tx.each(_query(tx, "offloaded_with_columns"))
     for message_id, field, pieces, exists, ours, column in rows:
         what = f"what was offloaded from {field} of message {message_id}"
         try:
@@ -270,12 +281,12 @@ def _offload_problems(tx: Tx) -> Iterator[str]:
         elif ours and not still_fits(column, pieces):
             yield f"{what} does not fit the text that is left"
         for part in parts:
-            if tx.one(Sql(QUERIES["has_blob"]), {"hash": part.hash}) is None:
+            if tx.one(_query(tx, "has_blob"), {"hash": part.hash}) is None:
                 yield f"{what} is lost: the blob {part.hash} is missing"
 
 
 def _blob_problems(tx: Tx) -> Iterator[str]:
-    for blob_hash, codec, data in tx.each(Sql(QUERIES["blobs_with_data"])):
+    for blob_hash, codec, data in tx.each(_query(tx, "blobs_with_data")):
         try:
             checked_text(blob_hash, codec, data)
         except ValueError as error:
@@ -301,26 +312,41 @@ def size_report(ctx: StateContext, tx: Tx) -> Json:
     Where SQLite cannot tell the pages of each table, `measured` is False: `by_group` is then
     estimated from the lengths of the values, and `indexes` is what remains.
     """
-    size = pages(tx)
     messages = tx.one("payload_by_column") or (0,) * 6
     sessions = tx.one("session_payload") or (0,) * 3
     payload = dict(zip(_MESSAGE_PARTS, messages[1:], strict=True))
     payload |= dict(zip(_SESSION_PARTS, sessions[1:], strict=True))
     measured = bool(tx.value("has_dbstat"))
-    groups = (
-        _measured(tx) if measured else _estimated(ctx, tx, size.bytes - size.free_bytes, payload)
-    )
+    size = size_of(ctx, tx)
+    groups = _measured(tx) if measured else _estimated(ctx, tx, size.used, payload)
     return {
         "path": ctx.db.name,
-        "file_bytes": size.bytes,
-        "wal_bytes": sqlite_file(ctx.db).wal.size(),
-        "free_bytes": size.free_bytes,
+        "file_bytes": size.file,
+        "wal_bytes": size.log,
+        "free_bytes": size.file - size.used,
         "measured": measured,
         "by_group": groups,
         "payload_bytes": payload,
         "counts": {"sessions": sessions[0], "messages": messages[0], **_side_counts(ctx, tx)},
         "largest": [_largest(row) for row in tx.all("largest_sessions", {"limit": _LARGEST})],
     }
+
+
+class StoreSize(NamedTuple):
+    """What a store takes, in bytes: all of it, what of that is not free, and a file's log."""
+
+    file: int
+    used: int
+    log: int
+
+
+def size_of(ctx: StateContext, tx: Tx) -> StoreSize:
+    """Measure a store; on a server free pages are not known, and its log is everybody's."""
+    if tx.engine == "sqlite":
+        size = pages(tx)
+        return StoreSize(size.bytes, size.bytes - size.free_bytes, sqlite_file(ctx.db).wal.size())
+    taken = sum(int(row[3]) for row in tx.all("pages_by_tree"))
+    return StoreSize(taken, taken, 0)
 
 
 def _side_counts(ctx: StateContext, tx: Tx) -> dict[str, int]:
@@ -509,8 +535,14 @@ def optimize_fts_storage(
     if left is not None:
         return {"ok": False, "reason": "unknown_layout", **left}
     if vacuum and steps:
-        sqlite_file(ctx.db).vacuum()
+        write_anew(ctx.db)
     return {"ok": True, "steps": steps, "vacuumed": bool(vacuum and steps)}
+
+
+def write_anew(database: Database) -> None:
+    """Write a file again without its free pages; a server gives them to new rows by itself."""
+    if database.engine == "sqlite":
+        sqlite_file(database).vacuum()
 
 
 def _told(ctx: StateContext, phase: str) -> Json:
@@ -525,7 +557,7 @@ def optimize_fts(ctx: StateContext) -> int:
 
 
 def rebuild_fts(ctx: StateContext) -> int:
-    """Fill each full-text table anew from the messages; count those that were filled."""
+    """Refill each full-text table from the messages; count those that were filled."""
     if not ctx.side:
         return sum(_run(ctx, name, WordIndex.rebuild) for name in _TABLES)
     reindex(ctx)

@@ -10,10 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from threadkeep.base.sqlite.backup import make_backup
-from threadkeep.base.sqlite.schema import add_missing_columns
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
-from threadkeep.state.context import Json, StateContext, clean, reading
+from threadkeep.state.context import (
+    LATER_COLUMNS,
+    Json,
+    StateContext,
+    add_column,
+    clean,
+    reading,
+)
 from threadkeep.state.conversation import BARE_MARK
 from threadkeep.state.leases import (
     CompressionSessionBusyError,
@@ -37,7 +43,7 @@ _INHERITED: Final = (
 
 
 class SessionUnknown(NotFound, ValueError):
-    """There is no such session."""
+    """The session does not exist."""
 
 
 class CompressionRefused(Conflict, RuntimeError):
@@ -171,8 +177,8 @@ def publish_compression_child(
         raise CompressionSessionBusyError(msg, hint="take it again, and read the session again")
     parent = _open_parent(ctx, tx, parent_session_id)
     if not messages:
-        msg = f"session {parent_session_id!r} would go on in an empty one"
-        raise CompressionRefused(msg, hint="pass the messages that the new one begins with")
+        msg = f"session {parent_session_id!r} would continue in an empty one"
+        raise CompressionRefused(msg, hint="pass the messages that the new one starts with")
     check_id(child_session_id)
     values = {name: parent[name] for name in _INHERITED}
     values |= {
@@ -203,11 +209,11 @@ def publish_compression_child(
 def _open_parent(ctx: StateContext, tx: Tx, session_id: str) -> Json:
     found = read_sessions(ctx, tx, "get_session", {"id": session_id})
     if not found:
-        msg = f"there is no session {session_id!r} to go on from"
+        msg = f"there is no session {session_id!r} to continue"
         raise CompressionRefused(msg, hint="`threadkeep state ls` shows the sessions")
     if found[0]["ended_at"] is not None:
         msg = f"session {session_id!r} has ended, as {found[0]['end_reason']!r}"
-        raise CompressionRefused(msg, hint="reopen it, or go on in the session that follows it")
+        raise CompressionRefused(msg, hint="reopen it, or continue in the session that follows it")
     return found[0]
 
 
@@ -221,7 +227,7 @@ def _between(tx: Tx, session_id: str, after: int | None, up_to: int | None) -> l
 
 
 def find_live_compression_child(ctx: StateContext, tx: Tx, parent_session_id: str) -> Json | None:
-    """Give the one open session in which a compacted one goes on, None if there is no such one."""
+    """Give the one open session in which a compacted one goes on, None if it does not exist."""
     if tx.one("closed_by_compression", {"id": parent_session_id}) is None:
         return None
     found = read_sessions(ctx, tx, "open_continuations", {"id": parent_session_id})
@@ -284,10 +290,6 @@ def _clear_marks(_ctx: StateContext, tx: Tx) -> list[int]:
 log = logging.getLogger(__name__)
 
 # Columns of later programs: a file gets one when it is first set, as those programs would add it.
-_LATER: Final = {
-    "compression_recovery_deadline": "REAL",
-    "compression_overload_streak": "INTEGER NOT NULL DEFAULT 0",
-}
 
 
 class CooldownChanged(Conflict, RuntimeError):
@@ -431,8 +433,8 @@ def _number(ctx: StateContext, tx: Tx, session_id: str, column: str) -> float:
     """Read a number of a session, never below 0; one that is missing is 0."""
     if column not in ctx.form.tables["sessions"]:
         return 0
-    sql = f"SELECT {column} FROM sessions WHERE id = ?"  # noqa: S608
-    found = tx.one(Sql(sql), (session_id,))
+    sql = f"SELECT {column} FROM sessions WHERE id = :id"  # noqa: S608
+    found = tx.one(Sql(sql), {"id": session_id})
     try:
         return max(0, float(found[0] or 0)) if found else 0
     except (TypeError, ValueError):
@@ -440,11 +442,10 @@ def _number(ctx: StateContext, tx: Tx, session_id: str, column: str) -> float:
 
 
 def _set_number(ctx: StateContext, tx: Tx, session_id: str, column: str, value: Any) -> None:
-    if column in _LATER and column not in ctx.form.tables["sessions"]:
+    if column in LATER_COLUMNS and column not in ctx.form.tables["sessions"]:
         if not value:
             return
-        add_missing_columns(tx, "sessions", {column: _LATER[column]})
-        ctx.forms.look_again(tx)
+        add_column(ctx.forms, tx, column)
     update_rows(ctx, tx, "sessions", {"id": session_id}, {column: value})
 
 

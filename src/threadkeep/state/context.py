@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from threadkeep.base.database import Database
@@ -18,6 +18,7 @@ from threadkeep.base.sqlite.catalogue import (
     ColumnFacts,
     column_facts,
     definitions,
+    foreign_keys,
     object_names,
     schema_cookie,
 )
@@ -107,18 +108,28 @@ def known_columns() -> Mapping[str, tuple[DeclaredColumn, ...]]:
 # itself wherever it is kept, and columns that we do not know come along in `*`.
 
 SIDE_VERSION: Final = 2
+MODEL_USAGE: Final = "session_model_usage"
 _RELIED_ON: Final = {"sessions": SESSIONS_OF_6, "messages": MESSAGES_OF_6}
 _FULL: Final = re.compile(r"\bfull\.(\w+)")
 _CREATED: Final = re.compile(r"CREATE (?:UNIQUE )?(TABLE|INDEX) (\w+)")
 # Where a file of ours has no column yet, our side tables know.
 _BESIDE: Final = {
-    "archived": "coalesce((SELECT f.archived_at IS NOT NULL FROM tk_flags f"
-    " WHERE f.session_id = t.id), 0)",
-    "pinned": "coalesce((SELECT f.pinned_at IS NOT NULL FROM tk_flags f"
-    " WHERE f.session_id = t.id), 0)",
+    "archived": "coalesce((SELECT CASE WHEN f.archived_at IS NULL THEN 0 ELSE 1 END"
+    " FROM tk_flags f WHERE f.session_id = t.id), 0)",
+    "pinned": "coalesce((SELECT CASE WHEN f.pinned_at IS NULL THEN 0 ELSE 1 END"
+    " FROM tk_flags f WHERE f.session_id = t.id), 0)",
     "title_source": "(SELECT CASE f.title_source WHEN 'auto' THEN 'llm' ELSE f.title_source END"
-    " FROM tk_flags f WHERE f.session_id = t.id AND f.titled IS t.title)",
+    " FROM tk_flags f WHERE f.session_id = t.id AND f.titled IS NOT DISTINCT FROM t.title)",
 }
+# Columns that Hermes adds one by one, when one is first written.
+LATER_COLUMNS: Final[Mapping[str, str]] = {
+    "compression_recovery_deadline": "REAL",
+    "compression_overload_streak": "INTEGER NOT NULL DEFAULT 0",
+}
+# On a server all tables and columns are there from the beginning. What a verb would have added to a
+# file is noted in tk_meta under such a key, so that the store answers as a file would.
+_NOTED: Final = "has:"
+_NEWEST: Final = "newest"
 # In tk_meta: which of these are in columns by now.
 _CARRIED: Final = "marks_in_columns"
 # Our own tables that queries join; a file that is Hermes's own has none of them.
@@ -135,12 +146,14 @@ _PROMPT: Final = (
 class Form(NamedTuple):
     """The tables of a file; `refusal` says why it must not be written, if so."""
 
-    cookie: int
+    cookie: int | str
     number: int
     tables: Mapping[str, tuple[str, ...]]
     side: bool
     refusal: str | None
     answers: Answers
+    tasks: bool  # usage is counted by task: not in versions 20 and 21
+    server: bool = False
 
     @property
     def is_newest(self) -> bool:
@@ -153,9 +166,18 @@ class Form(NamedTuple):
         return [column for column in known_columns()[table] if column.name not in present]
 
 
+def _cookie(tx: Tx) -> int | str:
+    """Give what is another one after any change of the form."""
+    if tx.engine == "sqlite":
+        return schema_cookie(tx)
+    return " ".join(str(row[0]).removeprefix(_NOTED) for row in tx.all("noted_forms"))
+
+
 def survey(tx: Tx) -> Form:
-    """Look at a file: a few statements, none of which reads a row of the sessions."""
-    cookie = schema_cookie(tx)
+    """Look at a store: a few statements, none of which reads a row of the sessions."""
+    if tx.engine == "postgres":
+        return _as_noted(str(_cookie(tx)))
+    cookie = _cookie(tx)
     kinds = definitions(tx, "table", "view")
     views = [name for name, sql in kinds.items() if not sql.upper().startswith("CREATE TABLE")]
     infos = {table: column_facts(tx, table) for table in known_columns() if table in kinds}
@@ -176,6 +198,32 @@ def survey(tx: Tx) -> Form:
         side=side > 0,
         refusal="; ".join(reasons) or None,
         answers=TODAY if newer else V6,
+        tasks=any(column.name == "task" and column.key for column in infos.get(MODEL_USAGE, ())),
+    )
+
+
+@lru_cache(maxsize=16)
+def _as_noted(cookie: str) -> Form:
+    """Give the form that a file would have by now; the tables themselves are in their newest."""
+    noted = set(cookie.split())
+    newest = _NEWEST in noted
+    tables: dict[str, tuple[str, ...]] = {"sessions": SESSIONS_OF_6, "messages": MESSAGES_OF_6}
+    for table, columns in known_columns().items():
+        added = newest and table in newest_columns()
+        if added or table in noted:
+            old = tables.get(table, ())
+            tables[table] = (*old, *(each.name for each in columns if each.name not in old))
+    later = [name for name in LATER_COLUMNS if name in noted]
+    tables["sessions"] = (*tables["sessions"], *later)
+    return Form(
+        cookie=cookie,
+        number=SCHEMA_VERSION,
+        tables=tables,
+        side=True,
+        refusal=None,
+        answers=TODAY if newest else V6,
+        tasks=True,
+        server=True,
     )
 
 
@@ -212,7 +260,7 @@ class Queries(Mapping[str, str]):
 
     def __init__(self, plain: Mapping[str, str], schema: str = "main") -> None:
         self._plain = plain
-        self._schema = schema  # of the tables themselves: views may have the same names
+        self.schema = schema  # of the tables themselves: views may have the same names
         self._written: dict[str, str] = {}
         self._form: Form | None = None
 
@@ -223,7 +271,7 @@ class Queries(Mapping[str, str]):
 
     def text(self, sql: str) -> str:
         """Put in what `full.…` means in the file that is open."""
-        form, schema = self._form, self._schema
+        form, schema = self._form, self.schema
         return _FULL.sub(lambda found: _source(form, found[1], schema), sql)
 
     def __getitem__(self, name: str) -> str:
@@ -249,7 +297,7 @@ def _source(form: Form | None, table: str, schema: str) -> str:
         return f"{schema}.{table}"
     if table in _OURS:
         return table if form.side else _nothing(_OURS[table])
-    present = form.tables.get(table)
+    present = form.tables.get(table, () if form.server else None)
     if present is None:
         return _nothing(column.name for column in known_columns()[table])
     added = [
@@ -260,7 +308,7 @@ def _source(form: Form | None, table: str, schema: str) -> str:
     prompt = (
         table == "sessions" and "system_prompt_hash" in present and "system_prompts" in form.tables
     )
-    if not added and not prompt:
+    if not added and not prompt and not form.server:
         return f"{schema}.{table}"
     shown = [
         f"{_PROMPT} AS system_prompt" if prompt and name == "system_prompt" else _quoted(name)
@@ -275,11 +323,13 @@ def _quoted(name: str) -> str:
 
 
 def _nothing(columns: Iterable[str]) -> str:
-    return f"(SELECT {', '.join(f'NULL AS {name}' for name in columns)} WHERE 0)"
+    return f"(SELECT {', '.join(f'NULL AS {name}' for name in columns)} WHERE false)"
 
 
 def _otherwise(form: Form, column: str, default: str) -> str:
-    return _BESIDE[column] if form.side and column in _BESIDE else default
+    if form.side and column in _BESIDE:
+        return _BESIDE[column]
+    return f"t.{column}" if form.server else default
 
 
 class Forms:
@@ -289,7 +339,7 @@ class Forms:
         self._queries = queries
         self._current: Form | None = None
         # The form to which a message was written and looked at, by its cookie.
-        self.tried: int | None = None
+        self.tried: int | str | None = None
 
     @property
     def current(self) -> Form:
@@ -301,7 +351,7 @@ class Forms:
 
     def look(self, tx: Tx) -> Form:
         """Give the form of the file as this transaction sees it (2 µs if nothing changed)."""
-        cookie = schema_cookie(tx)
+        cookie = _cookie(tx)
         if self._current is None or cookie != self._current.cookie:
             self.look_again(tx)
         return self.current
@@ -310,6 +360,11 @@ class Forms:
         """Survey the file, whatever was known of it."""
         self._current = survey(tx)
         self._queries.fit(self._current)
+
+    def note(self, tx: Tx, name: str) -> None:
+        """Note on a server what a verb would have added to a file."""
+        tx.run("set_meta", {"key": f"{_NOTED}{name}", "value": "1"})
+        self.look_again(tx)
 
     def refuse_unwritable(self, tx: Tx) -> None:
         """Raise if the file must not be written as it is now."""
@@ -331,19 +386,75 @@ def widen(forms: Forms, tx: Tx) -> None:
     form = forms.look(tx)
     if form.is_newest:
         return
-    present = object_names(tx)
-    for table, columns in newest_columns().items():
-        if table in form.tables:
-            add_missing_columns(tx, table, {column.name: column.declared for column in columns})
-    for statement in split_statements(load_text(PACKAGE, "newest.sql")):
-        found = _CREATED.search(statement)
-        if found is not None and found[2] not in present:
-            tx.run(Sql(statement))
-    if "session_model_usage" not in form.tables:
+    if form.server:
+        forms.note(tx, _NEWEST)
+    else:
+        for table, columns in newest_columns().items():
+            if table in form.tables:
+                declared = {column.name: column.declared for column in columns}
+                add_missing_columns(tx, table, declared)
+        _create_missing(tx, "newest.sql")
+    if MODEL_USAGE not in form.tables:
         _seed_usage(tx, form)
     forms.look_again(tx)
     if has_uncarried(tx, forms.current):
         carry_over(tx, forms.current)
+
+
+def _create_missing(tx: Tx, script: str) -> None:
+    """Make the tables and indexes of a script that a file lacks."""
+    present = object_names(tx)
+    for statement in split_statements(load_text(PACKAGE, script)):
+        found = _CREATED.search(statement)
+        if found is not None and found[2] not in present:
+            tx.run(Sql(statement))
+
+
+def add_column(forms: Forms, tx: Tx, column: str) -> None:
+    """Add one of the later columns of sessions, unless it is there."""
+    if column in forms.current.tables["sessions"]:
+        return
+    if forms.current.server:
+        forms.note(tx, column)
+        return
+    add_missing_columns(tx, "sessions", {column: LATER_COLUMNS[column]})
+    forms.look_again(tx)
+
+
+def add_backends(forms: Forms, tx: Tx) -> None:
+    """Add the table of the processes that serve sessions, unless it is there."""
+    if "gateway_heartbeats" in forms.current.tables:
+        return
+    if forms.current.server:
+        forms.note(tx, "gateway_heartbeats")
+        return
+    _create_missing(tx, "backends.sql")
+    forms.look_again(tx)
+
+
+TOPIC_BINDINGS: Final = "telegram_dm_topic_bindings"
+
+
+def add_topics(forms: Forms, tx: Tx) -> None:
+    """Add the tables of Telegram topics, or bring older ones up to the newest form."""
+    if forms.current.server:
+        for table in known_columns():
+            if table.startswith("telegram_"):
+                forms.note(tx, table)
+        return
+    keys = foreign_keys(tx, TOPIC_BINDINGS)
+    stays_behind = any(key.parent == "sessions" and key.on_delete != "CASCADE" for key in keys)
+    old = f"{TOPIC_BINDINGS}_old"
+    if stays_behind:  # SQLite cannot change a foreign key: the table is made again
+        tx.run(Sql(f"ALTER TABLE {TOPIC_BINDINGS} RENAME TO {old}"))
+        for (index,) in tx.all("indexes_of", {"table": old}):
+            tx.run(Sql(f'DROP INDEX "{index}"'))
+    _create_missing(tx, "telegram.sql")
+    if stays_behind:
+        names = ", ".join(column.name for column in known_columns()[TOPIC_BINDINGS])
+        tx.run(Sql(f"INSERT INTO {TOPIC_BINDINGS}({names}) SELECT {names} FROM {old}"))  # noqa: S608
+        tx.run(Sql(f"DROP TABLE {old}"))
+    forms.look_again(tx)
 
 
 def _seed_usage(tx: Tx, form: Form) -> None:
@@ -365,10 +476,11 @@ def carry_over(tx: Tx, form: Form) -> None:
     """
     for column in _uncarried(tx, form):
         source = _BESIDE[column]
+        unset = "IS NOT NULL" if column == "title_source" else "<> 0"
         tx.run(
             Sql(
                 f"UPDATE sessions AS t SET {column} = {source}"  # noqa: S608
-                f" WHERE t.id IN (SELECT session_id FROM tk_flags) AND {source} <> 0"
+                f" WHERE t.id IN (SELECT session_id FROM tk_flags) AND {source} {unset}"
             )
         )
     carried = " ".join(name for name in _BESIDE if name in form.tables["sessions"])
@@ -449,7 +561,7 @@ def reading(ctx: StateContext, act: Callable[[Tx], R]) -> R:
             ctx.forms.look(tx)
             return act(tx)
     except NoText as error:
-        ctx.notices.warn("text", "%s; where it is no text, U+FFFD is read", error)
+        ctx.notices.warn("text", "%s; where it is not text, U+FFFD is read", error)
     with ctx.db.read(lenient=True) as tx:
         ctx.forms.look(tx)
         return act(tx)

@@ -158,7 +158,7 @@ def _session(value: Mapping[str, Any], number: int) -> Json:
         raise Invalid(f"line {number} has no session in it", hint=HINT)
     messages = session.get("messages") or []
     if not isinstance(messages, (list, tuple)):
-        raise Invalid(f"line {number} has messages that are no list", hint=HINT)
+        raise Invalid(f"line {number} has messages that are not a list", hint=HINT)
     usage = value.get("usage") or []
     return {**session, "side": side, "usage": usage, "messages": list(messages)}
 
@@ -169,5 +169,5 @@ def _parse(raw: str | bytes, number: int) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return _in_fields(value, _unmarked)
     except (ValueError, TypeError, RecursionError) as error:
-        raise Invalid(f"line {number} is no JSON: {error}", hint=HINT) from None
-    raise Invalid(f"line {number} is no JSON object", hint=HINT)
+        raise Invalid(f"line {number} is not JSON: {error}", hint=HINT) from None
+    raise Invalid(f"line {number} is not a JSON object", hint=HINT)

@@ -1,15 +1,11 @@
 """Which conversation of a messenger owns a session, and where the gateway sends what comes in."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from threadkeep.base.sql import load_text
-from threadkeep.base.sqlite.catalogue import foreign_keys, object_names
-from threadkeep.base.sqlite.statements import split_statements
-from threadkeep.base.tx import Sql, Tx
-from threadkeep.state.context import PACKAGE, Json, StateContext, known_columns
+from threadkeep.base.tx import Tx
+from threadkeep.state.context import TOPIC_BINDINGS, Json, StateContext, add_topics
 from threadkeep.state.rows import (
     insert_row,
     preview_of,
@@ -179,13 +175,16 @@ def delete_gateway_routing_entries(
             tx.run("drop_routing", {"scope": scope, "key": key})
 
 
-def drop_routes_to(ctx: StateContext, tx: Tx, session_ids: set[str]) -> int:
-    """Drop the routes of all scopes that lead to these sessions; count them."""
+def routes_to(ctx: StateContext, tx: Tx, session_ids: set[str]) -> list[tuple[str, str]]:
+    """Give the scope and key of all routes that lead to these sessions."""
     routes = tx.all("all_routing") if "gateway_routing" in ctx.form.tables else []
-    dead = [(scope, key) for scope, key, entry in routes if _target(entry) in session_ids]
-    for scope, key in dead:
+    return [(scope, key) for scope, key, entry in routes if _target(entry) in session_ids]
+
+
+def drop_routes(tx: Tx, routes: Iterable[tuple[str, str]]) -> None:
+    """Drop routes, each by its scope and key."""
+    for scope, key in routes:
         tx.run("drop_routing", {"scope": scope, "key": key})
-    return len(dead)
 
 
 def _target(entry: str) -> Any:
@@ -201,34 +200,17 @@ def _target(entry: str) -> Any:
 # Telegram topics: a session for each thread of a chat. Their tables are made on demand.
 
 _MODE: Final = "telegram_dm_topic_mode"
-_BINDINGS: Final = "telegram_dm_topic_bindings"
 _NUMBER: Final = "telegram_dm_topic_schema_version"
 _VERSION: Final = 2
-_CREATED: Final = re.compile(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) (\w+)")
 
 
 def apply_telegram_topic_migration(ctx: StateContext, tx: Tx) -> None:
     """Make the tables of Telegram topics, or bring older ones up to the newest form."""
     number = str(get_meta(ctx, tx, _NUMBER) or "")
-    if number.isdigit() and int(number) >= _VERSION and _BINDINGS in ctx.form.tables:
+    if number.isdigit() and int(number) >= _VERSION and TOPIC_BINDINGS in ctx.form.tables:
         return
-    keys = foreign_keys(tx, _BINDINGS)
-    stays_behind = any(key.parent == "sessions" and key.on_delete != "CASCADE" for key in keys)
-    if stays_behind:  # SQLite cannot change a foreign key: the table is made anew
-        tx.run(Sql(f"ALTER TABLE {_BINDINGS} RENAME TO {_BINDINGS}_old"))
-        for (index,) in tx.all("indexes_of", {"table": f"{_BINDINGS}_old"}):
-            tx.run(Sql(f'DROP INDEX "{index}"'))
-    present = object_names(tx)
-    for statement in split_statements(load_text(PACKAGE, "telegram.sql")):
-        found = _CREATED.search(statement)
-        if found is not None and found[1] not in present:
-            tx.run(Sql(statement))
-    if stays_behind:
-        names = ", ".join(column.name for column in known_columns()[_BINDINGS])
-        tx.run(Sql(f"INSERT INTO {_BINDINGS}({names}) SELECT {names} FROM {_BINDINGS}_old"))  # noqa: S608
-        tx.run(Sql(f"DROP TABLE {_BINDINGS}_old"))
+    add_topics(ctx.forms, tx)
     put_meta(ctx, tx, _NUMBER, str(_VERSION))
-    ctx.forms.look_again(tx)
 
 
 def enable_telegram_topic_mode(
@@ -258,7 +240,7 @@ def disable_telegram_topic_mode(
     """Turn topics off in a chat, and forget which thread had which session unless told not to."""
     if _MODE in ctx.form.tables:
         tx.run("end_topic_mode", {"chat_id": str(chat_id), "now": ctx.clock()})
-    if clear_bindings and _BINDINGS in ctx.form.tables:
+    if clear_bindings and TOPIC_BINDINGS in ctx.form.tables:
         tx.run("drop_topics", {"chat_id": str(chat_id)})
 
 
@@ -300,7 +282,7 @@ def delete_telegram_topic_binding(
     ctx: StateContext, tx: Tx, *, chat_id: str, thread_id: str
 ) -> int:
     """Forget the session of a thread; a chat that has none left has its topics turned off."""
-    if _BINDINGS not in ctx.form.tables:
+    if TOPIC_BINDINGS not in ctx.form.tables:
         return 0
     chat = {"chat_id": str(chat_id)}
     gone = tx.count("drop_topic", {**chat, "thread_id": str(thread_id)})
@@ -372,7 +354,7 @@ def find_orphaned_gateway_sessions(
     for record in found:
         if record["adoptable"] and claims.count(record["donor_id"]) > 1:
             record["adoptable"] = False
-            record["reason"] = "ambiguous: several sessions without a key go on from this one"
+            record["reason"] = "ambiguous: several sessions without a key continue this one"
     return found
 
 

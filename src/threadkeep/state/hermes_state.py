@@ -37,11 +37,12 @@ from threadkeep.state.leases import (
     SessionTurnLeaseLostError,
     classify_session_status,
 )
+from threadkeep.state.opener import default_path, hermes_home, last_refusal
 from threadkeep.state.session_config import (
     BARE_BILLING_PROVIDERS as _BARE_BILLING_PROVIDERS,
     RESET_END_REASONS as _RESET_END_REASONS,
 )
-from threadkeep.state.session_db import SessionDB, default_path, hermes_home, last_refusal
+from threadkeep.state.session_db import SessionDB
 from threadkeep.state.sessions import workspace_key
 from threadkeep.state.titles import MAX_TITLE_LENGTH
 

@@ -150,7 +150,7 @@ def opens_cleanly(db_path: str | Path) -> str | None:
 
 
 def repair_state_db_schema(db_path: str | Path, *, backup: bool = True) -> Json:
-    """Fill damaged full-text tables anew from the messages, after a backup; tell what was done.
+    """Refill damaged full-text tables from the messages, after a backup; tell what was done.
 
     The messages themselves are not touched. What this cannot mend is told in `error`.
     """

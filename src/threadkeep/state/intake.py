@@ -236,7 +236,7 @@ def remember_all(tx: Tx, origin: str) -> None:
 _CHOICES: Final = ("skip", "error", "replace", "update")
 _TEXTS: Final = ("source", "user_id", "model", "system_prompt", "title")
 _FLAGS: Final = ("pinned_at", "archived_at", "title_source")
-# What is stored in a way of its own, or anew in each file.
+# What is stored in a way of its own, or again in each file.
 _OWN: Final = frozenset({"id", "system_prompt_hash", "message_count", "tool_call_count"})
 _PLAIN: Final = (str, int, float, bytes, type(None))
 
@@ -532,7 +532,7 @@ def _is_number(value: Any) -> bool:
 
 def _message(ctx: StateContext, session_id: str, message: Any) -> Json:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        msg = f"session {session_id!r} has a message that is no object with a role"
+        msg = f"session {session_id!r} has a message that is not an object with a role"
         raise Invalid(msg, hint=HINT)
     _check_numbers(session_id, {name: message.get(name) for name in ("timestamp", "token_count")})
     decoded = dict(message)

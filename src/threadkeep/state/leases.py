@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from threadkeep.base.processes import is_running
-from threadkeep.base.sql import load_text
-from threadkeep.base.tx import Sql, Tx
+from threadkeep.base.tx import Tx
 from threadkeep.errors import Busy, Conflict, ThreadkeepError
-from threadkeep.state.context import PACKAGE, Json, StateContext, clean
+from threadkeep.state.context import Json, StateContext, add_backends, clean
 from threadkeep.state.rows import insert_row, read_session, update_session
 from threadkeep.state.session_config import RESET_END_REASONS
 from threadkeep.state.sessions import end_session
@@ -80,7 +79,7 @@ def _take_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_seco
         tx.run("release_compression_lock", {"id": session_id, "holder": found[0]})
     values = {"session_id": session_id, "holder": holder, "acquired_at": now}
     values["expires_at"] = now + ttl_seconds
-    insert_row(ctx, tx, "compression_locks", values, or_ignore=True)
+    insert_row(ctx, tx, "compression_locks", values, unless_there=True)
     return _owner(tx, "compression_lock", session_id) == holder
 
 
@@ -173,7 +172,7 @@ def _take_turn(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_seco
         tx.run("release_turn_lease", {"id": conversation, "holder": found[0]})
     values = {"conversation_id": conversation, "holder": holder, "acquired_at": now}
     values["expires_at"] = now + max(_SHORTEST, float(ttl_seconds))
-    insert_row(ctx, tx, "session_turn_leases", values, or_ignore=True)
+    insert_row(ctx, tx, "session_turn_leases", values, unless_there=True)
     return _owner(tx, "turn_lease", conversation) == holder
 
 
@@ -318,7 +317,7 @@ def _own_namespace() -> str | None:
 
 
 # ------------------------------------------------------------------------------
-# Processes that serve sessions: their signs of life, and the sessions of those that died.
+# Processes that serve sessions: their heartbeat, and the sessions of those that died.
 
 _TABLE: Final = "gateway_heartbeats"
 _ORPHANED: Final = "startup_orphan_reap"
@@ -345,9 +344,7 @@ def register_backend_heartbeat(
     """Note that a process is alive; its id stays the same until it ends."""
     if not backend_id:
         return
-    if _TABLE not in ctx.form.tables:
-        tx.run(Sql(load_text(PACKAGE, "backends.sql")))
-        ctx.forms.look_again(tx)
+    add_backends(ctx.forms, tx)
     values = {
         "backend_id": str(backend_id),
         "pid": int(pid),
@@ -458,7 +455,7 @@ def reopen_if_explicitly_closed(
 
 
 # ------------------------------------------------------------------------------
-# Signs of life of a running turn, and how a session stands by its last message.
+# Heartbeats of a running turn, and how a session stands by its last message.
 
 _LONGEST: Final = 120
 _UNKNOWN: Final = "unknown"
@@ -502,7 +499,7 @@ def clear_session_activity_labels(ctx: StateContext, tx: Tx, session_id: str) ->
 
 
 def get_session_activity(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
-    """Give the last sign of life of a session, what it did, and how long ago that was."""
+    """Give the last heartbeat of a session, what it did, and how long ago that was."""
     row = read_session(ctx, tx, session_id) if session_id else None
     if row is None:
         return None
@@ -527,7 +524,7 @@ def _bounded(description: str | None) -> str:
 
 
 def _known(provenance: str | None) -> str:
-    """Give where a sign of life came from; Hermes says `unknown` of what it does not know."""
+    """Give where a heartbeat came from; Hermes says `unknown` of what it does not know."""
     value = str(getattr(provenance, "value", provenance) or "").strip()
     return value if value in _PROVENANCES else _UNKNOWN
 

@@ -89,7 +89,7 @@ def get_conversation_root(_ctx: StateContext, tx: Tx, session_id: str) -> str:
 def resolve_resume_session_id(ctx: StateContext, tx: Tx, session_id: str) -> str:
     """Give the session to go on with: the end of the chain, or the last one that has messages.
 
-    From the end of the chain it goes on to plain children, never to branches and delegates. Version
+    From the end of the chain it continues to children, never to branches and delegates. Version
     6 did not mark those: in its files only an empty session leads to its child.
     """
     chain = compression_chain(ctx, tx, session_id)

@@ -8,7 +8,6 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.sql import piece_of
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import MESSAGE_COLUMNS, Json, StateContext, clean
@@ -418,8 +417,13 @@ def put_hash(tx: Tx, message_id: int, columns: Columns) -> None:
     tx.run("put_hash", {"id": message_id, "hash": value})
 
 
-def clear_messages(_ctx: StateContext, tx: Tx, session_id: str) -> None:
-    """Delete the messages of a session for good and zero its counts; tokens stay counted."""
+def clear_messages(_ctx: StateContext, tx: Tx, session_id: str, *, dry_run: bool = False) -> None:
+    """Delete the messages of a session for good and zero its counts; tokens stay counted.
+
+    With `dry_run` nothing is deleted.
+    """
+    if dry_run:
+        return
     tx.run("delete_messages", {"session_id": session_id})
     tx.run("reset_counts", {"id": session_id})
 
@@ -494,9 +498,9 @@ def copy_message(ctx: StateContext, tx: Tx, message_id: int, session_id: str) ->
     values = "".join(f", {int(name == 'active')}" for name in live)
     sql = (
         f"INSERT INTO messages(session_id, {', '.join([names, *live])})"  # noqa: S608
-        f" SELECT ?, {names}{values} FROM messages WHERE id = ?"
+        f" SELECT :session_id, {names}{values} FROM messages WHERE id = :id"
     )
-    copied = tx.insert(Sql(sql), (session_id, message_id))
+    copied = tx.insert(Sql(sql), {"session_id": session_id, "id": message_id})
     if ctx.side:
         row = tx.one("get_message", {"id": copied}) or ()
         put_hash(tx, copied, dict(zip(MESSAGE_COLUMNS[1:], row[1:], strict=True)))
@@ -525,7 +529,7 @@ def mark_messages(ctx: StateContext, tx: Tx, ids: Sequence[int], values: Mapping
     named = json.dumps(list(ids))
     hashes = tx.all("hashes_among", {"ids": named}) if ctx.side else []
     changes = ", ".join(f"{name} = :{name}" for name in values)
-    sql = f"UPDATE messages SET {changes} WHERE id IN ({piece_of('ids', 'ids')})"  # noqa: S608
+    sql = f"UPDATE messages SET {changes} WHERE id IN ({{ids:ids}})"  # noqa: S608
     found = tx.count(Sql(sql), {**values, "ids": named})
     for message_id, hash_ in hashes:
         tx.run("put_hash", {"id": message_id, "hash": hash_})

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.base.page import Cursor, Limit, Page, read_cursor, write_cursor
-from threadkeep.base.verbs import Number, RowId, within_limits
+from threadkeep.base.verbs import Number, RowId, with_limits
 from threadkeep.state.naming import (
     find_state_session,
     flags_of,
@@ -63,6 +63,7 @@ class StateCheck(msgspec.Struct, frozen=True):
     unhashed: int = 0
 
 
+@with_limits
 class NamedSessions:
     """The sessions of an open state file; `session` is an id, its beginning, a title, or `last`."""
 
@@ -71,7 +72,6 @@ class NamedSessions:
 
     # ------------------------------------------------------------------ sessions
 
-    @within_limits
     def sessions(
         self,
         *,
@@ -221,7 +221,6 @@ class NamedSessions:
 
     # ------------------------------------------------------------------ messages
 
-    @within_limits
     def messages(
         self, session: str, *, limit: Limit = 50, cursor: Cursor | None = None
     ) -> Page[Json]:
@@ -263,7 +262,6 @@ class NamedSessions:
 
     # ------------------------------------------------------------------ search and usage
 
-    @within_limits
     def search(
         self,
         text: Annotated[str, Meta(max_length=2000)],
@@ -374,7 +372,7 @@ class NamedSessions:
         return StateCheck(not found, found, self._store.message_count())
 
     def reindex(self) -> int:
-        """Build the search index anew; give how many messages are in it."""
+        """Rebuild the search index; give how many messages are in it."""
         self._store.reindex()
         return self._store.message_count()
 

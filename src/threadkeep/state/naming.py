@@ -132,7 +132,7 @@ def _first_value(first: bytes, rest: Iterator[bytes]) -> tuple[Any, str | None]:
     try:
         value = json.loads(first + b"".join(rest))
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"the input is no JSON: {error}", hint=_EXPORTED) from None
+        raise Invalid(f"the input is not JSON: {error}", hint=_EXPORTED) from None
     return value, json.dumps(value)
 
 

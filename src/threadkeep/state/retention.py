@@ -11,14 +11,14 @@ from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.blob_migration import offload_blobs, sweep_blobs
-from threadkeep.state.check import optimize_fts
+from threadkeep.state.check import optimize_fts, size_of, write_anew
 from threadkeep.state.context import Json, StateContext, reading
+from threadkeep.state.deletion import Folder, remove_files, remove_session, with_delegates
 from threadkeep.state.lineage import get_compression_lineage
 from threadkeep.state.rows import refresh_session_hash
-from threadkeep.state.schema import MESSAGE_WORDS
+from threadkeep.state.schema import MESSAGE_WORDS, SEARCH_WORDS
 from threadkeep.state.search.index_fill import reindex_ours
 from threadkeep.state.session_config import drop_unused_prompts
-from threadkeep.state.sessions import Folder, remove_files, remove_session, with_delegates
 from threadkeep.state.titles import set_session_archived
 from threadkeep.state.verbs import get_meta, put_meta, write
 
@@ -161,7 +161,7 @@ _SESSIONS_AT_ONCE: Final = 50
 _MESSAGES_AT_ONCE: Final = 2_000
 # 16 MB of pages of 8 KB; a step moves what lies behind them, under the lock.
 _PAGES_AT_ONCE: Final = 2_000
-# A file that cannot shrink in steps is written anew only when that gives back this much of it.
+# A file that cannot shrink in steps is rewritten only when that gives back this much of it.
 _WORTH_A_VACUUM: Final = 0.25
 _WORTH_AN_INDEX: Final = 1 / 3
 # FTS5 keeps deleted words until it merges what it has: worth it when a quarter may be such.
@@ -272,11 +272,15 @@ def prune_sessions(
 
 
 def delete_sessions(
-    ctx: StateContext, session_ids: Iterable[str], sessions_dir: Folder = None
+    ctx: StateContext,
+    session_ids: Iterable[str],
+    sessions_dir: Folder = None,
+    *,
+    dry_run: bool = False,
 ) -> int:
     """Delete sessions with their messages for good, whatever their age; count those there were.
 
-    Those that they delegated to go along, and are not counted.
+    Those that they delegated to go along, and are not counted. With `dry_run` nothing is deleted.
     """
     given = [session_ids] if isinstance(session_ids, str) else list(session_ids or ())
     wanted = list(dict.fromkeys(each for each in given if isinstance(each, str) and each))
@@ -287,7 +291,10 @@ def delete_sessions(
             for each in with_delegates(ctx, tx, wanted)
         ]
 
-    gone = _delete_all(ctx, reading(ctx, chosen), lambda _tx, _id: True)
+    found = reading(ctx, chosen)
+    if dry_run:
+        return len({one["id"] for one in found} & set(wanted))
+    gone = _delete_all(ctx, found, lambda _tx, _id: True)
     remove_files(sessions_dir, gone)
     return len(set(gone) & set(wanted))
 
@@ -345,11 +352,11 @@ def _delete(
 
 
 def _drop_stale_postings(ctx: StateContext) -> None:
-    """The second index cannot forget a deleted message; it is built anew when a third is dead."""
+    """The second index cannot forget a deleted message; it is rebuilt when a third is dead."""
     with ctx.db.read() as tx:
-        if tx.one("has_side_index") is None:
-            return  # damaged: `check` says so, and `reindex` makes it anew
-        docs, alive = tx.one("search_docs") or (0, 0)
+        if tx.engine == "sqlite" and tx.one("has_side_index") is None:
+            return  # damaged: `check` says so, and `reindex` makes it again
+        docs, alive = SEARCH_WORDS.size(tx), int(tx.value("live_docs"))
     if docs - alive > docs * _WORTH_AN_INDEX:
         reindex_ours(ctx)
 
@@ -371,7 +378,7 @@ def _merge_index(ctx: StateContext) -> None:
 def _merge_some(ctx: StateContext, pages: int) -> bool:
     """Merge some pages; tell whether there was something to do."""
     with ctx.db.write(durable=False) as tx:
-        if tx.one("has_text_index") is None:
+        if tx.engine == "sqlite" and tx.one("has_text_index") is None:
             return False
         return MESSAGE_WORDS.merge(tx, pages)
 
@@ -379,8 +386,11 @@ def _merge_some(ctx: StateContext, pages: int) -> bool:
 def give_space_back(ctx: StateContext) -> None:
     """Cut the free pages off the file, in steps between which others write.
 
-    A file that was not made for that is written anew when a quarter of it is free.
+    A file that was not made for that is written again when a quarter of it is free. A server has
+    free pages filled by new rows.
     """
+    if ctx.db.engine != "sqlite":
+        return
     database = sqlite_file(ctx.db)
     with database.read() as tx:
         size = pages(tx)
@@ -393,14 +403,14 @@ def give_space_back(ctx: StateContext) -> None:
 
 
 def vacuum(ctx: StateContext) -> int:
-    """Write the file anew without its free pages; give how many full-text tables were merged.
+    """Rewrite the file without its free pages; give how many full-text tables were merged.
 
     It needs as much free space again, and everybody waits for it: `compact` is gentler.
     """
     if ctx.side:
         _drop_stale_postings(ctx)
     merged = optimize_fts(ctx)
-    sqlite_file(ctx.db).vacuum()
+    write_anew(ctx.db)
     return merged
 
 
@@ -427,6 +437,8 @@ def compact(ctx: StateContext, *, offload: bool = False, older_than_days: float 
 
 
 def _size(ctx: StateContext) -> int:
+    if ctx.db.engine != "sqlite":
+        return reading(ctx, lambda tx: size_of(ctx, tx).file)
     database = sqlite_file(ctx.db)
     return os.stat(database.file).st_size + database.wal.size()
 
@@ -487,13 +499,17 @@ def maybe_auto_prune_and_vacuum(
     vacuum: bool = True,  # noqa: FBT001, FBT002
     sessions_dir: Folder = None,
     min_vacuum_interval_days: int = 30,
+    *,
+    dry_run: bool = False,
 ) -> Json:
     """Prune if that was not done lately, and vacuum if something went and that is longer ago.
 
     Says whether it was skipped, how many sessions went and whether the file was vacuumed; what goes
-    wrong is in `error`, and never raised.
+    wrong is in `error`, and never raised. With `dry_run` it only says how many would go.
     """
     result: Json = {"skipped": False, "pruned": 0, "vacuumed": False}
+    if dry_run:
+        return {**result, "pruned": store.prune_sessions(retention_days, dry_run=True)}
 
     def act() -> None:
         days = retention_days
@@ -509,7 +525,7 @@ def _vacuum(store: Any) -> bool:
     try:
         store.vacuum()
     except Exception as error:  # noqa: BLE001  (what was pruned is gone all the same)
-        log.warning("%s was not vacuumed: %s", store.db_path, error)
+        log.warning("%s was not vacuumed: %s", store.database.name, error)
         return False
     store.set_meta("last_vacuum", str(store.context.clock()))
     return True
@@ -542,7 +558,7 @@ def _now_and_then(
             act()
             store.set_meta(key, str(store.context.clock()))
     except Exception as error:  # noqa: BLE001  (upkeep must not keep a program from starting)
-        log.warning("upkeep of %s failed: %s", store.db_path, error)
+        log.warning("upkeep of %s failed: %s", store.database.name, error)
         result["error"] = str(error)
     return result
 
@@ -580,6 +596,6 @@ def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str
     return len(ids)
 
 
-def logical_size_bytes(_ctx: StateContext, tx: Tx) -> int:
+def logical_size_bytes(ctx: StateContext, tx: Tx) -> int:
     """Give the size that the file has once its log is written into it."""
-    return pages(tx).bytes
+    return size_of(ctx, tx).file

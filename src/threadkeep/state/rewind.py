@@ -78,11 +78,11 @@ def _refuse_changed(
     found = [int(row[0]) for row in tx.all("active_ids", {"session_id": session_id})]
     if (live is not None and list(live) != found) or content not in (None, target["content"]):
         msg = f"session {session_id!r} has changed since it was read"
-        raise HistoryChanged(msg, hint="read it again and choose the message anew")
+        raise HistoryChanged(msg, hint="read it again and choose the message again")
 
 
 def need_message(tx: Tx, session_id: str, message_id: int) -> None:
-    """Raise if there is no such message in a session."""
+    """Raise if no such message exists in a session."""
     if tx.one("message_of_session", {"id": message_id, "session_id": session_id}) is None:
         msg = f"session {session_id!r} has no message {message_id}"
         raise MessageUnknown(msg, hint="`threadkeep state show` numbers the messages")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Final, NamedTuple
 
 from threadkeep.base.database import Database
@@ -14,6 +15,7 @@ from threadkeep.base.tx import Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged
 from threadkeep.state.context import (
+    LATER_COLUMNS,
     MESSAGE_COLUMNS,
     PACKAGE,
     SCHEMA_VERSION,
@@ -21,22 +23,35 @@ from threadkeep.state.context import (
     SIDE_VERSION,
 )
 
-QUERIES: Final = load_queries(
-    PACKAGE, "queries.sql", "sessions.sql", "search.sql", "upkeep.sql", "gateway.sql", "care.sql"
+_FILES: Final = (
+    *("queries.sql", "sessions.sql", "search.sql", "upkeep.sql", "gateway.sql", "care.sql"),
 )
+QUERIES: Final = load_queries(PACKAGE, *_FILES)
+
+
+@cache
+def server_queries() -> Mapping[str, str]:
+    """Give the named queries as PostgreSQL takes them."""
+    return load_queries(PACKAGE, *_FILES, engine="postgres")
+
+
 HEAD: Final = load_text(PACKAGE, "head.sql")
 INDEX: Final = load_text(PACKAGE, "index.sql")
 SIDE: Final = load_text(PACKAGE, "side.sql")
-MESSAGE_WORDS: Final = WordIndex("messages_fts")  # the contract's; filled by triggers
-TRIGRAMS: Final = WordIndex("messages_fts_trigram")  # Hermes's; parts of words
-SEARCH_WORDS: Final = WordIndex("tk_search")  # ours: what the contract's cannot serve
+MESSAGE_WORDS: Final = WordIndex(
+    "messages_fts", stemmed=False
+)  # the contract's; filled by triggers
+TRIGRAMS: Final = WordIndex("messages_fts_trigram", stemmed=False)  # Hermes's; parts of words
+SEARCH_WORDS: Final = WordIndex(
+    "tk_search", stemmed=False
+)  # ours: what the contract's cannot serve
 _CREATED: Final = re.compile(
     r"^CREATE (?:VIRTUAL |UNIQUE )?(TABLE|INDEX|TRIGGER|VIEW) (\w+)", re.MULTILINE
 )
 
 
 # Rows of one to four kilobytes waste a third of a page of 4 KB, a sixth of one of 8 KB; and a file
-# that may shrink in small steps never has to be written anew. FTS5 is not on SQLite 3.40's list of
+# that may shrink in small steps never has to be rewritten. FTS5 is not on SQLite 3.40's list of
 # tables that a trigger of an untrusted schema may use, and the contract's triggers use it.
 TUNING: Final = Tuning(
     fresh=("PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"),
@@ -192,6 +207,43 @@ SCHEMA: Final = Schema(
 )
 
 
+# On a server all tables are there from the beginning, in their newest form; what fills the
+# contract's index there is our own indexer.
+_LATER: Final = "".join(
+    f"ALTER TABLE sessions ADD COLUMN {name} {kind};\n" for name, kind in LATER_COLUMNS.items()
+)
+_OF_MESSAGE: Final = "owner = 'message' AND key = old.id"
+SERVER_SCHEMA: Final = Schema(
+    name="state",
+    version=1,
+    head="CREATE TABLE schema_version (version INTEGER NOT NULL);\n"  # noqa: S608
+    + load_text(PACKAGE, "newest.sql")
+    + _LATER
+    + load_text(PACKAGE, "telegram.sql")
+    + load_text(PACKAGE, "backends.sql")
+    # The key of an exact value has one type there: that of a session's id.
+    + SIDE.replace(_OF_MESSAGE, _OF_MESSAGE.replace("old.id", "CAST(old.id AS TEXT)"))
+    + "CREATE VIRTUAL TABLE messages_fts USING fts5(content, tokenize='unicode61');\n"
+    f"INSERT INTO schema_version VALUES ({SCHEMA_VERSION});\n"
+    f"INSERT INTO tk_meta VALUES ('side_version', '{SIDE_VERSION}'), ('indexed', '0'),"
+    " ('active', '0');\n",
+    steps=(),
+    read_version=read_version,
+    write_version=write_version,
+)
+
+
+def finish_copy(tx: Tx) -> None:
+    """Give a file whose rows came from a server its index, and exact values the types they had."""
+    tx.run(Sql("UPDATE tk_exact SET key = CAST(key AS INTEGER) WHERE owner = 'message'"))
+    told = "SELECT owner, key, field, value FROM tk_exact WHERE kind = 'bytes'"
+    put = "UPDATE tk_exact SET value = :v WHERE owner = :o AND key = :k AND field = :f"
+    for owner, key, field, value in tx.all(Sql(told)):
+        tx.run(Sql(put), {"v": bytes.fromhex(value), "o": owner, "k": key, "f": field})
+    tx.run("set_meta", {"key": "indexed", "value": "0"})
+    MESSAGE_WORDS.rebuild(tx)
+
+
 # ---------------------------------------------------------------------- beginning
 
 
@@ -275,7 +327,7 @@ def _view(table: str, columns: tuple[str, ...], present: set[str]) -> str | None
 #
 # All of it is named `tk_`, but for the contract's full-text index, whose form is ours in a file
 # that
-# we made. Triggers and views are compared word by word: another program that makes a table anew
+# we made. Triggers and views are compared word by word: another program that rebuilds a table
 # drops them, and one that finds a trigger missing makes its own.
 
 _PLAIN_INDEX: Final = load_text(PACKAGE, "plain_index.sql")
@@ -358,7 +410,7 @@ def _triggers() -> set[str]:
 
 
 def _begin_again(tx: Tx, made: set[str]) -> None:
-    """Read anew what a lost trigger or table would have kept right; fingerprints go on to count."""
+    """Read again what a lost trigger or table would have kept right; fingerprints still count."""
     if made & {"tk_search", "tk_docs", "tk_dirty", "tk_message_gone", "tk_message_changed"}:
         tx.run("forget_docs")
         tx.run("clean_all")
@@ -410,7 +462,7 @@ def _index_is_lost(tx: Tx, present: Mapping[str, str]) -> bool:
 
 
 def build_index(tx: Tx, script: str = INDEX) -> None:
-    """Make the contract's index anew with its triggers, and fill it from the messages."""
+    """Rebuild the contract's index with its triggers, and fill it from the messages."""
     for trigger in tx.all("triggers_of_index"):
         tx.run(Sql(f'DROP TRIGGER "{trigger[0]}"'))
     MESSAGE_WORDS.drop(tx)

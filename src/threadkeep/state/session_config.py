@@ -100,7 +100,7 @@ def get_session_model_config_value(
 def update_session_model(
     ctx: StateContext, tx: Tx, session_id: str, model: str, provider: str | None = None
 ) -> None:
-    """Note that a session goes on with another model; its prompt is to be made anew."""
+    """Note that a session goes on with another model; its prompt is to be rebuilt."""
     patch: Json = {"browser_model_lock": None}
     patch |= {name: value for name, value in (("model", model), ("provider", provider)) if value}
     column = to_column(model, "model").column
@@ -118,7 +118,7 @@ def update_session_runtime_lock(
     route_source: str | None = None,
     confirmed: bool = False,
 ) -> None:
-    """Note the model that a client has chosen for a session; its prompt is to be made anew."""
+    """Note the model that a client has chosen for a session; its prompt is to be rebuilt."""
     lock = {
         "provider": provider or "",
         "model": model or "",
@@ -140,7 +140,7 @@ def update_session_billing_route(
     base_url: str,
     billing_mode: str | None = None,
 ) -> None:
-    """Say who bills a session from now on; its prompt is to be made anew."""
+    """Say who bills a session from now on; its prompt is to be rebuilt."""
     values: Json = {"billing_provider": provider, "billing_base_url": base_url}
     if billing_mode is not None:
         values["billing_mode"] = billing_mode
@@ -190,7 +190,7 @@ def session_yolo_enabled(session_meta: Json | None) -> bool:
 # What a session is to its parent: said with marks in model_config, which Hermes reads, too.
 
 RELATIONS: Final = ("compression", "branch", "delegate")
-# Ends after which a conversation begins anew; the queries have the same list.
+# Ends after which a conversation starts over; the queries have the same list.
 RESET_END_REASONS: Final = (
     *("session_reset", "session_switch", "idle", "daily", "suspended"),
     "resume_pending_expired",
@@ -199,7 +199,7 @@ MARKS: Final = {"branch": "_branched_from", "delegate": "_delegate_from"}
 
 
 def need_session(tx: Tx, session_id: str) -> None:
-    """Raise if there is no such session."""
+    """Raise if no such session exists."""
     if tx.one("session_exists", {"id": session_id}) is None:
         msg = f"there is no session {session_id!r}"
         raise NotFound(msg, hint="`threadkeep state ls` shows the sessions")

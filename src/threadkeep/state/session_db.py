@@ -1,25 +1,21 @@
 """SessionDB: the session store, one line for each verb; what they do is in the modules beside."""
 
-import logging
 import os
-import secrets
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from threadkeep.base.database import DEFAULT_BUDGET, Database
-from threadkeep.base.files import foreign_holders, is_zero_filled, set_aside
+from threadkeep.base.files import foreign_holders
 from threadkeep.base.sqlite.backup import BackupRetention, Progress, make_backup
 from threadkeep.base.sqlite.checks import journal_mode
-from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.raw_connection import LiveConnection
-from threadkeep.base.sqlite.schema import prepare
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.text import Redact
 from threadkeep.base.verbs import calls
-from threadkeep.errors import Closed, Damaged, Invalid, SchemaMismatch, ThreadkeepError
+from threadkeep.errors import Closed, ThreadkeepError, UnsupportedEngine
 from threadkeep.state import (
     blob_migration as moving_,
     blob_migration as release_,
@@ -29,6 +25,7 @@ from threadkeep.state import (
     compaction as compaction_,
     compaction as cooldowns_,
     conversation as conversation_,
+    deletion as deletion_,
     export as transfer_,
     gateway as gateway_,
     gateway as handoff_,
@@ -48,7 +45,6 @@ from threadkeep.state import (
     session_config as config_,
     session_config as relations_,
     session_list as listing_,
-    sessions as deletion_,
     sessions as sessions_,
     sessions as workspace_,
     titles as marks_,
@@ -59,146 +55,14 @@ from threadkeep.state import (
     usage as usage_sums_,
     verbs as meta_,
 )
-from threadkeep.state.context import (
-    V6,
-    Form,
-    Forms,
-    Notices,
-    Queries,
-    Seconds,
-    StateContext,
-    carry_over,
-    has_uncarried,
-    now,
-    survey,
-)
+from threadkeep.state.context import Seconds, now
+from threadkeep.state.opener import note_refusal, open_context
 from threadkeep.state.rows import supply
-from threadkeep.state.schema import (
-    QUERIES,
-    SCHEMA,
-    TUNING,
-    StateFacts,
-    finish_making,
-    heal,
-    read_version,
-    views_for,
-)
+from threadkeep.state.schema import StateFacts, read_version
 from threadkeep.state.search import index_fill as index_, search as search_
 from threadkeep.state.search.query import contains_cjk, sanitize_fts5_query
 from threadkeep.state.usage import PATIENCE, UsageQueue
 from threadkeep.state.verbs import appends, reads, writes
-
-# ------------------------------------------------------------------------------
-# How a state file is opened: made, brought up to version 6, used as it is, or only looked at.
-
-log = logging.getLogger(__name__)
-
-
-class Refusals:
-    """Keeps why a store could not be opened last: programs tell their users long after."""
-
-    def __init__(self) -> None:
-        self.last: str | None = None
-
-
-_REFUSALS: Final = Refusals()
-
-
-def last_refusal() -> str | None:
-    """Tell why a store could not be opened last in this process, None if none was refused."""
-    return _REFUSALS.last
-
-
-def note_refusal(error: Exception) -> None:
-    """Remember why a store could not be opened."""
-    _REFUSALS.last = str(error)
-
-
-def hermes_home() -> Path:
-    """Give Hermes's folder: HERMES_HOME, else .hermes of the user's home."""
-    home = os.environ.get("HERMES_HOME")
-    return Path(home) if home else Path.home() / ".hermes"
-
-
-def default_path() -> Path:
-    """Give the file that Hermes uses, in its folder."""
-    return hermes_home() / "state.db"
-
-
-def open_context(
-    path: Path, *, read_only: bool, budget: float, redact: Redact | None, clock: Seconds
-) -> StateContext:
-    """Open a state file for writing if that is possible, else for reading."""
-    if str(path) == ":memory:":
-        msg = "a session store is a file: other connections of it could not see it in memory"
-        raise Invalid(msg, hint="give a path in a temporary folder")
-    form = _form_of(path) if read_only else _form_or_aside(path)
-    if path.exists() and (read_only or (form is not None and form.refusal is not None)):
-        if not read_only and form is not None:
-            log.warning("%s is opened read-only: %s", path, form.refusal)
-        return _open_to_look(path, budget, redact, clock)
-    queries = Queries(QUERIES)
-    forms = Forms(queries)
-    ours = form is None or form.answers is V6 or form.side
-    tuning = TUNING._replace(guard=forms.refuse_unwritable, statistics=ours)
-    database = SqliteDatabase(path, queries, budget=budget, read_only=read_only, tuning=tuning)
-    try:
-        # A file that Hermes has brought further is used as it is; nothing of ours goes into it.
-        if ours:
-            finish_making(database)
-            if form is None or form.answers is V6:
-                prepare(database, SCHEMA, lambda reason: make_backup(database, reason=reason))
-            heal(database)
-        with database.read() as tx:
-            forms.look_again(tx)
-            uncarried = has_uncarried(tx, forms.current)
-        if uncarried:
-            with database.write() as tx:
-                carry_over(tx, forms.look(tx))
-    except SchemaMismatch:
-        database.close()
-        if _form_of(path) in (None, form):
-            raise
-        # Hermes has brought the file further since we looked: it is another file now.
-        return open_context(path, read_only=read_only, budget=budget, redact=redact, clock=clock)
-    except BaseException:
-        database.close()
-        raise
-    return StateContext(database, clock, Notices(), forms, redact)
-
-
-def _form_or_aside(path: Path) -> Form | None:
-    """Look at a file; one of zeros, as some crashes leave it, is set aside for a new one."""
-    try:
-        return _form_of(path)
-    except Damaged:
-        if not is_zero_filled(path):
-            raise
-        aside = set_aside(path, f"zeroed-{secrets.token_hex(4)}")
-        log.warning("%s held nothing but zeros; it is now %s, and a new one begins", path, aside)
-        return None
-
-
-def _form_of(path: Path) -> Form | None:
-    """Look at a file before it is opened; None if it is none yet, or no state file."""
-    if not path.is_file() or path.stat().st_size == 0:
-        return None
-    with SqliteDatabase(path, QUERIES, read_only=True) as database, database.read() as tx:
-        return None if read_version(tx) is None else survey(tx)
-
-
-def _open_to_look(path: Path, budget: float, redact: Redact | None, clock: Seconds) -> StateContext:
-    queries = Queries(QUERIES)
-    forms = Forms(queries)
-    with SqliteDatabase(path, QUERIES, read_only=True) as database, database.read() as tx:
-        if read_version(tx) is None:
-            msg = f"{path} is a SQLite database, but not a state store"
-            raise Invalid(msg, hint="give another path; this file was not touched")
-        tuning = TUNING._replace(reader=views_for(tx))
-        forms.look_again(tx)
-    looking = SqliteDatabase(path, queries, budget=budget, read_only=True, tuning=tuning)
-    return StateContext(looking, clock, Notices(), forms, redact)
-
 
 R = TypeVar("R")
 
@@ -240,23 +104,35 @@ class SessionDB:
         processes write; readers never wait. A file of any version is written in its own form; one
         that cannot be written safely is opened read-only, and a warning says why.
         """
-        self.db_path = Path(_default_path() if db_path is None else db_path)
+        place = _default_path() if db_path is None else db_path
         try:
             self.context = open_context(
-                self.db_path, read_only=read_only, budget=timeout, redact=redact, clock=clock
+                place, read_only=read_only, budget=timeout, redact=redact, clock=clock
             )
         except ThreadkeepError as error:
             note_refusal(error)
             raise
+        self._place = place
         self.usage_queue = UsageQueue(self.update_token_counts)
         self._lock = threading.RLock()
         self._live: tuple[int, LiveConnection] | None = None
+
+    def _need_file(self, what: str, instead: str) -> None:
+        if self.context.db.engine != "sqlite":
+            raise UnsupportedEngine(f"{self.context.db.name} has no {what}", hint=instead)
+
+    @property
+    def db_path(self) -> Path:
+        """The file; a store on a server has none, only a name (`database.name`)."""
+        self._need_file("file", "`database.name` says where it is")
+        return Path(self._place)
 
     @property
     def _conn(self) -> LiveConnection | None:
         """A connection for programs with SQL of their own; None after close, as in Hermes."""
         if self.context.db.closed:
             return None
+        self._need_file("connection to lend", "use the verbs of SessionDB, or psycopg beside them")
         with self._lock:
             pid, live = self._live or (0, None)
             if live is None or pid != os.getpid() or not live.lasting:
@@ -300,7 +176,7 @@ class SessionDB:
         with self.context.db.read() as tx:
             return StateFacts(
                 schema_version=read_version(tx),
-                journal_mode=journal_mode(tx),
+                journal_mode=journal_mode(tx) if tx.engine == "sqlite" else "wal",
                 adopted=self.context.side,
                 sessions=int(tx.value("count_sessions")),
                 messages=int(tx.value("count_messages", {"session_id": None})),
@@ -590,6 +466,7 @@ class SessionDB:
 
         Without a target it goes to the folder `backups` beside the store, where old ones go.
         """
+        self._need_file("file to copy", "use `export_all`, or pg_dump on the server")
         return make_backup(
             self.context.db,
             None if target is None else Path(target),

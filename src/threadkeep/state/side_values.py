@@ -223,7 +223,7 @@ def rebuild(column: str | None, pieces: Iterable[BlobSpan], texts: Mapping[str, 
 
 
 def read_pieces(text: str) -> tuple[BlobSpan, ...]:
-    """Read what `tk_offloaded` says about a column; ValueError if it is no such thing."""
+    """Read what `tk_offloaded` says about a column; ValueError if it is not one."""
     try:
         return tuple(BlobSpan(int(at), int(size), str(name)) for at, size, name in json.loads(text))
     except (TypeError, RecursionError) as error:
@@ -350,7 +350,7 @@ def dump(value: Any, what: str) -> str:
 def load(kind: str, value: str | bytes, read_blob: Callable[[str], str]) -> Any:
     """Give the value back that `to_column` kept; ValueError if it is damaged."""
     if kind == "bytes":
-        return value
+        return _as_bytes(value)
     try:
         return json.loads(_uncut(value, read_blob) if kind == "cut" else value)
     except (TypeError, KeyError, RecursionError) as error:
@@ -392,8 +392,24 @@ def put(tx: Tx, owner: str, key: int | str, field: str, kind: str, value: str | 
     """Write one exact value, with a fingerprint of its own; pictures in it are kept once."""
     if kind == "json" and isinstance(value, str) and len(value) >= _LONG:
         kind, value = _without_blobs(tx, value)
+    hash_ = fingerprint_of_exact(owner, key, field, kind, value)
+    if isinstance(value, bytes) and tx.engine == "postgres":
+        value = value.hex()  # there a column has one type
     row = {"owner": owner, "key": key, "field": field, "kind": kind, "value": value}
-    tx.run("put_exact", {**row, "hash": fingerprint(tuple(row.values()))})
+    tx.run("put_exact", {**row, "hash": hash_})
+
+
+def fingerprint_of_exact(
+    owner: str, key: int | str, field: str, kind: str, value: str | bytes
+) -> int:
+    """Give the fingerprint of an exact value, whatever types its columns have."""
+    if owner == "message" and isinstance(key, str) and key.isdigit():
+        key = int(key)
+    return fingerprint((owner, key, field, kind, _as_bytes(value) if kind == "bytes" else value))
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    return bytes.fromhex(value) if isinstance(value, str) else value
 
 
 def _without_blobs(tx: Tx, value: str) -> tuple[str, str]:

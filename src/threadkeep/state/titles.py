@@ -32,12 +32,12 @@ _BESIDE: Final = {
 
 
 def set_session_pinned(ctx: StateContext, tx: Tx, session_id: str, pinned: bool = True) -> bool:  # noqa: FBT001, FBT002
-    """Pin a session, so that pruning spares it; False if there is no such session."""
+    """Pin a session, so that pruning spares it; False if no such session exists."""
     return _mark_chain(ctx, tx, session_id, "pinned", int(bool(pinned)))
 
 
 def set_session_archived(ctx: StateContext, tx: Tx, session_id: str, archived: bool = True) -> bool:  # noqa: FBT001, FBT002
-    """Archive a session, so that listings leave it out; False if there is no such session."""
+    """Archive a session, so that listings leave it out; False if no such session exists."""
     return _mark_chain(ctx, tx, session_id, "archived", int(bool(archived)))
 
 
@@ -108,7 +108,7 @@ def sanitize_title(title: str | None) -> str | None:
 
 
 def set_session_title(ctx: StateContext, tx: Tx, session_id: str, title: str | None) -> bool:
-    """Give a session a title that no other session has; False if there is no such session.
+    """Give a session a title that no other session has; False if no such session exists.
 
     A title that an earlier session of the same chain of compressions has moves on to this one.
     """
@@ -195,7 +195,7 @@ def get_session_title_source(_ctx: StateContext, tx: Tx, session_id: str) -> str
 
 
 def set_session_title_source(ctx: StateContext, tx: Tx, session_id: str, source: str) -> bool:
-    """Change only who gave a title; False if there is no such session or it has no title."""
+    """Change only who gave a title; False if no such session exists or it has no title."""
     if source not in _RANKS:
         msg = f"a title does not come from {source!r}"
         raise BadTitleSource(msg, hint=f"use one of {', '.join(_RANKS)}")

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
 from typing import Any, Final
 
-from threadkeep.base.sqlite.catalogue import column_facts
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Json, StateContext
@@ -102,7 +101,7 @@ def update_token_counts(
 def _make_session(ctx: StateContext, tx: Tx, session_id: str, model: str | None) -> None:
     """Begin the session of a usage that came before it; an existing one gets the model it lacks."""
     values = {"id": session_id, "source": "unknown", "model": model, "started_at": ctx.clock()}
-    if not insert_row(ctx, tx, "sessions", values, or_ignore=True):
+    if not insert_row(ctx, tx, "sessions", values, unless_there=True):
         tx.run("fill_model", {"id": session_id, "model": model})
     elif ctx.side:
         refresh_session_hash(tx, session_id)
@@ -173,7 +172,7 @@ def record_auxiliary_usage(
     if not session_id or not task:
         return
     ctx.widen(tx)
-    if not _has_tasks(tx):
+    if not ctx.form.tasks:
         ctx.notices.warn(
             "task", "%s counts by model, not by task: side tasks are not counted", ctx.db.name
         )
@@ -194,11 +193,6 @@ def record_auxiliary_usage(
         "api_call_count": 1 if api_call_count is None else int(api_call_count),
     }
     _add(ctx, tx, session_id, task, route, amounts, {})
-
-
-def _has_tasks(tx: Tx) -> bool:
-    """The key of versions 20 and 21 has no task: a side task would fall on the model's own row."""
-    return any(column.name == "task" and column.key for column in column_facts(tx, _BY_MODEL))
 
 
 def _add(
@@ -307,7 +301,7 @@ class UsageQueue:
 
 
 # ------------------------------------------------------------------------------
-# What was spent in all: by model, source, day or session, whoever counted it.
+# What was total: by model, source, day or session, whoever counted it.
 
 GROUPS: Final = ("model", "source", "day", "session")
 _AMOUNTS: Final = (*TOKENS, *COSTS)

@@ -154,7 +154,7 @@ CREATE TRIGGER tk_session_added AFTER INSERT ON chat_sessions BEGIN
   DELETE FROM tk_hashes WHERE kind = 'session' AND id = new.id;
 END;
 -- The guide author's store cannot do without a title, and takes this one for none. The column may be
--- NULL in files that others made: it is not written anew for a constraint that this can keep.
+-- NULL in files that others made: it is not rewritten for a constraint that this can keep.
 CREATE TRIGGER tk_session_untitled AFTER INSERT ON chat_sessions WHEN new.title IS NULL BEGIN
   UPDATE chat_sessions SET title = 'New Chat' WHERE id = new.id;
 END;

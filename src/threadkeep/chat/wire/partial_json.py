@@ -192,7 +192,7 @@ class PartialJson:
         return kept + "".join(reversed(self._closers))
 
     # One method per phase: what a character at an index does to the scanner.
-    # A character that fits nowhere is passed over; the JSON parser will object to it.
+    # A character that fits nowhere was skipped: the JSON parser will object to it.
 
     def _in_value(self, char: str, at: int) -> None:
         phase = _VALUE_STARTS.get(char)
@@ -310,7 +310,7 @@ class PartialJson:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _integer(digits: str) -> int | None:

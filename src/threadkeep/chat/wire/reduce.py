@@ -316,7 +316,7 @@ class StreamState:
         index = self._open[kind].get(chunk["id"])
         if index is None:
             raise ProtocolViolation(
-                f'{chunk["type"]} names the {kind} part "{chunk["id"]}", which is not open',
+                f'{chunk["type"]} refers to the {kind} part "{chunk["id"]}", which is not open',
                 hint=f'send a {kind}-start chunk with the id "{chunk["id"]}" first',
             )
         return index
@@ -405,7 +405,7 @@ class StreamState:
             if is_tool(part) and approval_of(part).get("id") == chunk["approvalId"]:
                 return self._change_call(index, chunk)
         raise ProtocolViolation(
-            f'{chunk["type"]} names the approval "{chunk["approvalId"]}", which nobody asked for',
+            f'{chunk["type"]} refers to the approval "{chunk["approvalId"]}", never requested',
             hint="send the tool-approval-request chunk with this approvalId first",
         )
 
@@ -470,6 +470,6 @@ def reduce_chunks(
 
 def _unknown_call(chunk: Chunk, first: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f'{chunk["type"]} names the tool call "{chunk["toolCallId"]}", which is not known',
+        f'{chunk["type"]} refers to the tool call "{chunk["toolCallId"]}", which is not known',
         hint=f"send a {first} chunk with this toolCallId first",
     )

@@ -111,6 +111,16 @@ n.id, n.uuid, n.content, n.outcome, n.tags, n.created_at, n.enrichment_model, n.
 SELECT {node} FROM knowledge_nodes AS n
 WHERE n.id < :before AND (CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN ({texts:outcomes})) ORDER BY n.id DESC LIMIT :limit
 
+-- name: browse_nodes_by_time
+SELECT {node} FROM knowledge_nodes AS n LEFT JOIN tk_things AS t ON t.kind = 'node' AND t.row = n.id
+WHERE (coalesce(t.at, n.created_at), n.id) < (:at, :before)
+  AND (CAST(:outcomes AS TEXT) IS NULL OR n.outcome IN ({texts:outcomes}))
+ORDER BY coalesce(t.at, n.created_at) DESC, n.id DESC LIMIT :limit
+
+-- name: node_time
+SELECT coalesce(t.at, n.created_at) FROM knowledge_nodes AS n LEFT JOIN tk_things AS t ON t.kind = 'node' AND t.row = n.id
+WHERE n.id = :id
+
 -- name: browse_nodes_with_words
 SELECT {node} FROM (SELECT id FROM {matching:knowledge_fts} WHERE id < :before ORDER BY id DESC) AS f
 CROSS JOIN knowledge_nodes AS n

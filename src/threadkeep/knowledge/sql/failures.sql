@@ -26,6 +26,10 @@ SELECT seen FROM tk_learned WHERE origin = :origin
 -- name: move_learned
 INSERT INTO tk_learned (origin, seen) VALUES (:origin, :seen) ON CONFLICT (origin) DO UPDATE SET seen = excluded.seen
 
+-- name: failures_wait
+SELECT EXISTS (SELECT 1 FROM tk_unended) OR EXISTS (SELECT 1 FROM tk_counted AS c WHERE CASE c.origin
+  WHEN 'event' THEN NOT EXISTS (SELECT 1 FROM events WHERE id = c.row) ELSE NOT EXISTS (SELECT 1 FROM tk_entries WHERE id = c.row) END)
+
 -- name: unended_runs
 SELECT row FROM tk_unended WHERE origin = :origin ORDER BY row LIMIT :limit
 

@@ -304,3 +304,12 @@ SELECT min(id) FROM tk_logs WHERE id >= :log AND lines > 0
 
 -- name: entries_to_index
 SELECT id, line, key FROM tk_entries WHERE log_id = :log AND id <= :last AND kind != 'copy' ORDER BY line, part
+
+-- name: delete_session_labels
+DELETE FROM tk_labels WHERE (harness, session_id) = (SELECT harness, session_id FROM tk_sessions WHERE id = :session)
+
+-- name: delete_labels_of_gone_messages
+DELETE FROM tk_labels WHERE key <> '' AND NOT EXISTS (
+  SELECT 1 FROM tk_sessions AS s JOIN tk_entries AS e ON e.session = s.id
+  WHERE s.harness = tk_labels.harness AND s.session_id = tk_labels.session_id AND e.key = tk_labels.key
+)

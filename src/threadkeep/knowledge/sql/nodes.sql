@@ -135,3 +135,9 @@ ORDER BY timestamp, id LIMIT :limit
 -- name: segments_around
 SELECT id, cwd, project_dir FROM agentic_sessions
 WHERE start_time <= :until AND end_time >= :since AND probe_tag IS NULL ORDER BY abs(start_time - :at), id
+
+-- name: words_of_node
+SELECT id, {raw:embed_text}, {raw:content} FROM knowledge_nodes WHERE id = :id
+
+-- name: words_of_nodes
+SELECT id, {raw:embed_text}, {raw:content} FROM knowledge_nodes ORDER BY id

@@ -7,7 +7,7 @@ bad_lines, source_bytes, parser, excluded, captured_at, gone_at, error
 -- ------------------------------------------------------------------ logs
 
 -- name: log_by_place
-SELECT {log} FROM tk_logs WHERE reader = :reader AND path = :path AND item = :item
+SELECT {log} FROM tk_logs WHERE reader = :reader AND path = :path AND item = :item AND {here:tk_logs}
 
 -- name: log_by_id
 SELECT {log} FROM tk_logs WHERE id = :id
@@ -30,7 +30,7 @@ SELECT ctime_ns, crc, checked_at FROM tk_logs WHERE id = :id
 SELECT path, id, size, mtime_ns, device, inode, ctime_ns, head, head_size, read_to, tail, gone_at IS NOT NULL, error IS NOT NULL,
   NULLIF(fingerprint, ''), crc, checked_at, captured_at
 FROM tk_logs
-WHERE reader = :reader AND item = ''
+WHERE reader = :reader AND item = '' AND {here:tk_logs}
 
 -- name: old_log_looks
 -- of a file that an older version wrote and this one has only open to look at
@@ -40,12 +40,12 @@ FROM tk_logs
 WHERE reader = :reader AND item = ''
 
 -- name: log_fingerprints
-SELECT item, fingerprint FROM tk_logs WHERE reader = :reader AND path = :path AND item != ''
+SELECT item, fingerprint FROM tk_logs WHERE reader = :reader AND path = :path AND item != '' AND {here:tk_logs}
 
 -- name: insert_log
-INSERT INTO tk_logs (id, reader, harness, path, item, session_id, size, mtime_ns, device, inode, fingerprint, read_to, head, head_size,
+INSERT INTO tk_logs (reader, harness, path, item, session_id, size, mtime_ns, device, inode, fingerprint, read_to, head, head_size,
   tail, lines, bad_lines, source_bytes, parser, excluded, captured_at, gone_at, error, ctime_ns, crc, checked_at)
-VALUES (:id, :reader, :harness, :path, :item, :session_id, :size, :mtime_ns, :device, :inode, :fingerprint, :read_to, :head, :head_size,
+VALUES (:reader, :harness, :path, :item, :session_id, :size, :mtime_ns, :device, :inode, :fingerprint, :read_to, :head, :head_size,
   :tail, :lines, :bad_lines, :source_bytes, :parser, :excluded, :captured_at, :gone_at, :error, coalesce(:ctime_ns, CAST(0 AS INTEGER)), :crc,
   :checked_at)
 
@@ -74,7 +74,7 @@ UNION
 SELECT cwd FROM (SELECT cwd FROM events ORDER BY id DESC LIMIT :commands)
 
 -- name: logs_in_projects
-SELECT path FROM tk_logs WHERE reader = 'aider' AND item = ''
+SELECT path FROM tk_logs WHERE reader = 'aider' AND item = '' AND {here:tk_logs}
 
 -- name: log_is_gone
 UPDATE tk_logs SET gone_at = :now WHERE id = :id AND gone_at IS NULL
@@ -173,7 +173,8 @@ UPDATE tk_sessions SET
   title = CASE WHEN :title = '' THEN title ELSE :title END,
   agent = CASE WHEN :agent = '' THEN agent ELSE :agent END,
   model = CASE WHEN :model = '' THEN model ELSE :model END,
-  project = CASE WHEN :project = '' THEN project ELSE :project END,
+  project = CASE WHEN :project = '' THEN project
+    ELSE coalesce((SELECT p.shown FROM tk_projects AS p WHERE p.name = :project), :project) END,
   cwd = CASE WHEN :cwd = '' THEN cwd ELSE :cwd END,
   git_branch = CASE WHEN :git_branch = '' THEN git_branch ELSE :git_branch END,
   slug = CASE WHEN :slug = '' THEN slug ELSE :slug END,
@@ -204,6 +205,13 @@ UPDATE tk_sessions SET (entries, prompts, tool_calls, errors, started_at, ended_
 
 -- name: last_entry_id
 SELECT seq FROM sqlite_sequence WHERE name = 'tk_entries'
+
+-- name: new_entry_numbers
+WITH RECURSIVE new (number) AS (
+  SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'tk_entries'), 0) + 1
+  UNION ALL SELECT number + 1 FROM new LIMIT :count
+)
+SELECT number FROM new
 
 -- name: session_has_entries
 SELECT 1 FROM tk_entries WHERE session = :session LIMIT 1
@@ -318,12 +326,17 @@ CROSS JOIN tk_entries AS e WHERE e.session = s.id AND s.id = o.session AND e.kin
 -- ------------------------------------------------------------------ usage
 
 -- name: put_usage
+-- What a fork copied counts once, and for the session that it was copied from, whichever of the two is read first.
 INSERT INTO tk_usage (harness, key, session, at, model, input, output, cache_read, cache_write, cache_write_1h, reasoning, final)
 VALUES (:harness, :key, :session, :at, :model, :input, :output, :cache_read, :cache_write, :cache_write_1h, :reasoning, :final)
-ON CONFLICT (harness, key) DO UPDATE SET at = coalesce(tk_usage.at, excluded.at), model = excluded.model, input = excluded.input, output = excluded.output,
+ON CONFLICT (harness, key) DO UPDATE SET session = CASE WHEN tk_usage.session != excluded.session AND EXISTS (
+    SELECT 1 FROM tk_sessions AS fork CROSS JOIN tk_sessions AS own WHERE fork.id = tk_usage.session AND own.id = excluded.session
+    AND fork.harness = own.harness AND fork.parent_session_id = own.session_id) THEN excluded.session ELSE tk_usage.session END,
+  at = coalesce(tk_usage.at, excluded.at), model = excluded.model, input = excluded.input, output = excluded.output,
   cache_read = excluded.cache_read, cache_write = excluded.cache_write, cache_write_1h = excluded.cache_write_1h,
   reasoning = excluded.reasoning, final = excluded.final
-WHERE excluded.output > tk_usage.output OR (excluded.output = tk_usage.output AND excluded.final > tk_usage.final)
+WHERE excluded.output > tk_usage.output OR (excluded.output = tk_usage.output
+  AND (excluded.final > tk_usage.final OR (excluded.final = tk_usage.final AND excluded.session != tk_usage.session)))
 
 -- name: has_another_log
 SELECT 1 FROM tk_logs WHERE harness = :harness AND session_id = :session_id AND id != :log AND lines > 0 LIMIT 1

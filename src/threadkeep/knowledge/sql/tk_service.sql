@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS tk_service (
   version TEXT NOT NULL,             -- of the program
   schema INTEGER NOT NULL,           -- the newest schema version that it knows
   started_at INTEGER NOT NULL,
-  heartbeat INTEGER NOT NULL,        -- its last sign of life
+  heartbeat INTEGER NOT NULL,        -- its last heartbeat
   stopped_at INTEGER                 -- when it ended in good order; NULL: it runs, or was killed
 );
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 Reply = str | None | Sequence[tuple[str, str]]
 Handler = Callable[[list[Mail]], Reply]
 
-CLEARED: Final = "The conversation begins anew."
+CLEARED: Final = "The conversation starts over."
 _MOST: Final = 200  # of one turn
 _SAID_LATELY_S: Final = 60.0
 _ANSWERED_S: Final = 3600.0  # longer than all pauses between the tries of one message

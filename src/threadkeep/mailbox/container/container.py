@@ -86,7 +86,7 @@ class Container:
         self.stop()
 
     def beat(self) -> None:
-        """Show a sign of life; the host ends a container that shows none for long."""
+        """Show a heartbeat; the host ends a container that shows none for long."""
         self.context.folder.beat()
 
     def run(

@@ -201,7 +201,7 @@ def zone(folder: Folder) -> str | None:
 Which = str | Mail
 _LEGACY: Final = "sdk_session_id"
 _MOST_GONE: Final = 10_000  # of one start
-TOO_OFTEN: Final = "it was taken in hand {tries} times and never finished"
+TOO_OFTEN: Final = "it was claimed {tries} times and never finished"
 
 
 def start(ctx: MailContext, provider: str) -> int:

@@ -120,7 +120,7 @@ def _insert(tx: Tx, row: Json) -> OutMail:
     tx.run("insert_out", row)
     mail = out_of(tx.one("out", {"id": row["id"], "cap": CAP}) or ())
     if mail.seq is None:  # beyond 64 bits: somebody wrote a number near the end
-        msg = "there is no number left for another message"
+        msg = "no message numbers are left"
         raise Conflict(msg, hint="look at the highest numbers; `threadkeep mail ls` shows them")
     tx.run("keep_hash", {"id": mail.id, "hash": out_hash(mail)})
     return mail
@@ -215,7 +215,7 @@ def _file(given: tuple[Any, ...]) -> tuple[str, bytes]:
     match given:
         case (str() as name, bytes() as data):
             return name, data
-    raise Invalid(f"{shown(given)} is no file", hint="give a path, or a name with its bytes")
+    raise Invalid(f"{shown(given)} is not a file", hint="give a path, or a name with its bytes")
 
 
 def send_content(
@@ -260,7 +260,7 @@ def choose(to: str | None, routing: Place, known: Sequence[Destination]) -> Plac
     raise Invalid(f"there is no destination {shown(to)}", hint=_names(known) or _NOBODY)
 
 
-_NOBODY: Final = "the host has named nobody to write to"
+_NOBODY: Final = "the host has not named any destination"
 
 
 def _names(known: Sequence[Destination]) -> str:

@@ -140,7 +140,7 @@ class Language:
         self._has_commands: bool | None = None
 
     def forget(self) -> None:
-        """Begin anew: another host may be there after a restart."""
+        """Start over: another host may be there after a restart."""
         self._has_commands = None
 
     def has_commands(self, ctx: MailContext, timeout: float) -> bool:
@@ -242,7 +242,7 @@ def update_task(
     need_text(task_id, "task id")
     odd = sorted(set(changes) - _CHANGES)
     if odd or not changes:
-        what = f"a task has no {odd[0]}" if odd else "nothing was to change"
+        what = f"a task has no field {odd[0]}" if odd else "nothing to change"
         raise Invalid(what, hint="give " + ", ".join(sorted(_CHANGES)))
     if "prompt" in changes:
         need_text(changes["prompt"], "prompt")

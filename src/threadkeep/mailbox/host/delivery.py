@@ -511,18 +511,18 @@ def content_of(mail: OutMail, limit: int) -> Json:
         return mail.content
     if mail.deliver_after is not None and read_moment(mail.deliver_after) is None:
         hint = "write it like 2026-08-14 11:19:55"
-        raise Refused(f"deliver_after is no time: {_short(mail.deliver_after)}", hint=hint)
+        raise Refused(f"deliver_after is not a time: {_short(mail.deliver_after)}", hint=hint)
     if mail.kind != SYSTEM and not mail.place.known:
         hint = "name a destination, or give channel_type and platform_id"
         raise Refused("it does not say where to", hint=hint)
     if mail.raw is None:
-        raise Refused(f"its content is no text, or has more than {limit:,} bytes")
+        raise Refused(f"its content is not text, or has more than {limit:,} bytes")
     try:
         content = json.decode(mail.raw)
     except Invalid as error:
-        raise Refused("its content is no JSON", hint='a chat is {"text": …}') from error
+        raise Refused("its content is not JSON", hint='a chat is {"text": …}') from error
     if not isinstance(content, dict):
-        raise Refused("its content is no JSON object", hint='a chat is {"text": …}')
+        raise Refused("its content is not a JSON object", hint='a chat is {"text": …}')
     return content
 
 

@@ -152,21 +152,7 @@ class Host:
             hops=hops,
         )
 
-    def insert_task(
-        self,
-        prompt: str,
-        *,
-        process_after: Moment | None = None,
-        recurrence: str | None = None,
-        script: str | None = None,
-        id: str | None = None,  # noqa: A002  (the column's name)
-        place: Place | None = None,
-    ) -> Mail:
-        """Give the agent a task, at once or later, once or again and again (cron)."""
-        return inbound.insert_task(
-            self.context, prompt, process_after, recurrence, script, task_id=id, place=place
-        )
-
+    insert_task = calls(inbound.insert_task)
     note = calls(inbound.note)
     answer = calls(inbound.answer)
 

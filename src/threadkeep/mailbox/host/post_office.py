@@ -68,10 +68,10 @@ def _schedule(ctx: MailContext, mail: Outgoing) -> None:
     inbound.insert_task(
         ctx,
         prompt,
-        None if ours else _text(said, "processAfter") or None,
-        cron,
-        script,
-        task_id=task_id,
+        process_after=None if ours else _text(said, "processAfter") or None,
+        recurrence=cron,
+        script=script,
+        id=task_id,
         place=place if place.known else None,
     )
 
@@ -101,7 +101,7 @@ def _update(ctx: MailContext, mail: Outgoing) -> None:
             raise Refused(f"update_task: {name} cannot be empty", hint="give one, or leave it out")
     if not changes:
         hint = "give " + ", ".join(_CHANGES)
-        raise Refused("update_task: nothing was to change", hint=hint)
+        raise Refused("update_task: nothing to change", hint=hint)
     _tell_if_none(ctx, mail, tasks.update(ctx, task_id, changes))
 
 

@@ -34,7 +34,7 @@ def stuck_reason(
 ) -> StuckReason | None:
     """Tell why a running container should be ended, None if it should not.
 
-    Either it showed no sign of life for too long, or none since it took a message that it has
+    Either it showed no heartbeat for too long, or none since it took a message that it has
     had for too long. A shell command may take as long as it was announced to.
     """
     declared = declared_ms(tool)
@@ -231,7 +231,7 @@ def _need_no_agent(ctx: MailContext) -> None:
 
 
 def _release(tx: Tx, claim: Claim) -> int:
-    """Take a claim away, unless an agent that began just now has claimed the mail anew.
+    """Take a claim away, unless an agent that began just now has claimed the mail again.
 
     The time of a claim is in whole seconds and may be the same; the count of claims is not.
     """
@@ -370,7 +370,7 @@ def is_running(ctx: MailContext, runner: SessionRunner | None = None) -> bool:
     """Tell whether a container works in the folder, as far as anybody here knows.
 
     One of ours holds the lock of the folder, whoever started it; a lock file that nobody holds says
-    nothing about a container of another kind. If nobody can tell of that one, a recent sign of life
+    nothing about a container of another kind. If nobody can tell of that one, a recent heartbeat
     counts, and a tool that may still take its time; but not if one of ours died here, and all mail
     that is in anybody's hands was in its.
     """
@@ -408,7 +408,7 @@ def _beat_lately(ctx: MailContext) -> bool:
 
 
 def _has_tool_in_hand(ctx: MailContext) -> bool:
-    """Tell whether a tool runs that was announced to take this long; it shows no sign of life."""
+    """Tell whether a tool runs that was announced to take this long; it shows no heartbeat."""
     tool = tool_state(ctx)
     started, declared = read_moment(tool.started_at if tool else None), declared_ms(tool)
     if started is None or declared <= 0:
@@ -431,7 +431,7 @@ def _stuck(ctx: MailContext) -> str | None:
 
 
 def _heartbeat(ctx: MailContext) -> int | None:
-    """Give the last sign of life; one from the future counts from now on, or it would for days."""
+    """Give the last heartbeat; one from the future counts from now on, or it would for days."""
     heartbeat, now = ctx.folder.heartbeat_ms(), ctx.clock()
     if heartbeat is not None and heartbeat > now + ctx.policy.ceiling_ms:
         ctx.folder.beat(now)
@@ -445,7 +445,7 @@ def _due(ctx: MailContext) -> int:
 
 
 def _start(ctx: MailContext, runner: SessionRunner) -> bool:
-    """Start a container; the old sign of life goes first, or it would count as a new one."""
+    """Start a container; the old heartbeat goes first, or it would count as a new one."""
     ctx.folder.forget_heartbeat()
     return runner.start()
 

@@ -14,17 +14,18 @@ from itertools import chain, combinations
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.match import Match, Phrase, all_of, without
-from threadkeep.base.tx import Row, Sql, Tx
+from threadkeep.base.tx import Row, Tx
 from threadkeep.base.word_index import FullTextError, WordIndex
 from threadkeep.base.words import contains_unspaced
 from threadkeep.state.context import StateContext, reading
 from threadkeep.state.rows import decode_content
-from threadkeep.state.schema import MESSAGE_WORDS, QUERIES, SEARCH_WORDS, TRIGRAMS
+from threadkeep.state.schema import MESSAGE_WORDS, SEARCH_WORDS, TRIGRAMS
 from threadkeep.state.search.index_fill import (
     LAST_DOC,
     NAMES_FROM,
     how_far,
     parts_of,
+    raw_bytes,
     warn_of_damage,
     whole_text,
 )
@@ -113,7 +114,8 @@ class Finder:
             return CandidateIds(set(whole), limit == len(whole))
         raw = self._raw(raw_match(wanted, unwanted), limit)
         named = self._ask_names(group, limit)
-        ids = named.ids.union(set(raw) - self._spoilt(group, raw), whole)
+        # Where the contract's index follows later, it has a changed message as it was: it was read.
+        ids = named.ids.union(set(raw) - self._changed - self._spoilt(group, raw), whole)
         return CandidateIds(ids, named.cut or limit in (len(raw), len(whole)))
 
     def _ask_names(self, group: Group, limit: int) -> CandidateIds:
@@ -174,7 +176,7 @@ class Finder:
             return []
         first, last, _ = place or self._place
         span = {"first": first, "last": last, "first_doc": docs[0], "last_doc": docs[1]}
-        asked = {"match": SEARCH_WORDS.asked(match), **span, "limit": limit}
+        asked = {"match": SEARCH_WORDS.asked(self._tx, match), **span, "limit": limit}
         name = f"docs_{self._order}"
         return self._trusted(lambda: [int(row[0]) for row in self._tx.all(name, asked)])
 
@@ -197,11 +199,9 @@ class Finder:
         if not self._indexed:
             return set()
         try:
-            if len(self._tx.all("triggers_of_index")) < TRIGGERS:
-                self._give_up("its triggers are gone")
-                return self._read_all()
-            if self._tx.one("emptied_index") is not None:
-                self._give_up("it was emptied")
+            lost = _lost_index(self._tx)
+            if lost is not None:
+                self._give_up(lost)
                 return self._read_all()
             self._cursor = how_far(self._tx).cursor
             return self._scan(self._indexed, self._cursor + 1) | self._read_changed()
@@ -221,7 +221,7 @@ class Finder:
     def _read_changed(self) -> set[int]:
         first, last, _ = self._place
         found: set[int] = set()
-        for row in self._tx.each(Sql(QUERIES["changed_messages"]), {"limit": _SCANNED_ROWS}):
+        for row in self._tx.each("changed_messages", {"limit": _SCANNED_ROWS}):
             self._changed.add(row[0])
             if first <= row[0] <= last and self._has(self._indexed, row):
                 found.add(row[0])
@@ -234,7 +234,7 @@ class Finder:
         found: set[int] = set()
         characters = 0
         self._unread = self._place._replace(first=LAST_ID, last=0)
-        rows = self._tx.each(Sql(QUERIES[f"scan_{self._order}"]), params)
+        rows = self._tx.each(f"scan_{self._order}", params)
         for number, row in enumerate(rows):
             characters += len(row[2] or b"")
             if self._has(groups, row):
@@ -252,9 +252,18 @@ class Finder:
         return found
 
     def _has(self, groups: Sequence[Group], row: Row) -> bool:
-        if not row[5] and not may_be_in(groups, b"\n".join(filter(None, row[2:5]))):
+        if not row[5] and not may_be_in(groups, b"\n".join(map(raw_bytes, row[2:5]))):
             return False
         return matches(groups, whole_text(parts_of(self._ctx, self._tx, row)))
+
+
+def _lost_index(tx: Tx) -> str | None:
+    """Tell what another program did to the contract's index; on a server there is none."""
+    if tx.engine != "sqlite":
+        return None
+    if len(tx.all("triggers_of_index")) < TRIGGERS:
+        return "its triggers are gone"
+    return None if tx.one("emptied_index") is None else "it was emptied"
 
 
 # ------------------------------------------------------------------------------

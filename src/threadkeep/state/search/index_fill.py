@@ -30,7 +30,7 @@ from threadkeep.base.words import (
 from threadkeep.errors import ThreadkeepError
 from threadkeep.state.context import V6, StateContext
 from threadkeep.state.rows import adopt_message, messages_of
-from threadkeep.state.schema import MESSAGE_WORDS, QUERIES, SEARCH_WORDS, SIDE, build_index
+from threadkeep.state.schema import MESSAGE_WORDS, SEARCH_WORDS, SIDE, build_index
 from threadkeep.state.side_values import readable_text
 
 # Names of tools have documents from this number on, whole messages below it.
@@ -39,6 +39,7 @@ LAST_DOC: Final = (1 << 62) - 1
 
 # The same as in index.sql.
 _LONGEST: Final = 16_384
+_BEGINNING: Final = 256
 _PICTURE: Final = ";base64,"
 # Of long output the start tells what it is and the end how it went.
 _LONGEST_OUTPUT: Final = 8_192
@@ -93,6 +94,11 @@ def _needs_all(parts: Parts) -> bool:
 def is_left_out(content: str | None) -> bool:
     """Tell whether the contract's index, in our form, leaves this content out."""
     return content is not None and (len(content) > _LONGEST or _PICTURE in content)
+
+
+def contract_text(content: str | None) -> str:
+    """Give what the contract's index has of a content, as its triggers do in a file."""
+    return (content or "")[: _BEGINNING if is_left_out(content) else None]
 
 
 def _capped(parts: Parts) -> str:
@@ -163,7 +169,7 @@ def _collect_text(text: str, texts: list[str]) -> None:
 #
 # `tk_activity` has every session. New messages, which would cost every append two pages, are behind
 # the cursor; sessions that were made, moved or lost messages are listed in `tk_touched`. A look
-# reads both anew; writing that down is left to those who write anyway.
+# reads both again; writing that down is left to those who write anyway.
 
 _STEP = 64
 
@@ -232,6 +238,7 @@ def note_spent(tx: Tx, session_id: str) -> None:
 
 log = logging.getLogger(__name__)
 
+_CHANGED: Final = "changed_messages"
 _BATCH: Final = 1_100
 _BATCH_CHARACTERS: Final = 4_000_000  # a batch of pictures must not fill the memory
 # A batch keeps writers waiting for about 20 ms; with four times as many it was 80 ms, and with four
@@ -286,7 +293,7 @@ def drain(
 def drain_batch(ctx: StateContext, tx: Tx) -> IndexProgress:
     """Take one batch of messages into our index: the changed ones first, then the next ones."""
     behind = how_far(tx)
-    changed = _index(ctx, tx, "changed_messages", {"limit": _BATCH})
+    changed = _index(ctx, tx, _CHANGED, {"limit": _BATCH})
     for message_id in changed:
         tx.run("clean", {"id": message_id})
     tx.run("clean_gone")
@@ -301,20 +308,26 @@ def drain_batch(ctx: StateContext, tx: Tx) -> IndexProgress:
 def _index(ctx: StateContext, tx: Tx, query: str, params: dict[str, int]) -> list[int]:
     """Index the messages of a query in order; give those done before the batch was large enough."""
     documents: list[tuple[int, Document]] = []
+    contents: list[tuple[int, str]] = []
     unknown: list[int] = []
     done: list[int] = []
     characters = 0
-    for row in tx.each(Sql(QUERIES[query]), params):
+    for row in tx.each(query, params):
         done.append(row[0])
         document = document_of(parts_of(ctx, tx, row))
         if document is not None:
             documents.append((row[0], document))
+        contents.append((row[0], contract_text(text_of(row[2]))))
         if not row[6]:
             unknown.append(row[0])
         characters += len(row[2] or b"") + len(row[3] or b"")
         if characters > _BATCH_CHARACTERS:
             break
     _put(tx, documents)
+    if tx.engine == "postgres":  # in a file triggers do it
+        if query == _CHANGED:
+            MESSAGE_WORDS.remove(tx, done)
+        MESSAGE_WORDS.put(tx, contents)
     for message_id in unknown:
         _hash(tx, message_id)
     return done
@@ -323,7 +336,10 @@ def _index(ctx: StateContext, tx: Tx, query: str, params: dict[str, int]) -> lis
 def _put(tx: Tx, documents: Sequence[tuple[int, Document]]) -> None:
     if not documents:
         return
-    last, last_name = tx.all("last_docs", {"names": NAMES_FROM})[0]
+    # A number is never used again: the postings of a document that is gone stay in the index.
+    named = tx.one("last_docs", {"names": NAMES_FROM}) or (0, NAMES_FROM)
+    last = max(SEARCH_WORDS.last(tx, (0, NAMES_FROM - 1)) or 0, named[0])
+    last_name = max(SEARCH_WORDS.last(tx, (NAMES_FROM, LAST_DOC)) or 0, named[1])
     whole = [(id_, document.text) for id_, document in documents if document.whole]
     names = [(id_, document.text) for id_, document in documents if not document.whole]
     # Whole messages have the smaller numbers: FTS5 writes a segment when a number is not the next.
@@ -352,6 +368,11 @@ def text_of(value: object) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
+def raw_bytes(value: str | bytes | None) -> bytes:
+    """Give a text as its bytes; a server gives it as text, for it holds none that is no UTF-8."""
+    return value.encode("utf-8", "replace") if isinstance(value, str) else value or b""
+
+
 def _hash(tx: Tx, message_id: int) -> None:
     """Fingerprint a message that another program wrote."""
     try:
@@ -372,7 +393,7 @@ def after_append(ctx: StateContext, ids: Sequence[int]) -> None:
 
 
 # ------------------------------------------------------------------------------
-# The two full-text indexes of a state file: taken out of the way, built anew, checked.
+# The two full-text indexes of a state file: taken out of the way, rebuilt, checked.
 #
 # The contract's index, `messages_fts`, is filled by triggers inside the transaction of a message;
 # ours, `tk_search`, later (see drain.py). Neither holds anything that the messages do not.
@@ -387,7 +408,7 @@ _REPAIR: Final = "run reindex()"
 def detach_index(ctx: StateContext, tx: Tx) -> bool:
     """Take the contract's triggers out, so that messages can be stored; False if there are none.
 
-    A file that is Hermes's own is told in Hermes's way, so that Hermes builds its index anew.
+    A file that is Hermes's own is told in Hermes's way, so that Hermes rebuilds its index.
     """
     triggers = [str(row[0]) for row in tx.all("triggers_of_index")]
     for trigger in triggers:
@@ -408,24 +429,27 @@ def warn_of_damage(ctx: StateContext, why: object) -> None:
     )
 
 
-# ---------------------------------------------------------------------- building anew
+# ---------------------------------------------------------------------- building again
 
 
 def reindex(ctx: StateContext, progress: Callable[[int, int], None] | None = None) -> None:
-    """Build both indexes anew from the messages, whatever state they are in.
+    """Rebuild both indexes from the messages, whatever state they are in.
 
     The contract's is one transaction, about 5 s for 200,000 messages: its triggers must not meet a
     half-filled index. Ours follows in batches. `progress` gets how many messages are done, of all.
     """
     with ctx.db.write() as tx:
-        build_index(tx)
+        if tx.engine == "sqlite":
+            build_index(tx)
+        else:
+            MESSAGE_WORDS.clear(tx)
     reindex_ours(ctx, progress)
     ctx.notices.settle("index")
     ctx.notices.settle("scan")
 
 
 def reindex_ours(ctx: StateContext, progress: Callable[[int, int], None] | None = None) -> None:
-    """Build our index anew; until it is filled, a search reads what is missing."""
+    """Rebuild our index; until it is filled, a search reads what is missing."""
     with ctx.db.write() as tx:
         SEARCH_WORDS.remake(tx, SIDE)
         tx.run("forget_docs")
@@ -456,6 +480,8 @@ def check_index(ctx: StateContext) -> list[str]:
 
 
 def _missing(ctx: StateContext, tx: Tx) -> list[str]:
+    if tx.engine != "sqlite":
+        return []
     tables = ["messages_fts", "tk_search"] if ctx.side else []
     problems = [
         f"the full-text index {table} is missing: {_REPAIR}"

@@ -25,7 +25,7 @@ from threadkeep.state.search.candidates import (
     Finder,
     IdRange,
 )
-from threadkeep.state.search.index_fill import calls_text, drain, how_far, text_of
+from threadkeep.state.search.index_fill import calls_text, drain, how_far, raw_bytes, text_of
 from threadkeep.state.search.query import (
     Group,
     as_prefixes,
@@ -269,7 +269,7 @@ def _filtered(asked: SessionSearch, tx: Tx, ids: Collection[int]) -> list[StateH
     # One by one: they may hold more pictures than fit into memory; those behind get no score.
     for message_id, timestamp, source, text in tx.each("filter_candidates", params):
         characters += len(text or b"")
-        kept = text if text and characters <= _SCORED_CHARACTERS else b""
+        kept = raw_bytes(text) if characters <= _SCORED_CHARACTERS else b""
         hits.append(StateHit(message_id, _seconds(timestamp), text_of(source) or "", kept))
     return hits
 

@@ -11,6 +11,10 @@ SELECT value FROM tk_meta WHERE key = :key;
 INSERT INTO tk_meta(key, value) VALUES (:key, :value)
 ON CONFLICT(key) DO UPDATE SET value = excluded.value;
 
+-- name: noted_forms
+-- On a server: what a verb would have added to a file.
+SELECT key FROM tk_meta WHERE key LIKE 'has:%' ORDER BY key;
+
 -- ---------------------------------------------------------------- sessions
 
 -- name: get_session
@@ -555,7 +559,7 @@ SELECT s.id, u.model, coalesce(s.billing_provider, ''), coalesce(s.billing_base_
   coalesce(s.ended_at, s.started_at)
 FROM tk_usage u JOIN sessions s ON s.id = u.session_id
 WHERE u.model <> '' AND u.model IS DISTINCT FROM s.model
-GROUP BY s.id, u.model
+GROUP BY s.id, u.model, s.billing_provider, s.billing_base_url, s.billing_mode, s.started_at, s.ended_at
 ON CONFLICT DO NOTHING;
 
 -- name: seed_model_usage
@@ -577,7 +581,9 @@ SELECT s.id, coalesce(s.model, 'unknown'), coalesce(s.billing_provider, ''),
 FROM sessions s LEFT JOIN session_model_usage u ON u.session_id = s.id
 WHERE coalesce(s.input_tokens, 0) + coalesce(s.output_tokens, 0) + coalesce(s.cache_read_tokens, 0)
   + coalesce(s.cache_write_tokens, 0) + coalesce(s.reasoning_tokens, 0) > 0
-GROUP BY s.id
+GROUP BY s.id, s.model, s.billing_provider, s.billing_base_url, s.billing_mode, s.input_tokens,
+  s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens,
+  s.estimated_cost_usd, s.actual_cost_usd, s.cost_status, s.cost_source, s.started_at, s.ended_at
 ON CONFLICT DO NOTHING;
 
 -- name: drop_model_usage

@@ -26,11 +26,8 @@ SELECT m.id, {raw:m.role}, {raw:m.content}, {raw:m.tool_calls},
 FROM tk_dirty d CROSS JOIN messages m WHERE m.id = d.id ORDER BY d.id LIMIT :limit;
 
 -- name: last_docs
--- A number is never used again: the postings of a document that is gone stay in the index.
-SELECT max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id < :names), 0),
-           coalesce((SELECT max(doc) FROM tk_docs WHERE doc < :names), 0)),
-       max(coalesce((SELECT max(id) FROM tk_search_docsize WHERE id >= :names), :names),
-           coalesce((SELECT max(doc) FROM tk_docs WHERE doc >= :names), :names));
+SELECT coalesce((SELECT max(doc) FROM tk_docs WHERE doc < :names), 0),
+  coalesce((SELECT max(doc) FROM tk_docs WHERE doc >= :names), CAST(:names AS INTEGER));
 
 -- name: put_doc
 INSERT INTO tk_docs(doc, message_id) VALUES (:doc, :message_id)

@@ -10,9 +10,8 @@ id, session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp, t
 m.id, m.session_id, m.role, m.content, m.tool_call_id, m.tool_calls, m.tool_name, m.timestamp,
   m.token_count, m.finish_reason, m.reasoning, m.reasoning_details, m.codex_reasoning_items
 
--- name: search_docs
--- A row of tk_search_docsize is one document of the index, alive or not; tk_docs has those alive.
-SELECT (SELECT count(*) FROM tk_search_docsize), (SELECT count(*) FROM tk_docs);
+-- name: live_docs
+SELECT count(*) FROM tk_docs;
 
 -- name: has_side_index
 SELECT 1 FROM sqlite_master WHERE name = 'tk_search_docsize';
@@ -37,7 +36,9 @@ FROM (
     CAST(coalesce(s.estimated_cost_usd, 0) - coalesce(sum(u.estimated_cost_usd), 0) AS REAL) AS e,
     CAST(coalesce(s.actual_cost_usd, 0) - coalesce(sum(u.actual_cost_usd), 0) AS REAL) AS a
   FROM sessions s LEFT JOIN tk_usage u ON u.session_id = s.id
-  WHERE s.id = :id AND typeof(s.id) = 'text' GROUP BY s.id
+  WHERE s.id = :id AND typeof(s.id) = 'text'
+  GROUP BY s.id, s.started_at, s.model, s.source, s.input_tokens, s.output_tokens, s.cache_read_tokens,
+    s.cache_write_tokens, s.reasoning_tokens, s.estimated_cost_usd, s.actual_cost_usd
 )
 WHERE i <> 0 OR o <> 0 OR cr <> 0 OR cw <> 0 OR r <> 0 OR abs(e) > 1e-9 OR abs(a) > 1e-9;
 

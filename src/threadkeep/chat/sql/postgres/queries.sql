@@ -11,9 +11,57 @@ WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:parent AS TEXT) IS NULL OR parent_id = :parent)
   AND (CAST(:title AS TEXT) IS NULL OR nullif(title, 'New Chat') LIKE :title ESCAPE '\')
   AND (CAST(:archived AS INTEGER) IS NULL
-       OR (CASE WHEN archived_at IS NULL THEN 0 ELSE 1 END) = :archived)
+       OR (archived_at IS NOT NULL) = (CAST(:archived AS INTEGER) = 1))
   AND (:ephemeral OR NOT json_valid(metadata_json)
        OR coalesce(json_extract(metadata_json, '$.ephemeral'), '0') IN ('0', 'false'))
   AND (updated_at < coalesce(CAST(:updated AS INTEGER), 9223372036854775807)
        OR (updated_at = :updated AND (CAST(:id AS TEXT) IS NULL OR id < :id)))
 ORDER BY updated_at DESC, id DESC LIMIT :limit;
+
+-- ---------------------------------------------------------------- numbers of a stream
+
+-- piece: raised
+-- The next number: raised and read in one statement.
+raised AS (
+  INSERT INTO tk_streams AS s (stream_id, seq) VALUES (:stream_id, 1)
+  ON CONFLICT (stream_id) DO UPDATE SET seq = s.seq + 1 RETURNING seq)
+
+-- name: append_event
+WITH {raised}
+INSERT INTO chat_events(
+  stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
+SELECT :stream_id, raised.seq, :kind, :message_id, :part_id, :data_json, :created_at, :checksum
+FROM raised RETURNING seq;
+
+-- name: append_chunk
+WITH raised AS (
+  UPDATE tk_streams AS s SET seq = s.seq + 1 FROM tk_recordings AS r
+  WHERE r.message_id = :message_id AND r.run_id = :run_id AND s.stream_id = :stream_id
+  RETURNING s.seq)
+INSERT INTO chat_events(
+  stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
+SELECT :stream_id, raised.seq, :kind, :message_id, :part_id, :data_json, :created_at, :checksum
+FROM raised RETURNING seq;
+
+-- name: last_seq
+SELECT coalesce((SELECT seq FROM tk_streams WHERE stream_id = :stream_id), 0);
+
+-- name: put_event_at
+WITH raised AS (
+  INSERT INTO tk_streams AS s (stream_id, seq) VALUES (:stream_id, :seq)
+  ON CONFLICT (stream_id) DO UPDATE SET seq = greatest(s.seq, excluded.seq) RETURNING seq)
+INSERT INTO chat_events(
+  stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
+SELECT :stream_id, :seq, :kind, :message_id, NULL, :data_json, :created_at, :checksum FROM raised;
+
+-- name: delete_session
+-- The counter first: a chunk that is on its way is either seen by what is deleted next, or refused.
+WITH counter AS (DELETE FROM tk_streams WHERE stream_id = :id)
+DELETE FROM chat_sessions WHERE id = :id;
+
+-- ---------------------------------------------------------------- sizes
+
+-- name: pages_by_table
+SELECT relname, pg_total_relation_size(oid) FROM pg_class
+WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r'
+ORDER BY 2 DESC, 1;

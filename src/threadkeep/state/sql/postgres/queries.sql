@@ -5,3 +5,7 @@
 SELECT CAST(key AS INTEGER), field, kind, value FROM tk_exact
 WHERE owner = 'message'
   AND CASE owner WHEN 'message' THEN CAST(key AS INTEGER) END BETWEEN :first AND :last;
+
+-- name: key_tables
+-- All tables are there from the beginning.
+VALUES ('tk_keys'), ('tk_rewound');

@@ -1,0 +1,64 @@
+"""Typed queries over the tables of a knowledge file: read-only, and bounded in every way."""
+
+import re
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from threadkeep.base.database import Database
+from threadkeep.base.sqlite.foreign import open_foreign, select
+from threadkeep.base.sqlite.guard import Budget
+from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.errors import Invalid
+
+SECONDS: Final = 5.0
+MOST_ROWS: Final = 10_000
+MOST_BYTES: Final = 8_000_000
+_BUDGET: Final = Budget(seconds=SECONDS, steps=4_000_000_000, value=4_000_000)
+# Comments, and then the word that a query begins with.
+_BEGINNING: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*(\w+)", re.DOTALL)
+_QUERIES: Final = frozenset(("select", "with", "values"))
+# What indexes are made of, and locks: nothing that a person asks.
+_HIDDEN: Final = re.compile(r"sqlite_|.*_(?:data|idx|docsize|config|content)$")
+
+RowLimit = Annotated[int, Meta(ge=1, le=MOST_ROWS)]
+Sql = Annotated[str, Meta(min_length=1, max_length=20_000)]
+
+
+class SqlAnswer(msgspec.Struct, frozen=True):
+    """The rows of a query; bytes are said by their number."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    cut: bool  # there is more than is given
+
+
+class SqlTable(msgspec.Struct, frozen=True):
+    """A table that can be asked."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+def run_sql(database: Database, sql: Sql, limit: RowLimit = 1000) -> SqlAnswer:
+    """Run one SELECT over a knowledge file: nothing is changed, and nothing else is opened."""
+    begins = _BEGINNING.match(sql)
+    if begins is None or begins[1].lower() not in _QUERIES:
+        hint = "begin it with SELECT or WITH; nothing can be changed here"
+        raise Invalid("only queries can be run", hint=hint)
+    found = select(sqlite_file(database).path, sql, budget=_BUDGET, rows=limit, size=MOST_BYTES)
+    rows = tuple(tuple(map(_shown, row)) for row in found.rows)
+    return SqlAnswer(found.columns, rows, found.cut)
+
+
+def _shown(value: object) -> object:
+    return f"<{len(value):,} bytes>" if isinstance(value, bytes) else value
+
+
+def sql_tables(database: Database) -> list[SqlTable]:
+    """List the tables that can be asked, with their columns."""
+    with open_foreign(sqlite_file(database).path) as file:
+        rows = file.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
+        names = [name for (name,) in rows if not _HIDDEN.match(name)]
+        return [SqlTable(name, tuple(file.columns(name))) for name in sorted(names)]
