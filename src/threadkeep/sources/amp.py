@@ -32,7 +32,7 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
     for number, message in enumerate(map(table, messages)):
         sent, used = table(message.get("meta")).get("sentAt"), table(message.get("usage"))
         at = moment(sent) or moment(used.get("timestamp")) or at
-        key = f"{own}:{message.get('messageId', number)}"  # the numbers begin anew in each thread
+        key = f"{own}:{message.get('messageId', number)}"  # the numbers start over in each thread
         yield key, {"type": "message", "id": key, "at": at, "data": message}
 
 
@@ -107,7 +107,7 @@ def _result(block: dict[str, Any], at: int | None) -> Entry:
     shown = text(output) or text(table(output).get("output")) or describe_input(output)
     told = run.get("error")
     shown = shown or text(told) or text(table(told).get("message")) or describe_input(told)
-    failed = run.get("status") in {"error", "cancelled"}
+    failed = text(run.get("status")) in {"error", "cancelled"}
     return result(text(block.get("toolUseID")), shown, at, error=failed)
 
 

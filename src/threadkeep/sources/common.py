@@ -270,7 +270,8 @@ class Gatherer:
     def keep(self, entries: list[Entry]) -> list[Entry]:
         """Take the entries of a record into the segments, and give them stamped."""
         for entry in entries:
-            self.segmenter.add(entry, self.facts)
+            if not entry.origin:  # what was handed over was learned from where it was said
+                self.segmenter.add(entry, self.facts)
         return self.stamp(entries)
 
     def spend(self, usage: Usage | None) -> None:

@@ -129,7 +129,7 @@ def _answer(item: dict[str, Any], shown: str, at: int | None, model: str) -> lis
         named = text(function.get("name"))
         found.append(call(named, own, decoded(function.get("arguments")), at, model))
         state = states.get(own, {})
-        if state.get("status") in {"done", "errored", "canceled"}:
+        if text(state.get("status")) in {"done", "errored", "canceled"}:
             output = "\n".join(text(table(one).get("content")) for one in rows(state.get("output")))
             failed = state.get("status") != "done"
             found.append(result(own, output, at, named, error=failed))

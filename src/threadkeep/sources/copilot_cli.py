@@ -4,7 +4,7 @@ Each answer says only its output tokens. What went in stands in the event that e
 over the whole session, resumed runs included. So an answer gives a row with its output alone, and
 the end of a run gives one row per model with what the sums grew by since the run before, less the
 output that the answers already gave. A run that crashed leaves its output rows; the next end
-brings the rest. Sums that are smaller than before were begun anew and count whole. Newer versions
+brings the rest. Sums that are smaller than before were begun again and count whole. Newer versions
 (1.0.102) write a record for each call, with all that it took: then the end has nothing to add.
 """
 
@@ -178,7 +178,7 @@ def _sums_of(usage: dict[str, Any]) -> list[int]:
 
 
 def _grown(sums: list[int], before: list[int]) -> list[int]:
-    """What came in after an earlier end; all of it if the sums were begun anew."""
+    """What came in after an earlier end; all of it if the sums were begun again."""
     grown = [now - then for now, then in zip(sums, before, strict=True)]
     return sums if min(grown) < 0 else grown
 

@@ -143,7 +143,7 @@ def _part(part: dict[str, Any], at: int | None, model: str, strange: list[str]) 
             found = [result(text(data.get("tool_call_id")), shown, at, named, error=failed)]
         case "finish":
             said = [text(data.get("message")), text(data.get("details"))]
-            if data.get("reason") in _FAILED:
+            if text(data.get("reason")) in _FAILED:
                 shown = ": ".join(filter(None, said))
                 found = spoken("assistant", "note", shown, at, model, error=True)
         case "image_url" | "binary":

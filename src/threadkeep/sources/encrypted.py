@@ -55,6 +55,10 @@ class EncryptedLogs(msgspec.Struct, frozen=True):
 
 
 WINDSURF: Final = EncryptedLogs("windsurf", (place("~/.codeium/windsurf/cascade"),))
+ANTIGRAVITY: Final = EncryptedLogs(
+    "antigravity",
+    (place([f"~/.gemini/antigravity{one}/conversations" for one in ("", "-cli", "-ide")]),),
+)
 TRAE: Final = EncryptedLogs(
     "trae", (place(("{config}/Trae/User", "{support}/Trae/User", "{roaming}/Trae/User")),)
 )

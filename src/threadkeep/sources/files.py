@@ -96,7 +96,7 @@ class LogFile:
         data = b"".join(_until(self._raw(0), LARGEST_DOCUMENT + 1))
         if len(data) > LARGEST_DOCUMENT or self.cut:
             raise TooLarge(
-                f"{self._path} has more than {LARGEST_DOCUMENT:,} bytes", hint="it is passed over"
+                f"{self._path} has more than {LARGEST_DOCUMENT:,} bytes", hint="it was skipped"
             )
         return data
 
@@ -190,7 +190,7 @@ def _whole_lines(raw: Iterable[bytes], begun: int = 0) -> Iterator[LogChunk]:
 
 
 # ------------------------------------------------------------------------------
-# JSON that other programs stored, made one line of a record without being written anew.
+# JSON that other programs stored, made one line of a record without being rewritten.
 
 _check = msgspec.json.Decoder(msgspec.Raw)
 # Inside JSON these bytes are white space between values, never a part of one.

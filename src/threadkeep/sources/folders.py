@@ -114,7 +114,7 @@ def file_stamp(path: Path, user: UserHome, *, is_root: bool = False) -> Stamp | 
 
 
 def database_stamp(path: Path, user: UserHome, *, is_root: bool = False) -> Stamp | None:
-    """Make the stamp of a database with its write-ahead log; None if there is no such file."""
+    """Make the stamp of a database with its write-ahead log; None if no such file exists."""
     own = file_stamp(path, user, is_root=is_root)
     if own is None:
         return None

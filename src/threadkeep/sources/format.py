@@ -21,7 +21,8 @@ from threadkeep.base.json import decode_line
 from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
-from threadkeep.sources.common import Gatherer, GathererState, plain
+from threadkeep.sources.common import Gatherer, GathererState, plain, table
+from threadkeep.sources.copy_marks import marked, read_mark
 from threadkeep.sources.files import LogFile, file_bytes
 from threadkeep.sources.folders import MOST_ENTRIES, database_stamp, stamp_of
 from threadkeep.sources.places import LogPlace, files_of, place, roots_of
@@ -63,7 +64,7 @@ class RecordParser:
     def feed(self, record: Any, line: bytes, number: int) -> list[Entry]:
         """Take the next record."""
         del line
-        told = self._read(record, number)
+        told = _told(self._read, record, number)
         gatherer = self._gatherer
         gatherer.session_id = told.session_id or gatherer.session_id
         if told.facts is not None:
@@ -81,6 +82,13 @@ class RecordParser:
     def state(self) -> bytes:
         """Give what a new parser needs to go on from here."""
         return msgspec.msgpack.encode(self._gatherer.kept())
+
+
+def _told(read: Read, record: Any, number: int) -> Told:
+    """Read a record; what a hand-off wrote is marked as a copy."""
+    told = read(record, number)
+    marked(told.entries, read_mark(table(record)))
+    return told
 
 
 def _learn(facts: SessionFacts, told: SessionFacts) -> None:
@@ -133,7 +141,7 @@ class LineLogs(msgspec.Struct, frozen=True, kw_only=True):
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
         """Read one record alone."""
         del line
-        return self.read(record, number).entries
+        return _told(self.read, record, number).entries
 
     def items(self, log: Log) -> Iterable[DocumentItem]:
         """A line log has none."""
@@ -180,13 +188,15 @@ class DocumentFiles:
         try:
             found = decode_line(data)
         except Invalid as error:
-            msg = f"{self._at(name)} is no whole JSON document: {error}"
+            msg = f"{self._at(name)} is not a complete JSON document: {error}"
             raise Invalid(msg, hint="it is read again when it has changed") from error
+        if not found and not name:  # a program that writes it again has just begun
+            raise Invalid(f"{self.path} is empty", hint="it is read again when it has changed")
         return found[0] if found else None
 
-    def above(self, name: str) -> Any:
-        """Read a file beside the document's folder as JSON; None if there is none."""
-        place_ = self.path.parent.parent / name
+    def above(self, name: str, levels: int = 1) -> Any:
+        """Read a file so many folders above the document's as JSON; None if there is none."""
+        place_ = self.path.parents[levels] / name
         inside = place_.is_relative_to(self._root) and ".." not in place_.parts
         try:
             found = decode_line(file_bytes(place_, self._root)) if inside else []
@@ -237,6 +247,7 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
     # `/*` behind a folder stands for the files in it.
     beside: tuple[str, ...] = ()
     prefer: Callable[[Iterable[Log]], Iterable[Log]] = tuple  # of several forms of one session
+    names: bool = False  # it only names sessions whose lines are elsewhere, and is read before them
 
     kind: ClassVar[Literal["document"]] = "document"
 
@@ -262,7 +273,7 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
         """Read one record alone."""
         del line
-        return self.read(record, number).entries
+        return _told(self.read, record, number).entries
 
     def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the one session of a document; it is read again when its files look different."""
@@ -360,7 +371,7 @@ class Databases(msgspec.Struct, frozen=True, kw_only=True):
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:
         """Read one record alone."""
         del line
-        return self.read(record, number).entries
+        return _told(self.read, record, number).entries
 
     def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the sessions of a database."""
@@ -381,7 +392,7 @@ def read_rows(
     rest: str = "",
     values: tuple[object, ...] = (),
 ) -> Iterator[dict[str, Any]]:
-    """Read rows of a table as far as it has these columns; nothing if there is no such table."""
+    """Read rows of a table as far as it has these columns; nothing if no such table exists."""
     if name not in database.tables():
         return
     there = set(database.columns(name))
@@ -417,8 +428,8 @@ def checked(name: str, given: object) -> LineLogs | Documents | Databases:
         raise Invalid(msg, hint="it must be LineLogs, Documents or Databases of threadkeep")
     for one in (name, given.agent):
         if not _NAME.fullmatch(one):
-            msg = f"{one!r} is no name of a source"
-            raise Invalid(msg, hint="lower case letters, digits and dashes are")
+            msg = f"{one!r} is not a valid source name"
+            raise Invalid(msg, hint="use lower-case letters, digits and dashes")
     if given.agent in _OWN:
         msg = f"the source {name!r} calls itself {given.agent!r}, as a store of threadkeep does"
         raise Invalid(msg, hint="name the program that writes the logs")

@@ -1,7 +1,7 @@
 """Gemini CLI: one line log per session, in which a message is written again when it changes.
 
 The same id again means the same message, now with more in it: its entries have the same keys and
-replace the earlier ones. A line can also hold all messages anew (`$set`), or say that the
+replace the earlier ones. A line can also hold all messages again (`$set`), or say that the
 conversation went back to an earlier one (`$rewindTo`); what was said before stays archived.
 
 Segments must not count a message twice. So the messages since the last prompt are held back, by
@@ -124,7 +124,7 @@ def _call(call: dict[str, Any], key: str, at: int | None, model: str) -> list[En
     shown = _result_text(result) or text(call.get("resultDisplay"))
     if result is None and not shown:
         return [asked]
-    failed = call.get("status") in {"error", "cancelled"}
+    failed = text(call.get("status")) in {"error", "cancelled"}
     came = Entry(
         f"{key}:out", "tool", "tool_result", when or at, shown, tool=tool, call_id=own, error=failed
     )

@@ -78,7 +78,7 @@ def _document(log: Log, data: bytes) -> dict[str, Any]:
     try:
         found = decode_line(data)
     except Invalid as error:
-        msg = f"{log.path} is no whole JSON document: {error}"
+        msg = f"{log.path} is not a complete JSON document: {error}"
         raise Invalid(msg, hint="it is read again when it has changed") from error
     return table(found[0]) if found else {}
 

@@ -75,7 +75,7 @@ class _Move(NamedTuple):
 
 
 class GitCache:
-    """What one batch has found out; the next batch looks anew."""
+    """What one batch has found out; the next batch looks again."""
 
     def __init__(self) -> None:
         self._repositories: dict[str, Repository | None] = {}

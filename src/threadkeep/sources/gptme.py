@@ -172,6 +172,7 @@ def _read_settings(record: Any, _number: int) -> Told:
 
 NAMES: Final = Documents(
     agent=_AGENT,
+    names=True,
     label="gptme",
     places=(place(_ROOTS, "*/config.toml"),),
     identify=named_by_folder,

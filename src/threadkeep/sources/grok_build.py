@@ -43,7 +43,8 @@ class _Times(msgspec.Struct):
         found = None
         match line.get("type"):
             case "user":
-                found = self.prompts.get(line.get("prompt_index", -1))
+                asking = line.get("prompt_index")
+                found = self.prompts.get(asking) if isinstance(asking, int) else None
             case "assistant":
                 asked = [text(table(one).get("id")) for one in rows(line.get("tool_calls"))]
                 found = next((self.calls[own] for own in asked if own in self.calls), None)

@@ -188,6 +188,7 @@ def _named(log: Log) -> Log:
 
 NAMES: Final = Documents(
     agent=_AGENT,
+    names=True,
     label=_LABEL,
     places=(place(_ROOTS, "*/*/state.json"),),
     identify=_named,

@@ -1,4 +1,4 @@
-"""Mistral Vibe since 3: a store per session, made anew in generations with a journal behind each.
+"""Mistral Vibe: a store per session, made again in generations with a journal; once a log.
 
 What is shown are the entries of the newest generation, then the changes that the journal tells.
 Older generations are removed by the program; what was captured of them stays.
@@ -22,7 +22,14 @@ from threadkeep.sources.common import (
     text,
 )
 from threadkeep.sources.files import stored_object
-from threadkeep.sources.format import DocumentFiles, Documents, Keyed, Told, named_by_folder
+from threadkeep.sources.format import (
+    DocumentFiles,
+    Documents,
+    Keyed,
+    Told,
+    decoded,
+    named_by_folder,
+)
 from threadkeep.sources.places import place
 
 _COUNTS: Final = ("inputTokens", "outputTokens", "cachedInputTokens", "")
@@ -132,7 +139,7 @@ def _effect(entry: dict[str, Any], at: int | None) -> list[Entry]:
     own = text(entry.get("id"))
     tool = text(detail.get("toolName")) or text(detail.get("kind")) or text(entry.get("title"))
     found = [call(tool, own, detail.get("input"), at)]
-    if state.get("status") in {"completed", "failed", "cancelled", "error"}:
+    if text(state.get("status")) in {"completed", "failed", "cancelled", "error"}:
         output = table(state.get("output"))
         made = output.get("structured_content")
         shown = text(state.get("outputText")) or block_text(output.get("content"))
@@ -153,4 +160,81 @@ SOURCE: Final = Documents(
     beside=("meta.json", "generations", "journal/*"),
     split=_split,
     read=_read,
+)
+
+
+# ---------------------------------------------------------------------- version 2
+
+
+def _split_older(files: DocumentFiles) -> Iterator[Keyed]:
+    about = table(files.json("meta.json"))
+    own = text(about.get("session_id")) or files.session_id
+    begun = moment(about.get("start_time")) or files.modified
+    kept = ("session_id", "environment", "git_branch", "title", "parent_session_id", "stats")
+    told = {name: about[name] for name in kept if name in about}
+    yield "meta", {"type": "meta", "id": own, "at": begun, "data": told}
+    for count, line in enumerate(files.lines()):
+        message = stored_object(line)
+        key = text(message.get("message_id")) or f"{own}:{count}"
+        # The messages have no times: they follow a millisecond apart.
+        yield key, {"type": "message", "id": key, "at": begun + count, "data": message}
+
+
+def _read_older(record: Any, place_: int) -> Told:
+    fields = table(record)
+    data, key = table(fields.get("data")), text(fields.get("id")) or str(place_)
+    at = moment(fields.get("at"))
+    match fields.get("type"):
+        case "meta":
+            names = ("session_prompt_tokens", "session_completion_tokens", "", "")
+            usage = spent(key, at, "", table(data.get("stats")), names)
+            own = text(data.get("session_id"))
+            return Told(usage=[usage], facts=_facts(data), session_id=own)
+        case "message":
+            told = _said(data, at)
+            numbered(told.entries, key)
+            return told
+        case other:
+            return Told(unknown=[strange_name(record, other)])
+
+
+def _said(message: dict[str, Any], at: int | None) -> Told:
+    told, content = Told(), message.get("content")
+    shown = text(content) or block_text(content)
+    match message.get("role"):
+        case "user":
+            told.entries = spoken("user", "prompt", shown, at)
+        case "assistant":
+            thought = text(message.get("reasoning_content"))
+            told.entries = spoken("assistant", "reasoning", thought, at)
+            told.entries += spoken("assistant", "text", shown, at)
+            for asked in map(table, rows(message.get("tool_calls"))):
+                function = table(asked.get("function"))
+                given = decoded(function.get("arguments"))
+                told.entries.append(
+                    call(text(function.get("name")), text(asked.get("id")), given, at)
+                )
+        case "tool":
+            own, named = text(message.get("tool_call_id")), text(message.get("name"))
+            told.entries = [result(own, shown, at, named)]
+        case "system":
+            told.entries = spoken("system", "note", shown, at)
+        case other:
+            told.unknown.append(strange_name(message, "role", other))
+    return told
+
+
+OLDER: Final = Documents(
+    agent="mistral-vibe",
+    label="Mistral Vibe",
+    places=(
+        place(
+            ("$VIBE_HOME/logs/session", "~/.vibe/logs/session"),
+            *("session_*/messages.jsonl", "session_*/agents/*/messages.jsonl"),
+        ),
+    ),
+    identify=named_by_folder,
+    beside=("meta.json",),
+    split=_split_older,
+    read=_read_older,
 )

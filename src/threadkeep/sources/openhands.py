@@ -57,7 +57,7 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
     wanted = ("id", "workspace", "execution_status", "stats")
     kept = {name: state[name] for name in wanted if name in state}
     model = table(table(state.get("agent")).get("llm")).get("model")
-    times = {event.get("llm_response_id"): event.get("timestamp") for _, event in told}
+    times = {text(event.get("llm_response_id")): event.get("timestamp") for _, event in told}
     about = {"type": "state", "id": files.session_id, "model": model}
     yield "state", {**about, "times": {k: v for k, v in times.items() if k}, "data": kept}
     for number, event in told:

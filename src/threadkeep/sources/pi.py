@@ -27,11 +27,13 @@ from threadkeep.sources.common import (
     table,
     text,
 )
+from threadkeep.sources.copy_marks import marked, read_mark
 from threadkeep.sources.format import LineLogs, Told
 from threadkeep.sources.places import place
 from threadkeep.sources.records import Harvest, Log
 
 _LABEL: Final = "Pi"
+NOTICE: Final = "threadkeep:notice"  # what a hand-off tells the eye alone
 
 
 def content_text(content: object) -> str:
@@ -133,6 +135,15 @@ def _note(fields: dict[str, Any], key: str, at: int | None, _strange: list[str])
     return [Entry(key, "system", "note", at, shown)] if shown else []
 
 
+def _custom(fields: dict[str, Any], key: str, at: int | None, _strange: list[str]) -> list[Entry]:
+    """What an extension keeps for itself; the one that is ours is a note."""
+    told = table(fields.get("data")) if fields.get("customType") == NOTICE else {}
+    shown = text(told.get("text"))
+    return (
+        [Entry(key, "system", "note", at, shown, error=told.get("error") is True)] if shown else []
+    )
+
+
 def _nothing(
     _fields: dict[str, Any], _key: str, _at: int | None, _strange: list[str]
 ) -> list[Entry]:
@@ -164,9 +175,10 @@ _TYPES: Final[dict[str, _Reader]] = {
     "compaction": _summary,
     "branch_summary": _summary,
     "custom_message": _note,
+    "custom": _custom,
     **dict.fromkeys(
         (
-            *("session", "model_change", "thinking_level_change", "custom", "label"),
+            *("session", "model_change", "thinking_level_change", "label"),
             *("session_info", "context_transform", "ephemeral"),
         ),
         _nothing,
@@ -185,7 +197,7 @@ def entries_of(record: object, number: int, strange: list[str]) -> list[Entry]:
     parent = text(fields.get("parentId"))
     for entry in found:
         entry.parent = parent
-    return found
+    return marked(found, read_mark(fields))
 
 
 def _key(fields: dict[str, Any], number: int) -> str:

@@ -58,8 +58,8 @@ def place(roots: str | Iterable[str], *logs: str) -> LogPlace:
 
 def roots_of(places: Iterable[LogPlace], user: UserHome) -> list[Path]:
     """Name the folders of these places for a user, whether they exist or not, each once."""
-    found = (path for one in places for root in one.roots for path in _expanded(root, user))
-    return list(dict.fromkeys(found))
+    named = (path for one in places for root in one.roots for path in _expanded(root, user))
+    return [Path(path) for path in dict.fromkeys(named)]
 
 
 def files_of(
@@ -71,17 +71,20 @@ def files_of(
     """
     stamp = database_stamp if databases else file_stamp
     found: dict[Path, tuple[Path, Stamp]] = {}
-    for one in places:
-        for root in roots_of([one], user):
-            if not one.logs:
-                own = stamp(root, user, is_root=True)
+    # Of hundreds of folders a few are there: they are texts until something is found.
+    named = [
+        (one.logs, path) for one in places for root in one.roots for path in _expanded(root, user)
+    ]
+    for logs, root in named:
+        if not logs:
+            own = stamp(Path(root), user, is_root=True)
+            if own is not None:
+                found[Path(root)] = Path(root), own
+        for pattern in logs:
+            for path, seen in _matches(root, pattern.split("/"), user, is_root=True):
+                own = database_stamp(Path(path), user) if databases else seen
                 if own is not None:
-                    found[root] = root, own
-            for pattern in one.logs:
-                for path, seen in _matches(str(root), pattern.split("/"), user, is_root=True):
-                    own = database_stamp(Path(path), user) if databases else seen
-                    if own is not None:
-                        found.setdefault(Path(path), (root, own))
+                    found.setdefault(Path(path), (Path(root), own))
     return [(path, *found[path]) for path in sorted(found)]
 
 
@@ -118,23 +121,25 @@ def _below(entry: os.DirEntry[str], rest: list[str], user: UserHome) -> Iterator
 # ---------------------------------------------------------------------- bases
 
 
-def _expanded(root: str, user: UserHome) -> list[Path]:
+def _expanded(root: str, user: UserHome) -> list[str]:
     """Give the folders that a place stands for; none if a variable it begins with is not set."""
     head, _, rest = root.partition("/")
     if head == "~":
-        return [user.home / rest]
-    if head.startswith("$"):
+        bases = [str(user.home)]
+    elif head.startswith("$"):
         named = user.env.get(head[1:])
-        return [Path(named) / rest] if named else []
-    return [base / rest for base in _BASES[head[1:-1]](user)]
+        bases = [str(Path(named))] if named else []
+    else:
+        bases = _BASES[head[1:-1]](user)
+    return [os.path.join(base, rest) if rest else base for base in bases]  # noqa: PTH118  (quick)
 
 
-def _moved(variable: str, *usual: str) -> Callable[[UserHome], list[Path]]:
+def _moved(variable: str, *usual: str) -> Callable[[UserHome], list[str]]:
     """Make a base: the folder that a variable names, else the usual one below the home."""
 
-    def base(user: UserHome) -> list[Path]:
+    def base(user: UserHome) -> list[str]:
         named = user.env.get(variable)
-        return [Path(named) if named else user.home.joinpath(*usual)]
+        return [str(Path(named)) if named else os.path.join(user.home, *usual)]  # noqa: PTH118
 
     return base
 
@@ -143,18 +148,19 @@ _roaming: Final = _moved("APPDATA", "AppData", "Roaming")
 _config: Final = _moved("XDG_CONFIG_HOME", ".config")
 
 
-def _support(user: UserHome) -> list[Path]:
-    return [user.home / "Library" / "Application Support"]
+def _support(user: UserHome) -> list[str]:
+    return [os.path.join(user.home, "Library", "Application Support")]  # noqa: PTH118
 
 
-def _editors(user: UserHome) -> list[Path]:
+def _editors(user: UserHome) -> list[str]:
     """Name the folders `User` of every editor of VS Code's family, and of its servers."""
     bases = [*_config(user), *_support(user), *_roaming(user)]
-    here = [base / name / "User" for base in bases for name in _EDITORS]
-    return [*here, *(user.home / name / "data" / "User" for name in _SERVERS)]
+    here = [os.path.join(base, name, "User") for base in bases for name in _EDITORS]  # noqa: PTH118
+    servers = [os.path.join(user.home, name, "data", "User") for name in _SERVERS]  # noqa: PTH118
+    return [*here, *servers]
 
 
-_BASES: Final[dict[str, Callable[[UserHome], list[Path]]]] = {
+_BASES: Final[dict[str, Callable[[UserHome], list[str]]]] = {
     "data": _moved("XDG_DATA_HOME", ".local", "share"),
     "state": _moved("XDG_STATE_HOME", ".local", "state"),
     "config": _config,

@@ -26,10 +26,11 @@ _QUIET: Final = frozenset(
     (
         *("ui_telemetry", "attribution_snapshot", "at_command", "custom_title", "parent_session"),
         *("session_source", "session_model", "rewind", "file_history_snapshot", "goal_state"),
-        *("branch_checkpoint", "turn_result", "realtime_message"),
+        *("branch_checkpoint", "turn_result", "realtime_message", "omni_recall", "goal_turn_end"),
+        *("session_sources_snapshot", "background_task_completed", "user_text_elements"),
     )
 )
-_QUIET_FAMILIES: Final = ("agent_", "session_artifact_")
+_QUIET_FAMILIES: Final = ("agent_", "session_artifact_", "managed_session_")
 
 
 def _read(record: Any, number: int) -> Told:
@@ -115,9 +116,10 @@ def _results(fields: dict[str, Any], at: int | None) -> list[Entry]:
         came = table(part.get("functionResponse"))
         if came:
             response = table(came.get("response"))
-            shown = text(response.get("output")) or text(response.get("error"))
+            place_ = next((name for name in ("output", "error") if name in response), "")
+            shown = response.get(place_) if place_ else response
+            shown = shown if isinstance(shown, str) else describe_input(shown)
             own, named = text(came.get("id")), text(came.get("name"))
-            shown = shown or describe_input(response)
             found.append(result(own, shown, at, named, error=failed or "error" in response))
     if not found and told:
         display = told.get("resultDisplay")
@@ -129,12 +131,30 @@ def _results(fields: dict[str, Any], at: int | None) -> list[Entry]:
 def _system(fields: dict[str, Any], at: int | None, strange: list[str]) -> list[Entry]:
     subtype, payload = text(fields.get("subtype")), table(fields.get("systemPayload"))
     if subtype == "chat_compression":
-        return spoken("system", "summary", text(payload.get("summary")), at)
+        return spoken("system", "summary", _summary(payload), at)
     if subtype == "slash_command":
-        return spoken("user", "note", text(payload.get("rawCommand")), at)
+        return _command(payload, at)
     if subtype not in _QUIET and not subtype.startswith(_QUIET_FAMILIES):
         strange.append(strange_name(fields, "system", subtype))
     return []
+
+
+def _summary(payload: dict[str, Any]) -> str:
+    """Give what a compression left: the first thing that the model is shown from then on."""
+    left = next(iter(rows(payload.get("compressedHistory"))), None)
+    parts = [table(part) for part in rows(table(left).get("parts"))]
+    return "\n".join(filter(None, (text(part.get("text")) for part in parts)))
+
+
+def _command(payload: dict[str, Any], at: int | None) -> list[Entry]:
+    """Read a command of the program's own: it is written when it is given, and when it is done."""
+    if payload.get("phase") != "result":
+        return spoken("user", "note", text(payload.get("rawCommand")), at)
+    shown = [table(item) for item in rows(payload.get("outputHistoryItems"))]
+    told = [(text(item.get("text")), item.get("type") == "error") for item in shown]
+    return [
+        one for said, failed in told for one in spoken("system", "note", said, at, error=failed)
+    ]
 
 
 def _identify(log: Log) -> Log:

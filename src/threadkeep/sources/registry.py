@@ -1,5 +1,7 @@
 """The sources by name. Each is loaded when it is asked for: most machines have few of them."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -37,6 +39,8 @@ _MODULES: Final = {
     "qwen-code": "qwen_code",
     "kimi-code": "kimi_code",
     "kimi-code-names": "kimi_code:NAMES",
+    "kimi-cli": "kimi_cli",
+    "kimi-cli-names": "kimi_cli:NAMES",
     "gptme": "gptme",
     "gptme-names": "gptme:NAMES",
     "grok-build": "grok_build",
@@ -55,8 +59,15 @@ _MODULES: Final = {
     "vscode-copilot": "vscode_copilot",
     "zed": "zed",
     "mistral-vibe": "mistral_vibe",
+    "mistral-vibe-logs": "mistral_vibe:OLDER",
+    "kiro": "kiro",
+    "kiro-lines": "kiro:LINES",
+    "kiro-names": "kiro:NAMES",
+    "warp": "warp",
+    "auggie": "auggie",
     "iflow": "iflow",
     "windsurf": "encrypted:WINDSURF",
+    "antigravity": "encrypted:ANTIGRAVITY",
     "trae": "encrypted:TRAE",
     "chatgpt": "exports.chatgpt",
     "claude-ai": "exports.claude_ai",
@@ -66,6 +77,10 @@ _MODULES: Final = {
 
 
 GROUP: Final = "threadkeep.sources"  # the entry points through which packages bring sources
+_ABOUT: Final = (
+    ".dist-info",
+    ".egg-info",
+)  # where packages describe themselves
 
 
 class Sources(Mapping[str, "Source"]):
@@ -121,9 +136,32 @@ def _load(module: str) -> "Source":
 
 def packaged() -> Mapping[str, Callable[[], "Source"]]:
     """Give the sources that other packages bring, by the names of their entry points."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  (5 ms, for those who want all)
+    if not any(map(_may_bring, sys.path)):
+        return {}
+    from importlib.metadata import entry_points  # noqa: PLC0415  (40 ms, to read what all bring)
 
     return {one.name: partial(_bring, one) for one in entry_points(group=GROUP)}
+
+
+def _may_bring(place: str) -> bool:
+    """Tell whether a package below a place may bring a source: its entry points name the group."""
+    folder = place or os.curdir
+    try:
+        with os.scandir(folder) as inside:
+            packages = [one.path for one in inside if one.name.endswith(_ABOUT)]
+    except NotADirectoryError:
+        return True  # an archive, into which only Python looks
+    except OSError:
+        return False
+    return any(map(_names_group, packages))
+
+
+def _names_group(about: str) -> bool:
+    try:
+        with open(os.path.join(about, "entry_points.txt"), "rb") as points:  # noqa: PTH118, PTH123
+            return GROUP.encode() in points.read()
+    except OSError:
+        return False
 
 
 def _bring(point: "EntryPoint") -> "Source":

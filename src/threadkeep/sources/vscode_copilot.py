@@ -63,7 +63,7 @@ def _session(files: DocumentFiles) -> dict[str, Any]:
 
 
 def _changed(session: Any, change: dict[str, Any]) -> Any:
-    """Apply one change; one that leads nowhere changes nothing."""
+    """Apply one change; one that does not resolve changes nothing."""
     kind, value = change.get("kind"), change.get("v")
     if kind == 0:
         return value

@@ -166,7 +166,7 @@ def _older(message: dict[str, Any], at: int | None, strange: list[str]) -> list[
             found += spoken("assistant", "text", said, at)
         elif part.get("type") == "thinking":
             found += spoken("assistant", "reasoning", said, at)
-        elif part.get("type") not in {"redacted_thinking", "redactedthinking"}:
+        elif text(part.get("type")) not in {"redacted_thinking", "redactedthinking"}:
             strange.append(strange_name(part, "segment", part.get("type")))
     for used in map(table, rows(message.get("tool_uses"))):
         own, tool = text(used.get("id")), text(used.get("name"))

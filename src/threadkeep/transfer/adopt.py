@@ -66,7 +66,7 @@ def adopt(
     original = originals.describe(program, source)
     if program == "nanoclaw":
         if target is not None:
-            msg = "mailboxes are folders of a home, not one file"
+            msg = "mailboxes are folders of a home, not a single file"
             raise Invalid(msg, hint="leave --db out; --home names another home")
         return adopt_mail(home, original, dry_run=dry_run, progress=progress)
     if program == "hippo":
@@ -86,7 +86,7 @@ def adopt(
 def _other_than(source: Path, place: Path) -> Path:
     if same_file(source, place):
         msg = f"{source} is the store of this home already"
-        raise Conflict(msg, hint="there is nothing to import: it is used where it is")
+        raise Conflict(msg, hint="there is nothing to import: the store is used in place")
     return place
 
 
@@ -215,15 +215,19 @@ def _state_notes(original: originals.Original, place: Path) -> list[str]:
         can_hold = {*ours.get(table, ()), *(column.name for column in known)}
         left = sorted(set(theirs.get(table, ())) - can_hold)
         if left and table in _MERGED:
-            notes.append(f"{table}: {', '.join(left)} stayed: this store has no such column")
+            notes.append(
+                f"{table}: {', '.join(left)} were not imported: this store has no such column"
+            )
     others = sorted(set(theirs) - _MERGED)
     if others:
-        notes.append(f"tables that belong to the running program stayed: {', '.join(others)}")
+        notes.append(
+            f"tables that belong to the running program were not imported: {', '.join(others)}"
+        )
     return notes
 
 
 def _is_data(table: str) -> bool:
-    """Indexes, our own tables and the number of the schema are made anew in each store."""
+    """Indexes, our own tables and the number of the schema are rebuilt in each store."""
     return not table.startswith(("messages_fts", "sqlite_", "tk_")) and table != "schema_version"
 
 

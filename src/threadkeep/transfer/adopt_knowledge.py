@@ -91,7 +91,7 @@ def _adopt(
     if place.exists() or (original.version or 0) > NEWEST:
         return _merge(home, original, place, progress)
     with _prepared_copy(original, place, home.redactor(), ForgetList()) as copy:
-        if copy.masked:  # the words are still in the index and in free pages: both are written anew
+        if copy.masked:  # the words are still in the index and in free pages: both are rewritten
             copy.store.indexes.rebuild_words()
             copy.store.vacuum()
         copy.store.close()

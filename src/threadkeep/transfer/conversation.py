@@ -148,7 +148,7 @@ def _placed(messages: Iterable[ExportMessage]) -> Iterator[tuple[tuple[int, int]
 def named_calls(messages: Iterable[ExportMessage]) -> Iterator[ExportMessage]:
     """Give every call an id of its own, and each result that of the call it is of.
 
-    Some programs give their calls no id, and some count them anew in each turn. A result of no
+    Some programs give their calls no id, and some number them again in each turn. A result of no
     call that is known keeps the id it has.
     """
     names = _Names()
@@ -363,7 +363,7 @@ def _without_bare_marks(entries: list[Entry]) -> list[Entry]:
 
 
 def without_branches(entries: list[Entry]) -> list[Entry]:
-    """Leave out what was said after a prompt that was later asked anew in its place.
+    """Leave out what was said after a prompt that was later asked again in its place.
 
     Only prompts count: parallel tool calls and notices go on from one record, too.
     """

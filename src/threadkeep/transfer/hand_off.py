@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -21,6 +22,9 @@ from threadkeep.sources.claude.paths import project_folders
 from threadkeep.sources.codex.threads import codex_homes
 from threadkeep.sources.common import table
 from threadkeep.sources.opencode.database import data_root, message_line, part_line
+from threadkeep.sources.pi import SOURCE as PI
+from threadkeep.sources.places import roots_of
+from threadkeep.sources.qwen_code import SOURCE as QWEN_CODE
 from threadkeep.sources.records import Log, Source, Stamp, UserHome
 from threadkeep.transfer.conversation import (
     Block,
@@ -44,7 +48,9 @@ from threadkeep.transfer.formats.claude_code import claude_code, session_uuid
 from threadkeep.transfer.formats.codex import codex
 from threadkeep.transfer.formats.openai import hermes, openai
 from threadkeep.transfer.formats.opencode import opencode, opencode_id
+from threadkeep.transfer.formats.pi import pi
 from threadkeep.transfer.formats.plain import jsonl, markdown
+from threadkeep.transfer.formats.qwen_code import qwen_code
 
 # ------------------------------------------------------------------------------
 # A conversation that another agent goes on with: what it must be like.
@@ -90,8 +96,8 @@ def _sums_up(message: ExportMessage) -> bool:
 
 def _greeting(about: ConversationInfo) -> str:
     return (
-        f"This conversation was begun in {about.harness} (session {about.session_id}) and goes on"
-        " here. What its tool calls name are that agent's tools; use your own."
+        f"This conversation was begun in {about.harness} (session {about.session_id}) and"
+        " continues here. Its tool calls name that agent's tools; use your own."
     )
 
 
@@ -177,6 +183,8 @@ WRITERS: Final[dict[str, Writer]] = {
     "claude-code": claude_code,
     "codex": codex,
     "opencode": opencode,
+    "pi": pi,
+    "qwen-code": qwen_code,
     "ai-sdk": ai_sdk,
     "openai": openai,
     "hermes": hermes,
@@ -185,9 +193,9 @@ WRITERS: Final[dict[str, Writer]] = {
 }
 
 
-TARGETS: Final = ("claude-code", "codex", "opencode")
 _NOT_IN_SLUGS: Final = re.compile(r"[^A-Za-z0-9-]")
 _LONGEST_SLUG: Final = 200
+_SEPARATORS: Final = re.compile(r"[/\\:]")
 
 
 class HandOff(msgspec.Struct, frozen=True):
@@ -208,15 +216,15 @@ def hand_off(told: Conversation, agent: str, cwd: str, new: NewSession, user: Us
         msg = f"no session can be resumed in {agent!r}"
         raise Invalid(msg, hint=f"use one of {', '.join(TARGETS)}")
     if not told.messages:
-        msg = f"nothing was said in session {told.about.session_id}"
-        raise Invalid(msg, hint="`threadkeep sessions` lists sessions that one can go on with")
+        msg = f"there are no messages in session {told.about.session_id}"
+        raise Invalid(msg, hint="`threadkeep sessions` lists the sessions that can be continued")
     ready = resumable(told, cwd)
-    path = _path(agent, cwd, new, user)
+    path = _TARGETS[agent].place(cwd, new, user)
     return HandOff(
         agent=agent,
         session_id=new.session_id,
         path=path,
-        command=_command(agent, cwd, new.session_id, path),
+        command=f"cd {shlex.quote(cwd)} && {_TARGETS[agent].command(new.session_id, path)}",
         title=ready.about.title,
         messages=len(ready.messages),
         data=WRITERS[agent](ready, new).encode(),
@@ -231,12 +239,10 @@ def put(made: HandOff) -> None:
 
 def new_session_id(agent: str, now: int, digits: str) -> str:
     """Make an id such as an agent makes for its own sessions."""
-    if agent == "opencode":
-        # Newer sessions sort first there: the bits of the time are turned over.
-        return opencode_id("ses", -now, 0, digits)
-    if agent == "codex":
-        return _uuid7(now, digits)
-    return session_uuid(digits)
+    return _TARGETS[agent].new_id(now, digits) if agent in _TARGETS else session_uuid(digits)
+
+
+# ---------------------------------------------------------------------- where it goes, by agent
 
 
 def _uuid7(now: int, digits: str) -> str:
@@ -244,37 +250,72 @@ def _uuid7(now: int, digits: str) -> str:
     return "-".join((whole[:8], whole[8:12], whole[12:16], whole[16:20], whole[20:32]))
 
 
-# ---------------------------------------------------------------------- where it goes
+def _uuid(_now: int, digits: str) -> str:
+    return session_uuid(digits)
 
 
-def _path(agent: str, cwd: str, new: NewSession, user: UserHome) -> Path:
-    if agent == "claude-code":
-        return project_folders(user)[0] / project_slug(cwd) / f"{new.session_id}.jsonl"
-    if agent == "opencode":
-        # It keeps sessions in a database: its own command takes them in from here.
-        return data_root(user) / "import" / f"{new.session_id}.json"
+def _uuid4(_now: int, digits: str) -> str:
+    return str(UUID(digits, version=4))  # the program looks at its version
+
+
+def _opencode_id(now: int, digits: str) -> str:
+    # Newer sessions sort first there: the bits of the time are turned over.
+    return opencode_id("ses", -now, 0, digits)
+
+
+def _of_claude_code(cwd: str, new: NewSession, user: UserHome) -> Path:
+    return project_folders(user)[0] / project_slug(cwd) / f"{new.session_id}.jsonl"
+
+
+def _of_codex(_cwd: str, new: NewSession, user: UserHome) -> Path:
     # The agent's own names have the local time; any will do, as long as the parts agree.
     day, _, clock = stamp(new.now)[:19].partition("T")
     folder = codex_homes(user)[0].joinpath("sessions", *day.split("-"))
     return folder / f"rollout-{day}T{clock.replace(':', '-')}-{new.session_id}.jsonl"
 
 
+def _of_opencode(_cwd: str, new: NewSession, user: UserHome) -> Path:
+    # It keeps sessions in a database: its own command takes them in from here.
+    return data_root(user) / "import" / f"{new.session_id}.json"
+
+
+def _of_qwen_code(cwd: str, new: NewSession, user: UserHome) -> Path:
+    chats = roots_of(QWEN_CODE.places, user)[0] / project_slug(cwd) / "chats"
+    return chats / f"{new.session_id}.jsonl"
+
+
+def _of_pi(cwd: str, new: NewSession, user: UserHome) -> Path:
+    folder = f"--{_SEPARATORS.sub('-', cwd.lstrip('/'))}--"
+    name = f"{stamp(new.now).replace(':', '-').replace('.', '-')}_{new.session_id}.jsonl"
+    return roots_of(PI.places, user)[0] / folder / name
+
+
+def _resume_opencode(session_id: str, path: Path) -> str:
+    return f"opencode import {shlex.quote(str(path))} && opencode --session {session_id}"
+
+
+class _Target(NamedTuple):
+    new_id: Callable[[int, str], str]  # of the time and 32 random digits
+    place: Callable[[str, NewSession, UserHome], Path]  # for a folder to go on in
+    command: Callable[[str, Path], str]  # what goes on with a session
+
+
+_TARGETS: Final[Mapping[str, _Target]] = {
+    "claude-code": _Target(_uuid, _of_claude_code, lambda own, _: f"claude --resume {own}"),
+    "codex": _Target(_uuid7, _of_codex, lambda own, _: f"codex resume {own}"),
+    "opencode": _Target(_opencode_id, _of_opencode, _resume_opencode),
+    "pi": _Target(_uuid7, _of_pi, lambda own, _: f"pi --session {own}"),
+    "qwen-code": _Target(_uuid4, _of_qwen_code, lambda own, _: f"qwen --resume {own}"),
+}
+TARGETS: Final = tuple(_TARGETS)
+
+
 def project_slug(cwd: str) -> str:
-    """Name the folder that Claude Code keeps the transcripts of a project in."""
+    """Name the folder that Claude Code, and Qwen Code, keep the transcripts of a project in."""
     slug = _NOT_IN_SLUGS.sub("-", cwd)
     if len(slug) > _LONGEST_SLUG:
         raise Invalid(f"the path {cwd[:60]}… is too long", hint="name a shorter one with --cwd")
     return slug
-
-
-def _command(agent: str, cwd: str, session_id: str, path: Path) -> str:
-    there = f"cd {shlex.quote(cwd)} && "
-    if agent == "claude-code":
-        return f"{there}claude --resume {session_id}"
-    if agent == "codex":
-        return f"{there}codex resume {session_id}"
-    taken = shlex.quote(str(path))
-    return f"{there}opencode import {taken} && opencode --session {session_id}"
 
 
 # ------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def find_original(program: str, path: str | Path | None, environ: Environ) -> Pa
         if place.is_dir() if program == "nanoclaw" else place.is_file():
             return place
     msg = f"there is no data of {program} at {' or '.join(map(str, places))}"
-    raise NotFound(msg, hint=f"name its place: `threadkeep import {program} PATH`")
+    raise NotFound(msg, hint=f"give its path: `threadkeep import {program} PATH`")
 
 
 def _inside(program: str, path: Path) -> list[Path]:
@@ -222,7 +222,7 @@ def _inside(program: str, path: Path) -> list[Path]:
 
 
 def describe(program: str, path: Path) -> Original:
-    """Look at a program's data; what is no such data is refused."""
+    """Look at a program's data; anything else is refused."""
     if program == "nanoclaw":
         return _describe_mail(path)
     with open_foreign(path) as database:
@@ -236,7 +236,7 @@ def _counted(
     tables = database.tables()
     if not tables >= shape.tables:
         lacking = ", ".join(sorted(shape.tables - tables))
-        msg = f"{path} is no {shape.file} of its program: it has no table {lacking}"
+        msg = f"{path} is not a {shape.file} of its program: it has no table {lacking}"
         raise Invalid(msg, hint="check the path; the file was not touched")
     counts = {
         what: database.count(table) for what, table in shape.counts.items() if table in tables
@@ -326,7 +326,7 @@ def _make(source: Path, copy: Path, bring_up: Callable[[Path], None]) -> None:
             refuse_endless(tx, source)
         bring_up(copy)
     except Damaged as error:
-        msg = f"{source} could not be imported, and nothing was: {error.message}"
+        msg = f"{source} could not be imported; nothing was changed: {error.message}"
         raise Damaged(msg, hint="repair it with its own program, then import again") from error
 
 
@@ -350,8 +350,8 @@ def name_copy(copy: Path, target: Path) -> None:
         os.link(copy, target)
     except OSError as error:
         if target.exists():
-            msg = f"a store was begun at {target} meanwhile"
-            raise Conflict(msg, hint="import again, which merges into it") from None
+            msg = f"a store was created at {target} in the meantime"
+            raise Conflict(msg, hint="run the import again to merge into it") from None
         if error.errno not in _NO_LINKS:
             raise translate_os(error, target, "cannot write") from error
         copy.rename(target)

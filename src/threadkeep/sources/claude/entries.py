@@ -82,7 +82,7 @@ class ToolRuns:
             self._forget(next(iter(self._pending)))
 
     def returned(self, block: dict[str, Any], at: int | None) -> PendingToolCall | None:
-        """Take a result and give the call it belongs to; None if there is no such call."""
+        """Take a result and give the call it belongs to; None if no such call exists."""
         call_id = block.get("tool_use_id")
         call = self._pending.pop(call_id, None) if isinstance(call_id, str) else None
         if call is None:

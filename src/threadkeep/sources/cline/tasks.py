@@ -68,15 +68,15 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
     if task is not None:
         yield "task", {"type": "task", "id": own, "data": task}
     shown = [table(one) for one in rows(files.json("ui_messages.json"))]
-    last = {one.get("ts"): place_ for place_, one in enumerate(shown)}
-    times = {one.get("conversationHistoryIndex"): one.get("ts") for one in reversed(shown)}
+    last = {str(one.get("ts")): place_ for place_, one in enumerate(shown)}
+    times = {str(one.get("conversationHistoryIndex")): one.get("ts") for one in reversed(shown)}
     for number, message in enumerate(rows(files.json())):
         fields = table(message)
-        at = fields.get("ts") or times.get(number) or times.get(number - 1)
+        at = fields.get("ts") or times.get(str(number)) or times.get(str(number - 1))
         about = {"type": "message", "id": f"{own}:{number}", "n": number, "at": at}
         yield f"message{number}", {**about, "data": message}
     for place_, one in enumerate(shown):
-        if one.get("partial") is True and last.get(one.get("ts")) != place_:
+        if one.get("partial") is True and last.get(str(one.get("ts"))) != place_:
             continue  # the same was written again when it was whole
         about = {"type": "shown", "id": f"{own}:{one.get('ts')}:{place_}", "at": one.get("ts")}
         yield f"shown{place_}", {**about, "data": one}

@@ -2,7 +2,7 @@
 
 It can be many gigabytes, so it is never read through: conversations and messages are found in
 the index of the keys, and a message is read only when its conversation has changed. A key that
-is written anew gets a new row number (the table replaces rows), so the numbers of its rows tell
+is rewritten gets a new row number (the table replaces rows), so the numbers of its rows tell
 whether a conversation has changed without any value being read.
 """
 

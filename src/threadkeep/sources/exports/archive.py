@@ -67,7 +67,7 @@ def _opened(path: Path) -> Iterator[Iterable[Iterator[str]]]:
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}", hint="give the export's ZIP file") from None
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError) as error:
-        msg = f"{path} is no whole ZIP file: {error}"
+        msg = f"{path} is not a complete ZIP file: {error}"
         raise Damaged(msg, hint="download the export again") from error
     except OSError as error:
         raise translate_os(error, path, "cannot read") from error
@@ -175,7 +175,7 @@ def _last(held: str, path: Path) -> Iterator[Any]:
             yield value
             held = held[end:].lstrip(_BETWEEN)
     except (ValueError, RecursionError) as error:
-        msg = f"{path} is no whole list of conversations: {error}"
+        msg = f"{path} is not a complete list of conversations: {error}"
         raise Damaged(
             msg, hint="download the export again; what stands before it is kept"
         ) from error

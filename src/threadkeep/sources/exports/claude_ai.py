@@ -98,7 +98,7 @@ def _message(message: dict[str, Any], key: str) -> Told:
     # Whole files are pasted as attachments: they are named, and not shown as what was asked.
     for one in map(table, (*rows(message.get("attachments")), *rows(message.get("files")))):
         told.entries += spoken("user", "note", f"[file] {text(one.get('file_name'))}", at)
-    if message.get("sender") not in {"human", "assistant"}:
+    if text(message.get("sender")) not in {"human", "assistant"}:
         told.unknown.append(strange_name(message, "sender", message.get("sender")))
     return told
 

@@ -45,7 +45,7 @@ _OBJECT_KEYS: Final = (
 
 
 class OpencodeSession(msgspec.Struct):
-    """What has been seen of a session; of what is said twice only the first counts."""
+    """What has been seen of a session; of what is given twice only the first counts."""
 
     session: dict[str, Any] | None = None
     prompts: dict[str, None] = {}
