@@ -56,7 +56,7 @@ class HybridArguments(msgspec.Struct, frozen=True):
     query: Annotated[str, tools.text("Query", "Words to look for.")]
     mode: Annotated[
         Literal["hybrid", "semantic", "lexical", "recent"],
-        tools.other("Mode", "How to rank; recent: the newest, whatever the words."),
+        tools.other("Mode", "How to rank; recent gives the newest, whatever the words."),
     ] = "hybrid"
     limit: tools.Limit = 10
     project: tools.Project = ""
@@ -314,8 +314,8 @@ TOOLS: Final = (
     tools.Tool(
         "search_knowledge",
         "Search knowledge",
-        "Search short summaries of past work, by meaning or by words. Gives uuid, summary, outcome,"
-        " tags and what it rests on. For exact words of a conversation use recall.",
+        "Search short summaries of past work, by meaning or by words. Returns uuid, summary,"
+        " outcome, tags and evidence. For the exact words of a conversation use recall.",
         KnowledgeArguments,
         search_knowledge,
         contract_answers.KnowledgeList,
@@ -332,7 +332,7 @@ TOOLS: Final = (
     tools.Tool(
         "search_events",
         "Search raw events",
-        "Search single events by a part of their text: shell commands, agents' sessions, pages."
+        "Search single events by a part of their text: shell commands, agent sessions, web pages."
         " Newest first. Use it for 'which command did I run'.",
         EventArguments,
         search_events,
@@ -341,8 +341,8 @@ TOOLS: Final = (
     tools.Tool(
         "get_entities",
         "List entities",
-        "List files, tools, services, errors and other names that past work mentions, seen last"
-        " first.",
+        "List files, tools, services, errors and other names that past work mentions, most"
+        " recent first.",
         EntityArguments,
         get_entities,
         contract_answers.EntityList,
@@ -350,8 +350,8 @@ TOOLS: Final = (
     tools.Tool(
         "list_projects",
         "List projects",
-        "List the repositories and folders in which something was done, the latest first. Use it to"
-        " find the right value for a project filter.",
+        "List the repositories and folders that were worked in, most recent first. Use it to find"
+        " the value for a project filter.",
         ProjectArguments,
         list_projects,
         contract_answers.ProjectList,
@@ -359,15 +359,15 @@ TOOLS: Final = (
     tools.Tool(
         "get_context",
         "Get context for a task",
-        "Give what is remembered about a task as one block to read before you begin it.",
+        "Get what is remembered about a task as one block to read before you start.",
         ContextArguments,
         get_context,
     ),
     tools.Tool(
         "get_ci_status",
         "CI status",
-        "Tell how the latest CI run of a repository went, for a commit or a branch: jobs with their"
-        " errors. Use it after a push.",
+        "Get the result of the latest CI run of a repository, for a commit or a branch: jobs with"
+        " their errors. Use it after a push.",
         CiArguments,
         get_ci_status,
         contract_answers.CiStatus,
@@ -375,8 +375,8 @@ TOOLS: Final = (
     tools.Tool(
         "get_lessons",
         "Lessons",
-        "List failures that came back more than once, with what ended them. Use it before"
-        " you change a file or run a tool that failed before.",
+        "List recurring failures with their fixes. Use it before you change a file or run a tool"
+        " that failed before.",
         LessonArguments,
         get_lessons,
         contract_answers.LessonList,

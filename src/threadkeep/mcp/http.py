@@ -123,7 +123,7 @@ def _listen(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         msg = f"cannot listen at 127.0.0.1:{port}: {error}"
-        raise Conflict(msg, hint="choose another one with --port, 0 takes any") from None
+        raise Conflict(msg, hint="choose another with --port; 0 picks a free one") from None
     return listener
 
 

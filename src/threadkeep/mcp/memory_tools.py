@@ -19,7 +19,7 @@ Repository = Annotated[
 ]
 Path = Annotated[str, tools.text("Path", "Exactly this name of a note in its repository.")]
 Uuid = Annotated[str, tools.text("Document", "The document_uuid of a note.")]
-SourcePath = Annotated[bool, tools.other("Source path", "Also say where the file lies.")]
+SourcePath = Annotated[bool, tools.other("Source path", "Include the path of the file.")]
 
 
 class AgentArguments(msgspec.Struct, frozen=True):
@@ -29,7 +29,8 @@ class AgentArguments(msgspec.Struct, frozen=True):
     mode: Annotated[
         AgentMode,
         tools.other(
-            "Mode", "known: summaries; evidence: the rows behind; recent: the newest; decisions."
+            "Mode",
+            "known: summaries; evidence: the rows behind them; recent: the newest; decisions.",
         ),
     ] = "known"
     limit: tools.Limit = 10
@@ -50,10 +51,10 @@ class MemoryArguments(msgspec.Struct, frozen=True):
     document_uuid: Uuid = ""
     since: tools.Age = ""
     limit: tools.Limit = 20
-    offset: Annotated[int, tools.other("Offset", "How many to leave out from the first on.")] = 0
+    offset: Annotated[int, tools.other("Offset", "How many to skip.")] = 0
     include_non_queryable: Annotated[
         bool,
-        tools.other("Unpublished", "Where nothing is found, tell of notes that wait or are gone."),
+        tools.other("Unpublished", "If nothing is found, report notes that are pending or gone."),
     ] = False
     include_source_path: SourcePath = False
 
@@ -184,8 +185,8 @@ TOOLS: Final = (
     tools.Tool(
         "agent_query",
         "Ask with evidence",
-        "Answer a question from summaries of past work, each with the rows behind it, how fresh"
-        " their capture is, how sure the answer is, and what contradicts it.",
+        "Answer a question from summaries of past work, with the evidence behind each, how fresh"
+        " it is, how certain the answer is, and what contradicts it.",
         AgentArguments,
         agent_query,
         AgentAnswer,
@@ -202,7 +203,7 @@ TOOLS: Final = (
     tools.Tool(
         "query_memory_history",
         "History of a note",
-        "List the revisions of one of Claude's notes with what changed, the newest first.",
+        "List the revisions of one of Claude's notes and what changed, newest first.",
         HistoryArguments,
         query_memory_history,
         MemoryHistory,

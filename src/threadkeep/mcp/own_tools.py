@@ -2,7 +2,6 @@
 
 import getpass
 import socket
-from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 from uuid import uuid4
 
@@ -13,135 +12,67 @@ from threadkeep.capture.records import Exclusion
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.nodes import Note
 from threadkeep.knowledge.opening import refuse_write
-from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.results import Sum
 from threadkeep.mcp import reply_text
-from threadkeep.mcp.paging import go_on, later, left_with, query_of, read_place, when
-from threadkeep.mcp.reply_text import told
+from threadkeep.mcp.reply_text import go_on, later, left_with, told, when
 from threadkeep.mcp.tools import (
     NOTICE,
-    Branch,
     Cursor,
     Limit,
-    Project,
-    Since,
     Tool,
     ToolContext,
     ToolReply,
-    Until,
-    clamped,
+    arguments_of,
+    ask_verb,
     cut,
     kept,
-    moment,
     other,
     text,
 )
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago, label_of
 from threadkeep.memory.learn.identifiers import project_roots
-from threadkeep.memory.records import Fold, Hit
+from threadkeep.memory.records import Hit
 from threadkeep.memory.timeline import Moment
+from threadkeep.verbs import TABLES
 
 # ------------------------------------------------------------------------------
 # What our own tools take and give back.
 
-Session = Annotated[
-    str,
-    text("Session", "Its name as list_sessions gives it (agent:id), or a beginning of its id."),
-]
-Agent = Annotated[str, text("Agent", "Only of this agent: claude-code, codex, opencode, …")]
-
-
 # ---------------------------------------------------------------------- arguments
-
-
-class RecallArguments(msgspec.Struct, frozen=True):
-    """What `recall` takes."""
-
-    query: Annotated[str, text("Query", "Plain words, an error, or a name; empty: the newest.")]
-    limit: Limit = 10
-    cursor: Cursor = ""
-    project: Project = ""
-    agent: Agent = ""
-    kind: Annotated[
-        Literal["", "message", "command", "visit", "run", "lesson", "node"],
-        other("Kind", "Only this kind. Empty: all."),
-    ] = ""
-    since: Since = ""
-    until: Until = ""
-    branch: Branch = ""
-    session: Annotated[str, text("Session", "Only in this session: all of its hits.")] = ""
-    all_hits: Annotated[bool, other("All hits", "Not only the best of each session.")] = False
-
-
-class SessionArguments(msgspec.Struct, frozen=True):
-    """What `get_session` takes."""
-
-    session: Session
 
 
 class MessagesArguments(msgspec.Struct, frozen=True):
     """What `get_messages` takes."""
 
-    session: Session = ""
+    session: Annotated[
+        str,
+        text("Session", "Its name as list_sessions gives it (agent:id), or a beginning of its id."),
+    ] = ""
     around: Annotated[
-        str, text("Around", "A ref as recall gives it (message:12): begin a little before it.")
+        str, text("Around", "A ref from recall (message:12): start a little before it.")
     ] = ""
     cursor: Cursor = ""
     limit: Limit = 30
     chars: Annotated[
-        int, other("Characters", "How much of each message is given; up to 40000.")
+        int, other("Characters", "Maximum characters of each message; up to 40000.")
     ] = 2_000
 
 
-class SessionsArguments(msgspec.Struct, frozen=True):
-    """What `list_sessions` takes."""
-
-    query: Annotated[
-        str,
-        text(
-            "Query",
-            'Words that were said, and filters: agent:codex model:opus cost:>1 is:live "a phrase".',
-        ),
-    ] = ""
-    agent: Agent = ""
-    project: Project = ""
-    since: Since = ""
-    until: Until = ""
-    limit: Limit = 20
-    cursor: Cursor = ""
-
-
-class TimelineArguments(msgspec.Struct, frozen=True):
-    """What `timeline` takes."""
-
-    project: Project = ""
-    day: Annotated[str, text("Day", "One day: 2026-03-01, today or yesterday.")] = ""
-    since: Since = ""
-    until: Until = ""
-    limit: Limit = 50
-    cursor: Cursor = ""
-
-
-class UsageArguments(msgspec.Struct, frozen=True):
-    """What `usage` takes."""
-
-    by: Annotated[Literal["day", "model", "project", "agent"], other("By", "How to sum up.")] = (
-        "day"
-    )
-    agent: Agent = ""
-    project: Project = ""
-    since: Since = "30d"
-    until: Until = ""
-    branch: Annotated[str, text("Branch", "Only on this git branch.")] = ""
-    model: Annotated[str, text("Model", "Only of this model, such as opus.")] = ""
+_BY = Annotated[
+    Literal["day", "model", "project", "agent", "session"], other("By", "How to sum up.")
+]
+RECALL: Final = TABLES["memory"]["recall"]
+TIMELINE: Final = TABLES["memory"]["timeline"]
+USAGE: Final = TABLES["knowledge"]["usage"]
 
 
 class RememberArguments(msgspec.Struct, frozen=True):
     """What `remember` takes."""
 
     note: Annotated[
-        str, text("Note", "What to remember, so that it makes sense without this conversation.")
+        str,
+        text("Note", "What to remember, written so that it makes sense outside this conversation."),
     ]
     title: Annotated[str, text("Title", "A few words.")] = ""
     project: Annotated[str, text("Project", "Its folder, or owner/name.")] = ""
@@ -204,6 +135,9 @@ class SessionRow(msgspec.Struct, frozen=True):
     snippet: str = ""
     continues: str | None = None
     continued_in: tuple[str, ...] = ()
+    starred: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
 
 
 class SessionList(msgspec.Struct, frozen=True):
@@ -322,39 +256,27 @@ class NoteStored(msgspec.Struct, frozen=True):
 
 _TITLE: Final = 200
 _SNIPPET: Final = 600
-_MOST_SEEN: Final = 2_000  # hits that a question is followed through, page by page
 _MS: Final = 1000
 
 
 # ---------------------------------------------------------------------- recall
 
 
-def recall(room: ToolContext, given: RecallArguments) -> ToolReply:
+def recall(room: ToolContext, given: Any) -> ToolReply:
     """Find the exact place where something was said or done."""
-    first, limit = read_place(given.cursor), clamped(given.limit)
-    if first + limit > _MOST_SEEN:
-        raise Invalid("nobody reads that far", hint="ask with other words, or with filters")
-    query = Query(
-        project=(given.project,) if given.project else (),
-        since=moment(given.since, room.now(), room.zone),
-        until=moment(given.until, room.now(), room.zone, end=True),
-        branch=(given.branch,) if given.branch else (),
-        kind=(given.kind,) if given.kind else (),
-        agent=(given.agent,) if given.agent else (),
-        session=(given.session,) if given.session else (),
-    )
-    fold: Fold = "nothing" if given.all_hits else "session"
-    wanted = first + limit + 1
-    answer = room.stores.memory().recall(given.query, query, limit=wanted, fold=fold)
-    hits = answer.hits[first : first + limit]
-    found = kept([_hit_row(hit, room.now()) for hit in hits], _of_hit)
-    behind = first + len(found.rows)
-    more = str(behind) if len(answer.hits) > behind and found.rows else None
+    if not given.q.strip():
+        hint = "give words to look for; timeline and list_sessions show what is newest"
+        raise Invalid("the query is empty", hint=hint)
+    answer = ask_verb(room, RECALL, given)
+    found = kept([_hit_row(hit, room.now()) for hit in answer.hits], _of_hit)
+    if found.left_out:  # the page must end where the answer does
+        answer = ask_verb(room, RECALL, given, limit=len(found.rows))
+    more = answer.next
     notes = [*answer.notes]
     if answer.missing:
-        notes.insert(0, f"nothing has all words: none of these has {', '.join(answer.missing)}")
+        notes.insert(0, f"No match has all words; missing: {', '.join(answer.missing)}")
     data = HitList(found.rows, more, notes, left_out=left_with(found, more))
-    opens = "get_messages(around=ref) opens one at its place."
+    opens = "get_messages(around=ref) opens one in context."
     lead = reply_text.lead(found.rows, f"{opens} {go_on(more)}")
     told = [FenceItem("notes", "\n".join(notes))] if notes else []
     return ToolReply(lead, [*found.items, *told], data)
@@ -388,32 +310,15 @@ def _of_hit(row: HitRow) -> FenceItem:
 # ---------------------------------------------------------------------- time and tokens
 
 
-def timeline(room: ToolContext, given: TimelineArguments) -> ToolReply:
+def timeline(room: ToolContext, given: Any) -> ToolReply:
     """Tell what happened, in order."""
-    limit = clamped(given.limit)
-    since, until = _span(room, given)
-    before = read_place(given.cursor) if given.cursor else until
-    project = (given.project,) if given.project else ()
-    within = Query(project=project, since=since, until=before)
-    moments = room.stores.memory().timeline(within=within, zone=room.zone, limit=limit)
-    newest_first = kept([_moment_row(one) for one in reversed(moments)], _of_moment)
-    shown = newest_first._replace(rows=newest_first.rows[::-1], items=newest_first.items[::-1])
-    is_full = len(moments) == limit or shown.left_out
-    more = str(moments[shown.left_out].at) if shown.rows and is_full else None
-    data = MomentList(shown.rows, more, left_out=go_on(more, "earlier"))
-    return ToolReply(reply_text.lead(shown.rows, data.left_out), shown.items, data)
-
-
-def _span(room: ToolContext, given: TimelineArguments) -> tuple[int | None, int | None]:
-    now = room.now()
-    if not given.day:
-        return moment(given.since, now, room.zone), moment(given.until, now, room.zone, end=True)
-    if given.since or given.until:
-        raise Invalid("a day and a span of time were both given", hint="give one of them")
-    today = datetime.fromtimestamp(now / _MS, room.zone).date()
-    named = {"today": today, "yesterday": today - timedelta(days=1)}
-    day = str(named.get(given.day.strip().lower(), given.day.strip()))
-    return moment(day, now, room.zone), moment(day, now, room.zone, end=True)
+    page = ask_verb(room, TIMELINE, given)
+    newest_first = kept([_moment_row(one) for one in page.items], _of_moment)
+    if newest_first.left_out:
+        page = ask_verb(room, TIMELINE, given, limit=len(newest_first.rows))
+    rows, items = newest_first.rows[::-1], newest_first.items[::-1]
+    data = MomentList(rows, page.next, left_out=go_on(page.next, "earlier"))
+    return ToolReply(reply_text.lead(rows, data.left_out), items, data)
 
 
 def _moment_row(one: Moment) -> MomentRow:
@@ -428,21 +333,22 @@ def _of_moment(row: MomentRow) -> FenceItem:
     return FenceItem(heading, row.text or "(nothing)")
 
 
-def usage(room: ToolContext, given: UsageArguments) -> ToolReply:
+def usage(room: ToolContext, given: Any) -> ToolReply:
     """Sum up tokens and what they cost."""
-    report = room.stores.browse().usage(query_of(room, given, ""))
+    report = ask_verb(room, USAGE, given, sessions=given.by == "session")
     sums = {
         "day": {day: _summed(of.values()) for day, of in report.by_day.items()},
         "model": report.by_model,
         "project": report.by_project,
         "agent": report.by_agent,
+        "session": report.by_session,
     }[given.by]
     rows = [_usage_row(name, one) for name, one in sums.items()]
     order = (lambda row: row.name) if given.by == "day" else _tokens_of
     found = kept(sorted(rows, key=order, reverse=True), _of_usage)
     total = _usage_row("total", report.total)
     data = UsageList(given.by, found.rows, total, report.priced, left_out=later(found))
-    priced = "" if report.priced else " No price list is installed, so there is no cost."
+    priced = "" if report.priced else " No price list is installed, so no costs are shown."
     return ToolReply(f"Total: {_of_usage(total).text}.{priced}", found.items, data)
 
 
@@ -480,7 +386,7 @@ def remember(room: ToolContext, given: RememberArguments) -> ToolReply:
     note, uuid = _note(room, given), str(uuid4())
     roots = project_roots(home.config.enrich, home.environ)
     ref = f"node:{store.nodes.write_note(note, uuid=uuid, roots=roots)}"
-    lead = f"Remembered as {ref}. `threadkeep forget --pattern …` takes it out again."
+    lead = f"Remembered as {ref}. `threadkeep forget --pattern …` removes it."
     return ToolReply(lead, data=NoteStored(uuid, ref))
 
 
@@ -488,13 +394,13 @@ def _note(room: ToolContext, given: RememberArguments) -> Note:
     """Make a note of what an agent says, its secrets masked; what is not wanted is refused."""
     home, text, project = room.stores.home, given.note, given.project
     if not text.strip():
-        raise Invalid("the note is empty", hint="say what is to be remembered")
+        raise Invalid("the note is empty", hint="give the text to remember")
     if len(text) > _NOTE_LIMIT:
         msg = f"the note has {len(text)} characters, {_NOTE_LIMIT} at most are taken"
         raise Invalid(msg, hint="leave several shorter notes")
     if Exclusion(home.config.capture.exclude).of_place(project):
-        msg = f"the project {project!r} is kept out by [capture] exclude"
-        raise Invalid(msg, hint="leave the note unwritten: its user does not want it kept")
+        msg = f"the project {project!r} is excluded by [capture] exclude"
+        raise Invalid(msg, hint="do not store the note: the user excluded this project")
     masked = home.redactor().text
     is_folder = project.startswith(("/", "~"))
     return Note(
@@ -521,29 +427,29 @@ def _user() -> str:
 
 READING: Final = (
     Tool(
-        "recall",
+        RECALL.tool,
         "Recall",
-        "Find anything that was said, done, run or read on this machine: messages of every agent,"
-        " commands, visits, runs of CI and what was learned, by words or meaning. Gives snippets"
+        "Search everything that was said, done, run or read on this machine: messages of every"
+        " agent, commands, web pages, CI runs and knowledge, by words or meaning. Returns snippets"
         " with refs; get_messages opens them. Use it first for 'have we seen this before'.",
-        RecallArguments,
+        arguments_of(RECALL, leave_out=("explain",)),
         recall,
         HitList,
     ),
     Tool(
-        "timeline",
+        TIMELINE.tool,
         "Timeline",
-        "Tell what happened in a day or a span of time, in order: prompts and answers of agents,"
-        " commands, commits, visits, runs of CI. Use it for 'what did I do yesterday'.",
-        TimelineArguments,
+        "List what happened on a day or in a span of time, in order: prompts and answers, commands,"
+        " commits, web pages, CI runs. Use it for 'what did I do yesterday'.",
+        arguments_of(TIMELINE, limit=50),
         timeline,
         MomentList,
     ),
     Tool(
-        "usage",
+        USAGE.tool,
         "Token usage",
-        "Sum up tokens and cost of all agents by day, model, project or agent.",
-        UsageArguments,
+        "Sum tokens and cost of all agents by day, model, project, agent or session.",
+        arguments_of(USAGE, [("by", _BY, "day")], leave_out=("sessions",), since="30d"),
         usage,
         UsageList,
     ),
@@ -553,7 +459,7 @@ WRITING: Final = (
         "remember",
         "Remember",
         "Store a note for later sessions: a decision, a fact about the project, what the user"
-        " prefers. It is kept as the word of an agent. Never store secrets.",
+        " prefers. It is marked as written by an agent. Never store secrets.",
         RememberArguments,
         remember,
         NoteStored,

@@ -3,16 +3,17 @@
 from datetime import UTC
 from typing import Any, Final
 
+from threadkeep.base.clock import iso
 from threadkeep.knowledge.agent_views import AgentEntityView, EventView, ProjectView
 from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.workflow_runs import RunRow
 from threadkeep.mcp.contract_answers import CiJob, HybridHit, Knowledge
-from threadkeep.mcp.tools import cut
+from threadkeep.mcp.tools import ReplyRows, cut
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago, day_of
 
 SHOWN: Final = 4_000  # characters of one thing
-NOTHING: Final = "Nothing was found. Use other words, or fewer filters."
+NOTHING: Final = "No matches. Try other words, or fewer filters."
 
 
 def told(*facts: object) -> str:
@@ -27,7 +28,7 @@ def lead(rows: list[Any], left_out: str) -> str:
 
 def left(count: int) -> str:
     """Say that some did not fit into the answer, and how to have them."""
-    return f"{count} more did not fit: ask with more filters, or a smaller limit." if count else ""
+    return f"{count} more did not fit: narrow the filters or lower the limit." if count else ""
 
 
 def plain(snippet: str) -> str:
@@ -70,8 +71,8 @@ def of_lesson(one: Lesson, now: int) -> FenceItem:
 
 def of_run(run: RunRow) -> FenceItem:
     """Tell a run of CI."""
-    when = day_of(run.started_at, UTC)
-    facts = (run.status, run.conclusion, run.head_branch, run.head_sha, when, run.html_url)
+    day = day_of(run.started_at, UTC)
+    facts = (run.status, run.conclusion, run.head_branch, run.head_sha, day, run.html_url)
     return FenceItem(f"run {run.id} of {run.repo}", told(*facts))
 
 
@@ -79,3 +80,26 @@ def of_job(job: CiJob) -> FenceItem:
     """Tell a job with what it said."""
     lines = [f"{a.level} {a.path or ''}:{a.start_line or ''} {a.message}" for a in job.annotations]
     return FenceItem(told("job", job.name), "\n".join([job.conclusion or "not finished", *lines]))
+
+
+# ---------------------------------------------------------------------- what follows
+
+
+def go_on(more: str | None, what: str = "more") -> str:
+    """Say that there is more, and how to have it."""
+    return f"There is {what}: ask again with cursor={more}." if more else ""
+
+
+def left_with(found: ReplyRows, more: str | None) -> str:
+    """Say that some did not fit, and how to have them."""
+    return go_on(more) if found.left_out else ""
+
+
+def later(found: ReplyRows) -> str:
+    """Say that some did not fit."""
+    return f"{found.left_out} more did not fit into the answer." if found.left_out else ""
+
+
+def when(at: int | None) -> str | None:
+    """Write a moment."""
+    return None if at is None else iso(at)

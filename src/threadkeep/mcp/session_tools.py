@@ -9,10 +9,22 @@ import msgspec
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.results import SessionSummary, TranscriptMessage, TurnSum
 from threadkeep.mcp import own_tools, reply_text
-from threadkeep.mcp.paging import go_on, later, left_with, query_of, read_place, when
-from threadkeep.mcp.reply_text import told
-from threadkeep.mcp.tools import Tool, ToolContext, ToolReply, clamped, cut, kept
+from threadkeep.mcp.reply_text import go_on, later, left_with, told, when
+from threadkeep.mcp.tools import (
+    Tool,
+    ToolContext,
+    ToolReply,
+    arguments_of,
+    ask_verb,
+    clamped,
+    cut,
+    kept,
+)
 from threadkeep.memory.fence import FenceItem
+from threadkeep.verbs import TABLES
+
+SESSIONS: Final = TABLES["knowledge"]["sessions"]
+SESSION: Final = TABLES["knowledge"]["session"]
 
 _TITLE: Final = 200
 _PROMPT: Final = 300
@@ -20,16 +32,12 @@ _MOST_CHARS: Final = 40_000
 _BEFORE: Final = 2  # messages that are shown before the one that was asked for
 
 
-def list_sessions(room: ToolContext, given: own_tools.SessionsArguments) -> ToolReply:
+def list_sessions(room: ToolContext, given: Any) -> ToolReply:
     """List sessions, the latest first."""
-    query = query_of(room, given, given.query)
-    after, limit = given.cursor or None, clamped(given.limit)
-    if not limit:
-        return ToolReply(reply_text.NOTHING, data=own_tools.SessionList([]))
-    page = room.stores.browse().sessions(query, after=after, limit=limit)
+    page = ask_verb(room, SESSIONS, given)
     found = kept([_session_row(one) for one in page.items], _of_session)
     if found.left_out:  # the page must end where the answer does, or some would never be seen
-        page = room.stores.browse().sessions(query, after=after, limit=len(found.rows))
+        page = ask_verb(room, SESSIONS, given, limit=len(found.rows))
     left = left_with(found, page.next)
     data = own_tools.SessionList(found.rows, page.next, left_out=left, missing=page.missing)
     opens = "get_session and get_messages open one by its ref."
@@ -38,10 +46,10 @@ def list_sessions(room: ToolContext, given: own_tools.SessionsArguments) -> Tool
     return ToolReply(reply_text.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
 
 
-def get_session(room: ToolContext, given: own_tools.SessionArguments) -> ToolReply:
+def get_session(room: ToolContext, given: Any) -> ToolReply:
     """Tell what a session was about: its facts, and its prompts in order."""
     with _named():
-        one = room.stores.browse().session(given.session)
+        one = ask_verb(room, SESSION, given)
     row = _session_row(one.listed)
     found = kept([_turn_row(turn) for turn in one.turns], _of_turn)
     view = own_tools.SessionView(
@@ -69,7 +77,7 @@ def get_messages(room: ToolContext, given: own_tools.MessagesArguments) -> ToolR
     behind = found.rows[-1].position + 1 if found.rows else window.total
     more = str(behind) if behind < window.total else None
     shorter = any(row.cut for row in found.rows)
-    longer = "Long messages are cut: ask with a larger chars. " if shorter else ""
+    longer = "Long messages are cut; ask again with larger chars. " if shorter else ""
     data = own_tools.MessageList(
         ref, found.rows, window.total, more, left_out=f"{longer}{go_on(more)}"
     )
@@ -90,19 +98,29 @@ def _place(room: ToolContext, given: own_tools.MessagesArguments) -> tuple[str, 
     """Tell which session is meant, and from which position on."""
     if not given.around:
         if not given.session:
-            msg = "neither a session nor a message was named"
+            msg = "neither session nor around was given"
             raise Invalid(msg, hint="give session, as list_sessions shows it, or around=message:12")
-        return given.session, read_place(given.cursor)
+        return given.session, _read_place(given.cursor)
     opened = room.stores.memory().open(given.around, 0)
     hit = opened.hit
     if hit.key is None or hit.session_id is None:
-        msg = f"{given.around} is no message of a session"
-        raise Invalid(msg, hint="what recall shows of it is all there is; name a message")
+        msg = f"{given.around} is not a message of a session"
+        raise Invalid(msg, hint="recall shows all there is of it; give a message")
     ref = f"{hit.agent}:{hit.session_id}"
     if given.cursor:
-        return ref, read_place(given.cursor)
+        return ref, _read_place(given.cursor)
     (message,) = room.stores.browse().window(ref, at=hit.ref, limit=1).messages
     return ref, max(0, message.position - _BEFORE)
+
+
+def _read_place(cursor: str) -> int:
+    """Read a cursor of ours; none means the beginning."""
+    if not cursor:
+        return 0
+    if not cursor.isdecimal() or not cursor.isascii() or len(cursor) > 16:  # noqa: PLR2004
+        msg = f"{cut(cursor, 60)!r} is not a cursor"
+        raise Invalid(msg, hint="give the `next` of the answer before, as it is")
+    return int(cursor)
 
 
 def _session_row(one: SessionSummary) -> own_tools.SessionRow:
@@ -128,6 +146,9 @@ def _session_row(one: SessionSummary) -> own_tools.SessionRow:
         snippet=cut(reply_text.plain(one.snippet), _TITLE),
         continues=one.continues,
         continued_in=one.continued_in,
+        starred=one.labels.starred,
+        tags=one.labels.tags,
+        note=one.labels.note,
     )
 
 
@@ -197,11 +218,11 @@ def _json(value: Any) -> str:
 
 TOOLS: Final = (
     Tool(
-        "get_session",
+        SESSION.tool,
         "Get a session",
         "Tell what one session was about: agent, model, project, cost, its prompts in order,"
         " subagents, and the command that resumes it.",
-        own_tools.SessionArguments,
+        arguments_of(SESSION),
         get_session,
         own_tools.SessionView,
     ),
@@ -209,16 +230,16 @@ TOOLS: Final = (
         "get_messages",
         "Read messages",
         "Read the transcript of a session: prompts, answers, reasoning, tool calls and results."
-        " By session, from a cursor on; or around a ref that recall gave.",
+        " By session, from a cursor; or around a ref from recall.",
         own_tools.MessagesArguments,
         get_messages,
         own_tools.MessageList,
     ),
     Tool(
-        "list_sessions",
+        SESSIONS.tool,
         "List sessions",
         "List sessions of all agents, the latest first, by project, agent, time, cost or words.",
-        own_tools.SessionsArguments,
+        arguments_of(SESSIONS, limit=20),
         list_sessions,
         own_tools.SessionList,
     ),

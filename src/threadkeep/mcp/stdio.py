@@ -24,6 +24,7 @@ from threadkeep.mcp.relay_state import (
     resumed,
     sent,
     too_long,
+    welcome,
 )
 from threadkeep.mcp.socket import Meeting, meeting
 
@@ -98,8 +99,8 @@ class Parent:
 # ------------------------------------------------------------------------------
 # Between a client's pipe and a server's socket: a small process that outlives the server.
 #
-# It loads neither the SDK nor a store. When the server goes away it joins the next one, or becomes
-# it, and goes on with the session where it was.
+# It loads neither the SDK nor a store, and answers `initialize` while the server is still loading
+# them. When the server goes away it joins the next one, or becomes it, and continues the session.
 
 _PIECE: Final = 1 << 16
 # Seconds for answers to what was asked before the client stopped asking: a client that is gone
@@ -204,8 +205,13 @@ class Relay:
             if refused is not None:
                 self._tell_client(refused)
                 continue
+            greeting = welcome(line) if self._log.beginning is None else None
             self._log = sent(self._log, line)
             self._unsent += line + b"\n"
+            if greeting is not None:  # the server answers it too, once it is loaded
+                self._swallowed = answer_id(greeting)
+                self._log = received(self._log, greeting)
+                self._tell_client(greeting)
         self._asking = bool(data)
 
     def _exchange(self, events: int) -> None:
@@ -275,9 +281,11 @@ class Relay:
     def _join_next(self) -> socket.socket:
         self._joins += 1
         if self._joins > _MOST_JOINS:
-            for line in failed(self._log, "no server stays alive; see the log of threadkeep mcp"):
+            for line in failed(
+                self._log, "the server keeps stopping; see the log of threadkeep mcp"
+            ):
                 self._tell_client(line)
-            raise ConnectionError("no server stays alive")
+            raise ConnectionError("the server keeps stopping")
         link = self._join()
         link.settimeout(0)
         return link

@@ -4,17 +4,21 @@ import json
 import logging
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from itertools import accumulate, takewhile
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
 from threadkeep.base.old_words import today
 from threadkeep.base.text import printable
+from threadkeep.base.verb_table import Verb, bare, said_by
+from threadkeep.base.verbs import fault_words
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.home.stores import Stores
+from threadkeep.knowledge.query import read_since, read_until, unread_time
 from threadkeep.memory.fence import FenceItem, defused, fenced
+from threadkeep.verbs import each_verb
 
 # ------------------------------------------------------------------------------
 # What the arguments of tools may be, each with a title and a description for the agent.
@@ -46,7 +50,7 @@ Project = Annotated[
     str, text("Project", "Only this project: its folder, the folder's name, or owner/name.")
 ]
 Age = Annotated[
-    str, text("Since", "Only what is younger: 30m, 24h, 7d. Anything else means no filter.")
+    str, text("Since", "Only what is younger than: 30m, 24h, 7d. Anything else means no filter.")
 ]
 Since = Annotated[str, text("Since", "Not before: 24h, 7d, 2w ago, or a date 2026-03-01.")]
 Until = Annotated[str, text("Until", "Before: 24h, 7d, 2w ago, or through a date 2026-03-01.")]
@@ -60,15 +64,58 @@ Source = Annotated[
 Category = Annotated[
     str, text("Category", "Only notes of: user, feedback, project, reference, index. Empty: all.")
 ]
-Everything = Annotated[
-    bool, other("Include excluded", "Also what rests on nothing real or settled.")
+Everything = Annotated[bool, other("Include excluded", "Include items without solid evidence.")]
+Branch = Annotated[str, text("Branch", "Only exactly this git branch.")]
+Cursor = Annotated[
+    str, text("Cursor", "The `next` of the previous answer, to get what follows it.")
 ]
-Branch = Annotated[str, text("Branch", "Only on exactly this git branch.")]
-Cursor = Annotated[str, text("Cursor", "The `next` of the answer before, to have what follows it.")]
 
 
-class Arguments(msgspec.Struct, frozen=True):
-    """No arguments."""
+_TIMES: Final = {"since": Since, "until": Until}
+
+
+def arguments_of(
+    line: Verb, own: Sequence[tuple[str, Any, Any]] = (), leave_out: Sequence[str] = (), **say: Any
+) -> type[msgspec.Struct]:
+    """Make of what a verb takes what its tool takes: times as typed, one of a list as it is.
+
+    `own` are fields that only the tool has, `say` what it means where nothing is said.
+    """
+    found: list[Any] = list(own)
+    for one in msgspec.structs.fields(line.body or line.asked):
+        if one.name in leave_out:
+            continue
+        if one.name in _TIMES:
+            found.append((one.name, _TIMES[one.name], say.get(one.name, "")))
+        else:
+            default = [] if one.required else [say.get(one.name, one.default)]
+            found.append((one.name, _one_or_several(one.type), *default))
+    return msgspec.defstruct(f"{line.tool}_arguments", found, frozen=True, kw_only=True)
+
+
+def _one_or_several(kind: Any) -> Any:
+    """Let one of several stand alone: an agent writes `codex`, not a list of it."""
+    several = bare(kind)
+    if get_origin(several) is not list:
+        return kind
+    both: Any = Union[get_args(several)[0], several]  # noqa: UP007  (of a value)
+    notes = getattr(kind, "__metadata__", ())
+    return Annotated[(both, *notes)] if notes else both
+
+
+def ask_verb(room: "ToolContext", line: Verb, given: Any, **more: Any) -> Any:
+    """Call a verb with what an agent said; `more` says something else in its place."""
+    said = msgspec.structs.asdict(given) | more
+    kind = line.body or line.asked
+    found = {}
+    for one in msgspec.structs.fields(kind):
+        value = said.get(one.name, one.default)
+        if one.name in _TIMES and isinstance(value, str):
+            value = moment(value, room.now(), room.zone, end=one.name == "until")
+        elif get_origin(bare(one.type)) is list and isinstance(value, str):
+            value = (value,) if value else ()
+        found[one.name] = value
+    return room.stores.call(line, line.taken(kind(**found)))
 
 
 def read_arguments(shape: type[Any], given: dict[str, Any]) -> Any:
@@ -82,10 +129,10 @@ def read_arguments(shape: type[Any], given: dict[str, Any]) -> Any:
     said = {name: value for name, value in given.items() if value is not None}
     try:
         return msgspec.convert(said, shape, strict=False)
-    except (msgspec.ValidationError, OverflowError) as error:
-        told, _, place = str(error).partition(" - at `$.")
-        name = place.removesuffix("`")
-        raise Invalid(f"{name}: {told}" if name else told, hint="see the tool's schema") from None
+    except msgspec.ValidationError as error:
+        raise Invalid(fault_words(error, shape, said), hint="see the tool's schema") from None
+    except OverflowError as error:
+        raise Invalid(str(error), hint="see the tool's schema") from None
 
 
 def clamped(limit: int) -> int:
@@ -109,14 +156,10 @@ def moment(told: str, now: int, zone: tzinfo, *, end: bool = False) -> int | Non
     found = _AGE.fullmatch(plain)
     if found is not None:
         return max(0, now - int(found[1]) * _UNITS[found[2]])
-    try:
-        at = datetime.fromisoformat(plain)
-        at = at if at.tzinfo is not None else at.replace(tzinfo=zone)
-        whole_day = end and len(plain) == len("2026-03-01")
-        return int(at.timestamp() * 1000) + (86_400_000 if whole_day else 0)
-    except (ValueError, OverflowError, OSError):
-        msg = f"{told!r} is no time"
-        raise Invalid(msg, hint="give an age such as 24h or 7d, or a date 2026-03-01") from None
+    at = (read_until if end else read_since)(plain, now, zone)
+    if at is None:
+        raise unread_time(told)
+    return at
 
 
 # ------------------------------------------------------------------------------
@@ -236,6 +279,10 @@ class Tool(NamedTuple):
     writes: bool = False
 
 
+def _typed(one: Verb) -> str:
+    return f"threadkeep {one.command}" if one.command else ""
+
+
 def schema_of(shape: type[msgspec.Struct]) -> dict[str, Any]:
     """Describe a record as JSON Schema, an object at its root."""
     _, parts = msgspec.json.schema_components([shape], ref_template=_PLACE)
@@ -258,7 +305,8 @@ def call(tool: Tool, room: ToolContext, given: dict[str, Any]) -> ToolOutput:
             reply = tool.run(room, read_arguments(tool.arguments, given))
         return written(reply, room.fence_id())
     except ThreadkeepError as error:
-        hint = f"\nWhat to do: {error.hint}" if error.hint else ""
+        advice = said_by(error.hint, each_verb(), lambda one, *_: one.tool or _typed(one))
+        hint = f"\nWhat to do: {advice}" if advice else ""
         return written(ToolReply(f"{error.message}{hint}", is_error=True), "")
     except Exception as error:  # one question must not end the server for all others
         log.exception("the tool %s failed", tool.name)

@@ -2,6 +2,10 @@
 
 import hashlib
 import math
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from html import escape
 from http import HTTPStatus
 from typing import Any, Final
@@ -11,11 +15,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from threadkeep.base import json
-from threadkeep.base.verb_table import plain
+from threadkeep.base.verb_table import Verb, plain, said_by
 from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.verbs import each_verb
 from threadkeep.web.guard import RequestRefusal
 
 JSON_TYPE: Final = "application/json"
+LINES_TYPE: Final = "application/x-ndjson"
 _WORDS: Final = {
     400: "invalid",
     401: "unauthorized",
@@ -57,9 +63,15 @@ def problem(status: int, message: str, hint: str = "", kind: str = "") -> Respon
     return Response(as_json(body), status, media_type=JSON_TYPE)
 
 
-def problem_of(error: ThreadkeepError) -> Response:
-    """Say what a store refused."""
-    return problem(error.http_status, error.message, error.hint, kind_of(error))
+def problem_of(error: ThreadkeepError, *, called: bool = False) -> Response:
+    """Say what a store refused; who `called` a verb by its name reads Python's words."""
+    hint = error.hint if called else said_by(error.hint, each_verb(), _address)
+    return problem(error.http_status, error.message, hint, kind_of(error))
+
+
+def _address(one: Verb, argument: str, value: str) -> str:
+    address = f"{one.method} /api{one.path}" if one.path else ""
+    return f"{address} with {argument}={value.lower()}" if address and argument else address
 
 
 def kind_of(error: Exception) -> str:
@@ -100,6 +112,50 @@ def tagged(request: Request, body: bytes, media_type: str, status: int = 200) ->
             return Response(None, 304, headers={"etag": tag})
         return Response(body, status, headers={"etag": tag}, media_type=media_type)
     return Response(body, status, media_type=media_type)
+
+
+# ------------------------------------------------------------------------------
+# Long work that tells how far it is: a JSON line for each step, then one with the answer.
+
+# What a store's function says of arguments that it cannot use; the client raises the same again.
+OF_PYTHON: Final = (
+    *(ValueError, TypeError, AttributeError, LookupError),
+    *(ArithmeticError, RuntimeError),
+)
+
+
+def wants_progress(request: Request) -> bool:
+    """Tell whether a client asked to hear how far the work is."""
+    return "progress" in request.headers.get("prefer", "")
+
+
+def told_lines(run: Callable[[Callable[..., None]], Any]) -> Iterator[bytes]:
+    """Run something in a thread; give a line for each step that it tells, then its answer."""
+    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def told(*step: Any) -> None:
+        lines.put(as_json({"progress": list(step)}) + b"\n")
+
+    def work() -> None:
+        try:
+            lines.put(as_json([run(told)]) + b"\n")
+        except (ThreadkeepError, *OF_PYTHON) as error:
+            lines.put(last_line(error))
+        finally:
+            lines.put(None)
+
+    # The thread belongs to the question: its stores stay open until this is answered.
+    work_here = copy_context().run
+    threading.Thread(target=work_here, args=(work,), name="threadkeep-call", daemon=True).start()
+    while (line := lines.get()) is not None:
+        yield line
+
+
+def last_line(error: Exception) -> bytes:
+    """Say at the end of lines what went wrong: what was sent cannot be taken back."""
+    hint = error.hint if isinstance(error, ThreadkeepError) else ""
+    message = error.message if isinstance(error, ThreadkeepError) else str(error)
+    return as_json({"problem": WebProblem("failed", message, hint, kind_of(error))}) + b"\n"
 
 
 def wants_page(headers: dict[str, str]) -> bool:

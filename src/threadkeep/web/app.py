@@ -153,7 +153,7 @@ class StoreWatcher:
                         self._tell(())
                     was_there = False
                     self._end.wait(_MISSING_SECONDS)
-        finally:  # the next who joins begins anew, whatever happened here
+        finally:  # the next who joins starts over, whatever happened here
             with self._guard:
                 if self._thread is threading.current_thread():
                     self._thread = None
@@ -222,7 +222,7 @@ _TYPES: Final = {
 }
 _LEFT: Final = 499
 _USED: Final = RequestRefusal(
-    403, "this link was used, or is too old", "`threadkeep up --link` gives a new one"
+    403, "this link was used already or has expired", "`threadkeep up --link` gives a new one"
 )
 _KEPT: Final = "private, max-age=31536000, immutable"
 
@@ -230,6 +230,8 @@ _KEPT: Final = "private, max-age=31536000, immutable"
 def make_app(home: Home, place: ServerAddress, db: str | None = None) -> Gate:
     """Put the application of a home together."""
     stores = Stores(home, db)
+    if stores.shows_demo and home.has("knowledge"):  # somebody asked for their own
+        stores.show_own()
     secret, logins = watch_token(home), Logins(home)
     live = StoreWatcher(stores)
 
@@ -318,7 +320,9 @@ def _refuse_link(request: Request, token: str | None) -> RequestRefusal | None:
     place: ServerAddress = request.app.state.place
     stores: Stores = request.app.state.stores
     if is_our_own(request.scope) is False:
-        return RequestRefusal(403, "a link is for the user who made it, and you are another one")
+        return RequestRefusal(
+            403, "a link is for the user who made it, and you are a different user"
+        )
     if place.own and not finds_own_name(_named(request).get("user-agent", "")):
         hint = "open the link with another browser, or set `own_name = false` in [web]"
         return RequestRefusal(403, "Safari does not find the page under its own name", hint)
@@ -361,7 +365,10 @@ def _static(request: Request) -> Response:
 
 def _store_said_no(request: Request, error: Exception) -> Response:
     if isinstance(error, ThreadkeepError):
-        return _said(request, error.http_status, error.message, error.hint, problem_of(error))
+        # Who calls by name has the words of Python: the client raises the same error again.
+        called = request.url.path.startswith(("/api/call/", "/api/recordings"))
+        plain = problem_of(error, called=called)
+        return _said(request, error.http_status, error.message, error.hint, plain)
     raise error
 
 
@@ -389,7 +396,7 @@ def _gone(_: Request, __: Exception) -> Response:
 
 def _failed(request: Request, _: Exception) -> Response:
     """Say little: what went wrong stands in the log of the server."""
-    message = "something went wrong; the server's own log says what"
+    message = "something went wrong; see the server's log"
     return _said(request, 500, message, "", problem(500, message))
 
 
@@ -402,7 +409,10 @@ def _said(request: Request, status: int, message: str, hint: str, plain: Respons
     if not wants_page(headers) or request.url.path.startswith("/api/"):
         return plain
     renderer: Renderer = request.app.state.renderer
+    stores: Stores = request.app.state.stores
     values = {"title": message, "path": request.url.path, "query": {}, "hint": hint}
     piece = headers.get(PIECE) == "true"
-    text = renderer.render("problem.html", {**values, "status": status}, piece=piece)
+    text = renderer.render(
+        "problem.html", {**values, "status": status, "demo": stores.shows_demo}, piece=piece
+    )
     return Response(text.encode("utf-8", "replace"), status, media_type=HTML)

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -111,10 +110,16 @@ def highest(series: Iterable[Series]) -> float:
 
 
 def stacked(
-    series: Sequence[Series], labels: Sequence[Sequence[str]], hrefs: Sequence[str]
+    series: Sequence[Series],
+    labels: Sequence[Sequence[str]],
+    hrefs: Sequence[str],
+    scale: float = 0.0,
 ) -> Drawing:
-    """Pile series up, one bar for each place; `labels[series][place]` says what a piece is."""
-    top = highest(series)
+    """Pile series up, one bar for each place; `labels[series][place]` says what a piece is.
+
+    The whole height is the highest pile, or the `scale` where that is more.
+    """
+    top = max(highest(series), scale)
     places = len(hrefs)
     if not places or top <= 0:
         return Drawing(float(max(1, places)), HEIGHT)
@@ -131,6 +136,17 @@ def stacked(
 
 
 # ---------------------------------------------------------------------- heat
+
+
+_ROUND: Final = (1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0, 20.0)
+
+
+def rounded_up(value: float) -> float:
+    """Give the next number whose quarters read well on an axis."""
+    if value <= 0:
+        return 0.0
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(step * size for step in _ROUND if step * size >= value)
 
 
 def level(value: float, top: float) -> int:
@@ -195,139 +211,20 @@ def bar(part: float, whole: float, css: str = "s1") -> Drawing:
     return Drawing(100.0, 10.0, mark)
 
 
-# ------------------------------------------------------------------------------
-# Where the points of a graph lie: forces push them apart and pull neighbours together.
-#
-# The same graph always gets the same places: points begin on a spiral, in their order, and nothing
-# is left to chance.
-
-_GOLDEN: Final = math.pi * (3 - math.sqrt(5))
-_STEPS: Final = 90
-_HEAT: Final = 0.12  # how far a point may go in the first step; less in each that follows
-_GRAVITY: Final = 0.9
-_NEAR: Final = 3.0  # points farther apart than so many ideal lengths do not push each other
-
-
-class Point(NamedTuple):
-    """A place on the unit square."""
-
-    x: float
-    y: float
-
-
-@lru_cache(maxsize=8)
-def laid_out(count: int, edges: tuple[tuple[int, int, float], ...]) -> tuple[Point, ...]:
-    """Give places for so many points, given which are tied and how strongly; all within 0 to 1."""
-    if count <= 0:
-        return ()
-    xs, ys = _spiral(count)
-    ideal = 1.0 / math.sqrt(count)
-    ties = [(a, b, min(4.0, 1 + math.log1p(max(0.0, weight)))) for a, b, weight in edges if a != b]
-    for step in range(_STEPS):
-        push = _pushes(xs, ys, ideal)
-        _pull(push, xs, ys, ties, ideal)
-        _move(push, xs, ys, _HEAT * (1 - step / _STEPS))
-    return _fitted(xs, ys)
-
-
-def _spiral(count: int) -> tuple[list[float], list[float]]:
-    radii = [math.sqrt((number + 0.5) / count) / 2 for number in range(count)]
-    turns = [number * _GOLDEN for number in range(count)]
-    xs = [r * math.cos(t) for r, t in zip(radii, turns, strict=True)]
-    return xs, [r * math.sin(t) for r, t in zip(radii, turns, strict=True)]
-
-
-def _cells(
-    xs: Sequence[float], ys: Sequence[float], size: float
-) -> dict[tuple[int, int], list[int]]:
-    """Sort points into squares, so that only neighbours are compared."""
-    cells: dict[tuple[int, int], list[int]] = {}
-    for number, (x, y) in enumerate(zip(xs, ys, strict=True)):
-        cells.setdefault((math.floor(x / size), math.floor(y / size)), []).append(number)
-    return cells
-
-
-def _pushes(xs: Sequence[float], ys: Sequence[float], ideal: float) -> list[list[float]]:
-    size = _NEAR * ideal
-    cells = _cells(xs, ys, size)
-    push = [[-_GRAVITY * x * ideal, -_GRAVITY * y * ideal] for x, y in zip(xs, ys, strict=True)]
-    for (column, row), here in cells.items():
-        near = [
-            other
-            for dx in (-1, 0, 1)
-            for dy in (-1, 0, 1)
-            for other in cells.get((column + dx, row + dy), ())
-        ]
-        for number in here:
-            _push_one(push[number], number, near, (xs, ys), ideal)
-    return push
-
-
-def _push_one(
-    push: list[float],
-    number: int,
-    near: Iterable[int],
-    places: tuple[Sequence[float], Sequence[float]],
-    ideal: float,
-) -> None:
-    xs, ys = places
-    x, y = xs[number], ys[number]
-    for other in near:
-        dx, dy = x - xs[other], y - ys[other]
-        apart = dx * dx + dy * dy
-        if other != number and apart < (_NEAR * ideal) ** 2:
-            force = ideal * ideal / max(apart, 1e-6)
-            push[0] += dx * force
-            push[1] += dy * force
-
-
-def _pull(
-    push: list[list[float]],
-    xs: Sequence[float],
-    ys: Sequence[float],
-    ties: Iterable[tuple[int, int, float]],
-    ideal: float,
-) -> None:
-    for a, b, weight in ties:
-        dx, dy = xs[a] - xs[b], ys[a] - ys[b]
-        force = weight * math.hypot(dx, dy) / ideal * 0.5
-        push[a][0] -= dx * force
-        push[a][1] -= dy * force
-        push[b][0] += dx * force
-        push[b][1] += dy * force
-
-
-def _move(push: Iterable[list[float]], xs: list[float], ys: list[float], most: float) -> None:
-    for number, (dx, dy) in enumerate(push):
-        length = math.hypot(dx, dy)
-        if length > 0:
-            step = min(length, most) / length
-            xs[number] += dx * step
-            ys[number] += dy * step
-
-
-def _fitted(xs: Sequence[float], ys: Sequence[float]) -> tuple[Point, ...]:
-    """Stretch the places to the whole square, each axis for itself."""
-    return tuple(Point(x, y) for x, y in zip(_stretched(xs), _stretched(ys), strict=True))
-
-
-def _stretched(values: Sequence[float]) -> list[float]:
-    low, high = min(values), max(values)
-    if high - low < 1e-9:  # noqa: PLR2004  (one point, or all on a line)
-        return [0.5 for _ in values]
-    return [min(1.0, max(0.0, (value - low) / (high - low))) for value in values]
-
-
 _MINUTES: Final = 24 * 60.0
 _TICK: Final = 4.0  # minutes; what happened in a moment is drawn so wide
 _ROW: Final = 10.0
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNITS: Final = (("day", 62), ("week", 430), ("month", 3650))  # up to so many days
 _LAST_YEAR: Final = "9999"  # a log may say anything; after this year there is no next one
-_GRAPH: Final = (1000.0, 640.0)
+_GRAPH_WIDTH: Final = 1000.0
+_GRAPH_ROW: Final = 30.0  # a name, and the space to the next one
+_LEAST_HEIGHT: Final = 240.0
+_APART: Final = 90.0  # from the middle to the ends of a column
+_ARC: Final = 110.0  # how much farther its middle is
+NEIGHBOURS: Final = 36
 # Types in the order of their colours: the same everywhere.
 _TYPES: Final = ("project", "file", "tool", "service", "concept", "domain", "repo")
-_EDGE: Final = 40.0  # of the graph's field that stays free
 
 
 def helpers(zone: ZoneInfo) -> dict[str, Callable[..., Any]]:
@@ -384,6 +281,7 @@ class Bars(NamedTuple):
     series: tuple[Series, ...]
     columns: tuple[str, ...]  # what each bar is
     top: float
+    scale: float  # what the whole height stands for: `top`, or the next round number
     first: str
     last: str
     unit: str  # day, week, month or year
@@ -407,12 +305,14 @@ def spent_bars(by_day: Mapping[str, Mapping[str, Sum]], q: str, metric: str) -> 
         for one in series
     ]
     hrefs = [_span_address(q, first, last, metric) for first, last in spans]
+    scale = rounded_up(highest(series))
     numbers = tuple(zip(*(one.values for one in series), strict=True)) if series else ()
     return Bars(
-        drawing=stacked(series, labels, hrefs),
+        drawing=stacked(series, labels, hrefs, scale),
         series=series,
         columns=names,
         top=highest(series),
+        scale=scale,
         first=spans[0][0] if spans else "",
         last=spans[-1][1] if spans else "",
         unit=_unit(days),
@@ -528,6 +428,7 @@ class Dot(NamedTuple):
     y: float
     radius: float
     css: str
+    right: bool = False  # its name stands at its right
 
 
 class DrawingLine(NamedTuple):
@@ -551,27 +452,43 @@ class GraphMap(NamedTuple):
 
 
 def graph_map(graph: Graph) -> GraphMap:
-    """Lay entities out so that those stand together that are mentioned together."""
-    place = {one.id: number for number, one in enumerate(graph.entities)}
-    ties = [edge for edge in graph.edges if edge.a in place and edge.b in place]
-    found = laid_out(
-        len(graph.entities), tuple((place[one.a], place[one.b], one.weight) for one in ties)
+    """Draw the first entity in the middle, and beside it what it is mentioned with.
+
+    The others stand in two columns, those with the strongest tie first, each with its name on the
+    outside: no name lies over another one.
+    """
+    if not graph.entities:
+        return GraphMap(_GRAPH_WIDTH, _LEAST_HEIGHT, (), (), ())
+    middle, *others = graph.entities
+    weights: dict[int, int] = {}
+    for edge in graph.edges:
+        if middle.id in (edge.a, edge.b):
+            other = edge.b if edge.a == middle.id else edge.a
+            weights[other] = weights.get(other, 0) + edge.weight
+    others.sort(key=lambda one: (-weights.get(one.id, 0), one.name))
+    shown = others[:NEIGHBOURS]
+    css = {kind: _colour(kind) for kind in sorted({one.type for one in (middle, *shown)})}
+    rows = (len(shown) + 1) // 2
+    height = max(_LEAST_HEIGHT, rows * _GRAPH_ROW + 2 * _GRAPH_ROW)
+    centre = Dot(middle, _GRAPH_WIDTH / 2, height / 2, _radius(middle.nodes), css[middle.type])
+    dots = [centre]
+    for number, one in enumerate(shown):
+        row, side = divmod(number, 2)
+        of_side = rows if side == 0 else len(shown) // 2
+        share = (row + 0.5) / of_side  # from the top to the bottom
+        x = _ARC * math.sin(math.pi * share) + _APART
+        y = height / 2 + (share - 0.5) * of_side * _GRAPH_ROW
+        at = _GRAPH_WIDTH / 2 + (x if side else -x)
+        dots.append(
+            Dot(one, round(at, 1), round(y, 1), _radius(one.nodes), css[one.type], bool(side))
+        )
+    place = {one.entity.id: one for one in dots}
+    lines = tuple(
+        DrawingLine(one.a, one.b, place[one.a], place[one.b], _width(one.weight))
+        for one in graph.edges
+        if one.a in place and one.b in place and one.a != one.b
     )
-    width, height = _GRAPH
-    spots = [
-        (_EDGE + point.x * (width - 2 * _EDGE), _EDGE + point.y * (height - 2 * _EDGE))
-        for point in found
-    ]
-    css = {kind: _colour(kind) for kind in sorted({one.type for one in graph.entities})}
-    dots = [
-        Dot(one, round(x, 1), round(y, 1), _radius(one.nodes), css[one.type])
-        for one, (x, y) in zip(graph.entities, spots, strict=True)
-    ]
-    lines = [
-        DrawingLine(one.a, one.b, dots[place[one.a]], dots[place[one.b]], _width(one.weight))
-        for one in ties
-    ]
-    return GraphMap(width, height, tuple(dots), tuple(lines), tuple(css.items()))
+    return GraphMap(_GRAPH_WIDTH, height, tuple(dots), lines, tuple(css.items()))
 
 
 def _colour(kind: str) -> str:

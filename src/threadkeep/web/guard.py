@@ -36,7 +36,7 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 KNOWN: Final = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 # What a form of another page cannot send without asking first.
 BODY_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "text/event-stream"})
-# A sign of life, and where a one-time link leads.
+# A heartbeat, and where a one-time link leads.
 OPEN_PATHS: Final = frozenset({"/alive", "/open"})
 _LONGEST_TARGET: Final = 8192
 _MOST_HEADERS: Final = 100  # a browser sends about twenty
@@ -83,7 +83,7 @@ def place_of(
 
     Who listens everywhere answers for the name of the machine as well, and for the address that
     a connection reached. With `own` there is one more name on loopback; a certificate is made for
-    other names, and from another machine it leads nowhere.
+    other names, and from another machine it does not resolve.
     """
     anywhere = host in _ANYWHERE
     there = {machine.lower()} - {""} if anywhere else {host}
@@ -149,11 +149,13 @@ def refuse_stranger(
     origin = headers.get("origin")
     origins = {f"{place.scheme}://{host}"} | (frozenset() if host in own else place.origins)
     if origin is not None and origin not in origins:
-        return RequestRefusal(403, "a page of another origin may not ask")
+        return RequestRefusal(403, "requests from other origins are refused")
     if headers.get("sec-fetch-site", "none") not in _SITES:
-        return RequestRefusal(403, "another site may not ask", "open the address directly")
+        return RequestRefusal(
+            403, "requests from other sites are refused", "open the address directly"
+        )
     if scope["method"] not in KNOWN:
-        return RequestRefusal(405, "there is no such method here")
+        return RequestRefusal(405, "method not supported")
     return None
 
 
@@ -169,7 +171,7 @@ def refuse_body(place: ServerAddress, scope: Scope, headers: Headers) -> Request
     """Refuse a body that is too large, or of a type that any form can send."""
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
-        return RequestRefusal(400, "the length of the body is no number")
+        return RequestRefusal(400, "the length of the body is not a number")
     if int(length) > place.body_limit:
         return RequestRefusal(413, f"the body has more than {place.body_limit} bytes")
     given = headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -6,6 +6,7 @@ is cleaned once more by a second program that knows only the tags below.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -15,13 +16,14 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from threadkeep.knowledge.library import AnswerCache
+from threadkeep.web.code import CLASSES, code, language_named
 
 _TAGS: Final = {
     *("a", "blockquote", "br", "code", "del", "em", "h4", "h5", "h6", "hr", "li"),
-    *("ol", "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+    *("ol", "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 }
 _ATTRIBUTES: Final = {"a": {"href", "title"}, "ol": {"start"}}
 _SCHEMES: Final = ("http://", "https://")
@@ -29,6 +31,23 @@ _NESTING: Final = 40  # quotes in lists in quotes: deeper than this is no text f
 _WIDE: Final = '<div class="scroll" tabindex="0"><table>'
 _BELOW: Final = 3  # headings of an answer stand below those of the page
 _BEGIN, _END = ">>>", "<<<"
+# While Markdown is read, marks are two characters that mean nothing to anybody.
+_OPENS, _CLOSES = "\ue000", "\ue001"
+_RESERVED: Final = re.compile("[\ue000\ue001]")
+_HELD: Final = re.compile("\ue000([^<>\ue000\ue001]{1,500})\ue001")
+_INLINE_TAGS: Final = {"code", "del", "em", "s", "strong"}
+# What begins a block means nothing in the middle of a line: fences, headings, quotes, rules.
+_BLOCKS: Final = re.compile(
+    r"(?:^|(?<=\n))[ \t]{0,3}(?:#{1,6}[ \t]|>(?!>)[ \t]?|-{3,}$|```\w*)|```"
+)
+_LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
+_GAP: Final = re.compile(r"\n\s+")
+# What Codex writes above the output of a command.
+_HEADER: Final = re.compile(
+    r"(?:Chunk ID: \w+\s+)?(?:Exit code: \d+\s+)?Wall time: [\d.]+ seconds\s+"
+    r"(?:Process [a-z ]+(?:code|ID) \d+\s+)?"
+    r"(?:(?:Original token count|Total output lines): \d+\s+)*Output:\s*"
+)
 _KEPT_CHARACTERS: Final = 4_000_000
 
 
@@ -51,6 +70,7 @@ def _markdown(text: str) -> Markup:
         _parser().render(text.encode("utf-8", "replace").decode()),  # half characters are none
         tags=_TAGS,
         attributes=_ATTRIBUTES,
+        allowed_classes={"span": set(CLASSES)},
         url_schemes={"http", "https"},
         url_relative="deny",
         link_rel="noopener noreferrer",
@@ -61,18 +81,29 @@ def _markdown(text: str) -> Markup:
 
 
 def marked(snippet: str) -> Markup:
-    """Show a snippet in which found words stand between >>> and <<<."""
-    first, *rest = snippet.split(_BEGIN)
-    shown = [escape(first)]
-    for piece in rest:
-        word, _, after = piece.partition(_END)
-        shown.append(Markup("<mark>{}</mark>{}").format(word, after))
-    return Markup("").join(shown)
+    """Show a snippet as Markdown on one line; found words stand between >>> and <<<."""
+    flat = _BLOCKS.sub(" ", _HEADER.sub("", _RESERVED.sub("", snippet)))
+    flat = _GAP.sub("\n", _LINK.sub(r"\1", flat))
+    held = flat.replace(_BEGIN, _OPENS).replace(_END, _CLOSES)
+    shown = nh3.clean(
+        _inline().renderInline(held.encode("utf-8", "replace").decode()),
+        tags=_INLINE_TAGS,
+        attributes={},
+    )
+    # A word that begins inside an emphasis and ends outside of it is not marked.
+    shown = _HELD.sub(r"<mark>\1</mark>", shown)
+    return Markup(_RESERVED.sub("", shown))  # noqa: S704  (cleaned just before)
 
 
 def anchor(key: str) -> str:
     """Name the place of an entry on a page: always the same, whatever its key is made of."""
     return "k" + hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _inline() -> MarkdownIt:
+    parser = MarkdownIt("zero", {"html": False, "maxNesting": _NESTING})
+    return parser.enable(["backticks", "emphasis", "strikethrough", "escape"])
 
 
 @lru_cache(maxsize=1)
@@ -108,4 +139,6 @@ def _as_link(
 def _fenced(
     _: Any, tokens: Sequence[Token], index: int, __: OptionsDict, ___: dict[str, Any]
 ) -> str:
-    return Markup("<pre><code>{}</code></pre>\n").format(tokens[index].content)
+    token = tokens[index]
+    language = language_named(token.info.split()[0]) if token.info.strip() else ""
+    return Markup("<pre><code>{}</code></pre>\n").format(code(token.content, language))

@@ -6,179 +6,30 @@ are loaded later and the offline file are made from the same.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
+from markupsafe import Markup
 
 from threadkeep.knowledge.records import Image
 from threadkeep.knowledge.results import SessionSummary, TranscriptMessage, TurnSum
-from threadkeep.web.markup import anchor
-
-# ------------------------------------------------------------------------------
-# What a tool call changes in files, as lines that were taken out and put in.
-#
-# Programs name the same thing differently (`old_string`, `oldString`, `old_str`), so a change is
-# known by the shape of its arguments and not by the name of the tool.
-
-Sign = Literal["+", "-", " ", "@"]
-
-_PATHS: Final = ("file_path", "filePath", "path", "target_file", "notebook_path", "absolute_path")
-_PAIRS: Final = (
-    ("old_string", "new_string"),
-    ("oldString", "newString"),
-    ("old_str", "new_str"),
-    ("old_text", "new_text"),
-    ("oldText", "newText"),
+from threadkeep.memory.learn.text_cleaning import split_injected
+from threadkeep.web.code import (
+    language_of_command,
+    language_of_path,
+    language_of_text,
+    markup_of,
+    parted,
+    pieces,
 )
-_WHOLE: Final = ("content", "file_text", "contents", "new_source", "code_edit")
-_PATCHES: Final = ("input", "patch", "patchText", "patch_text", "diff", "unified_diff")
-_WRITERS: Final = ("write", "create", "edit", "replace")
-_NAMED: Final = {
-    "*** Update File: ": "",
-    "*** Add File: ": " (new)",
-    "*** Delete File: ": " (deleted)",
-}
-_LINES: Final = 600  # that are shown of one file
-_COMPARED: Final = 1500  # lines a side: beyond it difflib takes seconds
-_AROUND: Final = 3
-
-
-class DiffLine(msgspec.Struct, frozen=True):
-    """One line of a change."""
-
-    sign: Sign
-    text: str
-
-
-class FileDiff(msgspec.Struct, frozen=True):
-    """What happens to one file."""
-
-    path: str
-    lines: tuple[DiffLine, ...]
-    added: int
-    removed: int
-    left_out: int = 0  # lines that are not shown
-
-
-def changes_of(tool: str, given: Any) -> list[FileDiff]:
-    """Give the changes of a tool call; none if it changes no file."""
-    if isinstance(given, str):
-        return list(_patched(given))
-    if not isinstance(given, Mapping):
-        return []
-    found = list(_edited(tool, given))
-    if found:
-        return found
-    texts = [given.get(name) for name in _PATCHES]
-    command = given.get("command")
-    texts += command if isinstance(command, list) else [command]
-    return [change for text in texts if isinstance(text, str) for change in _patched(text)]
-
-
-def compare(path: str, old: str, new: str) -> FileDiff:
-    """Compare two texts line by line, with a little of what stays around each difference."""
-    before, after = old.splitlines(), new.splitlines()
-    if not before or not after or max(len(before), len(after)) > _COMPARED:
-        lines = [DiffLine("-", text) for text in before] + [DiffLine("+", text) for text in after]
-    else:
-        lines = list(_compared(before, after))
-    return _change(path, lines)
-
-
-def _compared(before: list[str], after: list[str]) -> Iterator[DiffLine]:
-    matcher = SequenceMatcher(None, before, after)
-    for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
-        if number:
-            yield DiffLine("@", "")
-        for tag, low, high, new_low, new_high in group:
-            if tag == "equal":
-                yield from (DiffLine(" ", text) for text in before[low:high])
-                continue
-            yield from (DiffLine("-", text) for text in before[low:high])
-            yield from (DiffLine("+", text) for text in after[new_low:new_high])
-
-
-def _change(path: str, lines: list[DiffLine]) -> FileDiff:
-    added = sum(line.sign == "+" for line in lines)
-    removed = sum(line.sign == "-" for line in lines)
-    left_out = max(0, len(lines) - _LINES)
-    return FileDiff(path, tuple(lines[:_LINES]), added, removed, left_out)
-
-
-# ------------------------------------------------------------------- arguments with texts in them
-
-
-def _edited(tool: str, given: Mapping[str, Any]) -> Iterator[FileDiff]:
-    path = _text(given, _PATHS)
-    several = given.get("edits")
-    if isinstance(several, list):
-        edits = [edit for edit in several if isinstance(edit, Mapping)]
-        yield from (change for edit in edits for change in _edited(tool, {"path": path, **edit}))
-        return
-    for old, new in _PAIRS:
-        if isinstance(given.get(new), str):
-            yield compare(path, _text(given, (old,)), given[new])
-            return
-    if path and any(word in tool.lower() or given.get("command") == word for word in _WRITERS):
-        whole = next((given[name] for name in _WHOLE if isinstance(given.get(name), str)), None)
-        if whole is not None:
-            yield compare(path, "", whole)
-
-
-def _text(given: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    return next((given[name] for name in names if isinstance(given.get(name), str)), "")
-
-
-# ---------------------------------------------------------------------------------------- patches
-
-
-def _patched(text: str) -> Iterator[FileDiff]:
-    """Read a patch: the kind with `*** Begin Patch`, or the kind that `diff -u` writes."""
-    if "*** Begin Patch" in text:
-        yield from _files(text[text.index("*** Begin Patch") :].splitlines(), _named)
-    elif "\n@@ " in text and "\n+++ " in f"\n{text}":
-        yield from _files(text.splitlines(), _unified)
-
-
-def _named(line: str) -> str | None:
-    for start, after in _NAMED.items():
-        if line.startswith(start):
-            return line.removeprefix(start).strip() + after
-    return None
-
-
-def _unified(line: str) -> str | None:
-    if not line.startswith("+++ "):
-        return None
-    return line[4:].partition("\t")[0].strip().removeprefix("b/")
-
-
-def _files(lines: list[str], name_of: Any) -> Iterator[FileDiff]:
-    path: str | None = None
-    found: list[DiffLine] = []
-    for line in lines:
-        named = name_of(line)
-        if named is not None:
-            if path is not None:
-                yield _change(path, found)
-            path, found = named, []
-        elif line.startswith(("*** ", "--- ", "diff --git ", "index ")):
-            continue
-        elif line.startswith("@@"):
-            found.append(DiffLine("@", line.strip("@ ")))
-        elif line[:1] in {"+", "-"}:
-            found.append(DiffLine("+" if line[0] == "+" else "-", line[1:]))
-        else:
-            found.append(DiffLine(" ", line[1:]))
-    if path is not None:
-        yield _change(path, found)
-
+from threadkeep.web.diffs import PATHS, FileDiff, changes_of, colored
+from threadkeep.web.markup import anchor
 
 CUT: Final = 20_000  # characters of one text in a window
 _HEAD_LINES: Final = 8
 _HEAD_CHARACTERS: Final = 1_200
+_LONG_PROSE: Final = 30  # lines of a prompt that are shown without folding
 _OPEN_LINES: Final = 10
 _BRIEF: Final = 3
 _OPEN_DIFF: Final = 60
@@ -191,6 +42,7 @@ _TELLING: Final = (
     *("command", "cmd", "pattern", "query", "file_path", "filePath", "path", "target_file"),
     *("notebook_path", "absolute_path", "url", "description", "prompt", "name", "message"),
 )
+_COMMANDS: Final = ("command", "cmd")
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh"})
 _GROUPS: Final = {
     "prompt": ("prompts", "Prompt"),
@@ -201,6 +53,18 @@ _GROUPS: Final = {
     "summary": ("notes", "Compaction"),
     "note": ("notes", "Note"),
 }
+# What Codex writes above the output of a command, a line each.
+_HEADER: Final = (
+    re.compile(r"Chunk ID: \w+"),
+    re.compile(r"Wall time: (?P<seconds>\d{1,9}(?:\.\d{1,9})?) seconds?"),
+    re.compile(r"(?:Exit code:|Process exited with code) (?P<exit>-?\d{1,9})"),
+    re.compile(r"(?P<running>Process running) with session ID \d+"),
+    re.compile(r"(?:Original token count|Total output lines): \d+"),
+)
+_HEADER_ENDS: Final = "Output:"
+_HEADER_LINES: Final = 8
+_REMINDER: Final = "system-reminder"
+_FENCE: Final = ("```", "~~~")
 _WORD: Final = re.compile(r"[a-z][a-z-]{0,30}")
 _ASKED: Final = ("prompt", "message", "description", "task", "instructions")
 _ALIKE: Final = 60  # characters by which a subagent's task is recognised
@@ -213,6 +77,22 @@ class TextPreview(msgspec.Struct, frozen=True):
     rest: str = ""
     lines: int = 0
     missing: int = 0  # characters
+    language: str = ""
+
+
+class Aside(msgspec.Struct, frozen=True):
+    """A note that a program put into somebody's words, or into a result."""
+
+    name: str
+    text: str
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """What the program said about a command beside its output."""
+
+    took: float | None = None  # milliseconds
+    exit_code: int | None = None
+    running: bool = False
 
 
 class Argument(msgspec.Struct, frozen=True):
@@ -232,6 +112,9 @@ class MessageView(msgspec.Struct, frozen=True):
     label: str
     piece: TextPreview
     headline: str = ""
+    headline_language: str = ""
+    asides: tuple[Aside, ...] = ()
+    ran: Ran | None = None
     arguments: tuple[Argument, ...] = ()
     changes: tuple[FileDiff, ...] = ()
     pictures: tuple[str, ...] = ()
@@ -247,6 +130,11 @@ class MessageView(msgspec.Struct, frozen=True):
         return 0 < len(self.arguments) <= _BRIEF and all(one.inline for one in self.arguments)
 
     @property
+    def raw(self) -> TextPreview:
+        """Its text as it was captured; of a very long one the beginning."""
+        return piece_of(self.message.text)
+
+    @property
     def missing(self) -> int:
         """How many characters are not here; they come when they are asked for."""
         return self.piece.missing + sum(one.piece.missing for one in self.arguments)
@@ -254,7 +142,16 @@ class MessageView(msgspec.Struct, frozen=True):
 
 def filters() -> dict[str, Callable[..., Any]]:
     """Give the filters of the templates."""
-    return {"views": views, "view": view, "written": written, "bars": bars, "agent": agent_class}
+    return {
+        "views": views,
+        "view": view,
+        "written": written,
+        "bars": bars,
+        "agent": agent_class,
+        "colored": colored,
+        "colored_piece": colored_piece,
+        "one_line": one_line,
+    }
 
 
 def views(
@@ -285,26 +182,108 @@ def views(
             msgspec.structs.replace(
                 view(message, whole=whole),
                 final=message.position in finals,
-                result=None if result is None else view(result, whole=whole),
+                result=None if result is None else view(result, whole=whole, call=message),
                 subagent=subagent_of(message, children) if children else None,
             )
         )
     return shown
 
 
-def view(message: TranscriptMessage, *, whole: bool = False) -> MessageView:
-    """Give one message as it is shown."""
+def view(
+    message: TranscriptMessage, *, whole: bool = False, call: TranscriptMessage | None = None
+) -> MessageView:
+    """Give one message as it is shown; a result is shown as what its `call` asked for."""
     group, label = _GROUPS.get(message.part, ("notes", message.part))
     pictures, hidden = _pictures(message.images, whole=whole)
-    piece = piece_of(message.text, whole=whole)
+    text, ran = (
+        without_header(message.text) if message.part == "tool_result" else (message.text, None)
+    )
+    text, asides = without_asides(text, message.part)
+    piece = prose_of(text, whole=whole) if message.part == "prompt" else piece_of(text, whole=whole)
     found = MessageView(
-        message, anchor(message.key), group, label, piece, pictures=pictures, hidden_pictures=hidden
+        message,
+        anchor(message.key),
+        group,
+        label,
+        piece,
+        pictures=pictures,
+        hidden_pictures=hidden,
+        asides=asides,
+        ran=ran,
     )
     if message.part == "tool_call":
         return _call(found, whole=whole)
     if message.part == "note":
-        return msgspec.structs.replace(found, headline=_one_line(message.text))
+        return msgspec.structs.replace(found, headline=one_line(message.text))
+    if message.part == "tool_result":
+        piece = msgspec.structs.replace(piece, language=_language(call, message, text))
+        return msgspec.structs.replace(found, piece=piece)
     return found
+
+
+def without_asides(text: str, part: str) -> tuple[str, tuple[Aside, ...]]:
+    """Part what somebody said, or a tool gave back, from what the program added to it."""
+    if part not in {"prompt", "tool_result"} or "<" not in text:
+        return text, ()
+    said, asides = [], []
+    for name, words in split_injected(text):
+        if name and (part == "prompt" or name == _REMINDER) and words.strip():
+            asides.append(Aside(name, words.strip()[:CUT]))
+        elif name and words:  # a file may be about such things
+            said.append(f"<{name}>{words}</{name}>")
+        else:
+            said.append(f"<{name}>" if name else words)
+    return ("".join(said).strip("\n"), tuple(asides)) if asides else (text, ())
+
+
+def without_header(text: str) -> tuple[str, Ran | None]:
+    """Part the output of a command from the lines that Codex writes above it."""
+    if text.startswith('{"output":'):
+        return _unwrapped(text)
+    told: dict[str, str] = {}
+    at = 0
+    for _ in range(_HEADER_LINES):
+        end = text.find("\n", at)
+        line = text[at : end if end >= 0 else len(text)]
+        if line == _HEADER_ENDS and at:
+            return text[end + 1 :] if end >= 0 else "", _ran(told)
+        found = next((match for one in _HEADER if (match := one.fullmatch(line))), None)
+        if found is None or end < 0:
+            break
+        told |= {name: value for name, value in found.groupdict().items() if value}
+        at = end + 1
+    return text, None
+
+
+def _ran(told: Mapping[str, str]) -> Ran:
+    took = float(told["seconds"]) * 1000 if "seconds" in told else None
+    return Ran(took, int(told["exit"]) if "exit" in told else None, "running" in told)
+
+
+def _unwrapped(text: str) -> tuple[str, Ran | None]:
+    """Read the form of a result in which the output is a field beside its exit code."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return text, None
+    facts = given.get("metadata")
+    if not isinstance(given.get("output"), str) or not isinstance(facts, dict):
+        return text, None
+    seconds, code = facts.get("duration_seconds"), facts.get("exit_code")
+    took = seconds * 1000 if isinstance(seconds, int | float) else None
+    return given["output"], Ran(took, code if isinstance(code, int) else None)
+
+
+def _language(call: TranscriptMessage | None, result: TranscriptMessage, text: str) -> str:
+    """Find out what a result is written in: the file that was read, or how the text begins."""
+    given = call.input if call is not None else None
+    if isinstance(given, Mapping) and not result.error:
+        path = next((given[one] for one in PATHS if isinstance(given.get(one), str)), "")
+        command = next((given[name] for name in _COMMANDS if given.get(name)), "")
+        typed = command_of(command) if isinstance(command, list) else str(command)
+        if found := language_of_path(path) or language_of_command(typed):
+            return found
+    return language_of_text(text)
 
 
 def _finals(messages: Iterable[TranscriptMessage]) -> set[int]:
@@ -319,6 +298,9 @@ def _finals(messages: Iterable[TranscriptMessage]) -> set[int]:
 def _call(found: MessageView, *, whole: bool) -> MessageView:
     message = found.message
     told = headline(message.input, message.text)
+    given = message.input
+    if isinstance(given, Mapping) and any(given.get(name) for name in _COMMANDS):
+        found = msgspec.structs.replace(found, headline_language=_shell(message.tool))
     changes = tuple(changes_of(message.tool, message.input))
     if changes:
         lines = sum(len(one.lines) for one in changes)
@@ -337,7 +319,7 @@ def headline(given: Any, text: str) -> str:
     told = given
     if isinstance(given, Mapping):
         told = next((given[name] for name in _TELLING if given.get(name)), text)
-    return _one_line(command_of(told) if isinstance(told, list) else str(told or text))
+    return _flat(command_of(told) if isinstance(told, list) else str(told or text))
 
 
 def command_of(words: Sequence[Any]) -> str:
@@ -348,7 +330,12 @@ def command_of(words: Sequence[Any]) -> str:
     return " ".join(texts)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Put the beginning of a text on one line, without the marks that begin a line of Markdown."""
+    return _flat(text[: 4 * _HEADLINE].lstrip("#*>` \n") or text)
+
+
+def _flat(text: str) -> str:
     flat = " ".join(text[: 4 * _HEADLINE].split())
     return flat if len(flat) <= _HEADLINE else f"{flat[: _HEADLINE - 1]}…"
 
@@ -365,11 +352,18 @@ def _arguments(message: TranscriptMessage, told: str, *, whole: bool) -> Iterabl
         if text.strip() == told or value is None:
             continue
         inline = len(text) <= _HEADLINE and "\n" not in text
-        yield Argument(str(name), piece_of(text, whole=whole), inline)
+        language = "" if isinstance(value, str) else "json"
+        language = _shell(message.tool) if name in _COMMANDS else language
+        piece = msgspec.structs.replace(piece_of(text, whole=whole), language=language)
+        yield Argument(str(name), piece, inline)
+
+
+def _shell(tool: str) -> str:
+    return "powershell" if "powershell" in tool.lower() else "bash"
 
 
 def _is_command(name: object, value: object) -> bool:
-    return isinstance(value, list) and name in {"command", "cmd"}
+    return isinstance(value, list) and name in _COMMANDS
 
 
 def written(value: Any) -> str:
@@ -391,6 +385,30 @@ def piece_of(text: str, *, whole: bool = False) -> TextPreview:
     at = _end_of_head(kept)
     lines = text.count("\n") + bool(text and not text.endswith("\n"))
     return TextPreview(kept[:at], kept[at:], lines, len(text) - len(kept))
+
+
+def prose_of(text: str, *, whole: bool = False) -> TextPreview:
+    """Part Markdown between two paragraphs; where no such place exists, it is not parted."""
+    found = piece_of(text, whole=whole)
+    if not found.rest or found.lines <= _LONG_PROSE:
+        return msgspec.structs.replace(found, head=found.head + found.rest, rest="")
+    kept = found.head + found.rest
+    at = seen = 0
+    fenced = False
+    for line in kept.split("\n"):
+        fenced ^= line.lstrip().startswith(_FENCE)
+        seen += len(line) + 1
+        if seen > len(found.head) and not fenced and not line.strip():
+            at = seen
+            break
+    at = at or len(kept)
+    return msgspec.structs.replace(found, head=kept[:at], rest=kept[at:])
+
+
+def colored_piece(piece: TextPreview) -> tuple[Markup, Markup]:
+    """Give the beginning and the rest of a text in the colors of its language."""
+    head, rest = parted(pieces(piece.head + piece.rest, piece.language), len(piece.head))
+    return markup_of(head), markup_of(rest)
 
 
 def _end_of_head(text: str) -> int:

@@ -101,7 +101,7 @@ class Reads:
     ) -> Response:
         """Answer a read in its turn.
 
-        What is `kept` shows the captured history at a moment and nothing else: it is made anew
+        What is `kept` shows the captured history at a moment and nothing else: it is rebuilt
         after every commit, and every ten seconds.
         """
         key, stores = _asked(request), request.app.state.stores
@@ -219,7 +219,12 @@ def _render(page: SitePage, request: Request) -> Response:
     data = page.load(visit_of(request))
     renderer: Renderer = request.app.state.renderer
     values = data if isinstance(data, dict) else msgspec.structs.asdict(data)
-    around = {"title": page.title, "path": request.url.path, "query": dict(request.query_params)}
+    around: dict[str, Any] = {
+        "title": page.title,
+        "path": request.url.path,
+        "query": dict(request.query_params),
+    }
+    around["demo"] = request.app.state.stores.shows_demo
     piece = request.headers.get(PIECE) == "true"
     text = renderer.render(page.template, {**around, **values}, piece=piece)
     answer = tagged(request, text.encode("utf-8", "replace"), HTML)

@@ -24,14 +24,14 @@ from threadkeep.home.home import Home
 from threadkeep.home.opening import open_browse
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.results import SessionDetail, SessionSummary, TranscriptMessage
-from threadkeep.web import charts, markup, messages, words
+from threadkeep.web import charts, code, markup, messages, words
 
 
 class Renderer:
     """Fills templates; times are those of one zone.
 
     `cache` gives the folder of what templates were compiled to: all of them take 300 ms to
-    compile, and 10 ms to read again. A template that was changed is compiled anew.
+    compile, and 10 ms to read again. A template that was changed is compiled again.
     """
 
     def __init__(self, zone: ZoneInfo, cache: Callable[[], Path | None] = lambda: None) -> None:
@@ -45,7 +45,8 @@ class Renderer:
         self._cache = cache
         self._environment.globals["asset"] = asset
         self._environment.globals |= charts.helpers(zone)
-        self._environment.filters |= words.filters(zone) | markup.filters() | messages.filters()
+        self._environment.filters |= words.filters(zone) | markup.filters()
+        self._environment.filters |= code.filters() | messages.filters()
 
     def render(self, template: str, values: Mapping[str, Any], *, piece: bool = False) -> str:
         """Fill a template; of a piece only its block `content`."""
@@ -83,7 +84,7 @@ def asset(name: str) -> str:
 # ------------------------------------------------------------------------------
 # A session as one file: everything is in it, nothing is loaded when it is opened, nothing runs.
 
-_STYLES: Final = ("site.css", "session.css")
+_STYLES: Final = ("site.css", "session.css", "code.css")
 _WINDOW: Final = 1000
 _DEPTH: Final = 4  # subagents of subagents that are put in; no program nests deeper
 

@@ -13,6 +13,12 @@ _THOUSAND: Final = 1000
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
+# A duration is said in two units: seconds, its name, and the unit below with its seconds.
+_SPANS: Final = (
+    (_DAY, "d", _HOUR, "h"),
+    (_HOUR, "h", _MINUTE, "min"),
+    (_MINUTE, "min", 1, "s"),
+)
 
 
 def filters(zone: ZoneInfo) -> dict[str, Callable[..., Any]]:
@@ -83,12 +89,14 @@ def span(milliseconds: float | None) -> str:
         return ""
     if milliseconds < _THOUSAND:
         return f"{milliseconds:.0f} ms"
-    seconds = milliseconds / 1000
-    if seconds < _MINUTE:
-        return f"{seconds:.1f} s"
-    if seconds < _HOUR:
-        return f"{seconds / _MINUTE:.0f} min"
-    return f"{seconds / _HOUR:.1f} h"
+    if milliseconds < 10 * _THOUSAND:
+        return f"{milliseconds / 1000:.1f}".removesuffix(".0") + " s"
+    seconds = round(milliseconds / 1000)
+    for size, name, smaller, below in _SPANS:
+        if seconds >= size:
+            whole, rest = divmod(round(seconds / smaller), size // smaller)
+            return f"{whole} {name}" + (f" {rest} {below}" if rest else "")
+    return f"{seconds} s"
 
 
 # ------------------------------------------------------------------------------

@@ -9,29 +9,12 @@ from starlette.routing import BaseRoute, Route
 
 from threadkeep import __version__
 from threadkeep.web.answers import json_answer
-from threadkeep.web.api import (
-    calls,
-    chat,
-    health,
-    history,
-    memory,
-    openapi,
-    streams,
-    web,
-)
-from threadkeep.web.api.addresses import verbs_of_tables
+from threadkeep.web.api import calls, openapi, streams
+from threadkeep.web.api.addresses import VERBS
 from threadkeep.web.api.endpoints import routes_of
 from threadkeep.web.api.openapi import document
 from threadkeep.web.api.verb import ApiVerb, Json
 
-VERBS: tuple[ApiVerb, ...] = (
-    *verbs_of_tables(),
-    *history.VERBS,
-    *memory.VERBS,
-    *chat.VERBS,
-    *health.VERBS,
-    *web.VERBS,
-)
 DESCRIBED: tuple[ApiVerb, ...] = (*VERBS, *streams.VERBS)
 
 

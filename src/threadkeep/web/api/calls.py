@@ -7,15 +7,11 @@ lines: `[value]` is a piece or the answer, `{"progress": […]}` a step, `{"prob
 
 import asyncio
 import logging
-import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextvars import copy_context
-from functools import partial
 from typing import Any, Final
 
-import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -31,16 +27,21 @@ from threadkeep.chat.records import Event
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.home.stores import Stores
 from threadkeep.verbs import CHAT, TABLES
-from threadkeep.web.answers import JSON_TYPE, WebProblem, as_json, kind_of, problem, problem_of
-from threadkeep.web.api.openapi import LINES_TYPE
+from threadkeep.web.answers import (
+    JSON_TYPE,
+    LINES_TYPE,
+    OF_PYTHON,
+    as_json,
+    kind_of,
+    last_line,
+    problem,
+    problem_of,
+    told_lines,
+    wants_progress,
+)
 
 log = logging.getLogger(__name__)
 
-# What a store's function says of arguments that it cannot use; the client raises the same again.
-_OF_PYTHON: Final = (
-    *(ValueError, TypeError, AttributeError, LookupError),
-    *(ArithmeticError, RuntimeError),
-)
 _BAD: Final = 400
 _ALIVE_SECONDS: Final = 15.0
 _IDLE_SECONDS: Final = 900.0  # after which a recorder that nobody feeds is closed
@@ -64,8 +65,8 @@ def _meant(request: Request) -> Verb:
 
 def _called(request: Request, one: Verb, given: Json) -> Response:
     stores: Stores = request.app.state.stores
-    if one.progresses and "progress" in request.headers.get("prefer", ""):
-        lines = _told(partial(stores.call, one, given), given)
+    if one.progresses and wants_progress(request):
+        lines = told_lines(lambda told: stores.call(one, {**given, "progress": told}))
         return StreamingResponse(lines, media_type=LINES_TYPE)
     try:
         answer = stores.call(one, given)
@@ -76,14 +77,14 @@ def _called(request: Request, one: Verb, given: Json) -> Response:
         return _answered(answer)
     except ThreadkeepError:
         raise
-    except _OF_PYTHON as error:
+    except OF_PYTHON as error:
         return _refused(error)
 
 
 def _object(raw: bytes) -> Json:
     given = json.decode(raw or b"{}")
     if not isinstance(given, dict):
-        raise Invalid("the body is no object", hint="send the arguments by their names")
+        raise Invalid("the body is not an object", hint="send the arguments by their names")
     return given
 
 
@@ -97,7 +98,7 @@ def _written(answer: Any) -> bytes:
 
 def _refused(error: Exception) -> Response:
     if isinstance(error, ThreadkeepError):
-        return problem_of(error)
+        return problem_of(error, called=True)
     return problem(_BAD, str(error), kind=kind_of(error))
 
 
@@ -109,34 +110,7 @@ def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     try:
         yield from rest
     except ThreadkeepError as error:  # what was sent cannot be taken back
-        yield _ended(error)
-
-
-def _ended(error: Exception) -> bytes:
-    hint = error.hint if isinstance(error, ThreadkeepError) else ""
-    message = error.message if isinstance(error, ThreadkeepError) else str(error)
-    told = WebProblem("failed", message, hint, kind_of(error))
-    return json.encode({"problem": msgspec.to_builtins(told)}).encode() + b"\n"
-
-
-def _told(run: Callable[[], Any], given: Json) -> Iterator[bytes]:
-    """Run something in a thread; give a line for each step that it tells, then its answer."""
-    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    given["progress"] = lambda *step: lines.put(_written({"progress": list(step)}) + b"\n")
-
-    def work() -> None:
-        try:
-            lines.put(_written([run()]) + b"\n")
-        except (ThreadkeepError, *_OF_PYTHON) as error:
-            lines.put(_ended(error))
-        finally:
-            lines.put(None)
-
-    # The thread belongs to the question: its stores stay open until this is answered.
-    work_here = copy_context().run
-    threading.Thread(target=work_here, args=(work,), name="threadkeep-call", daemon=True).start()
-    while (line := lines.get()) is not None:
-        yield line
+        yield last_line(error)
 
 
 async def _tailed(request: Request, given: Json) -> Response:
@@ -144,7 +118,7 @@ async def _tailed(request: Request, given: Json) -> Response:
     stores: Stores = request.app.state.stores
     face = AsyncChatStore(await run_in_threadpool(stores.chat, "ask"))
     try:
-        await face.session(given.get("session"))  # so that a refusal has its own status
+        await face.session(given.get("session", ""))  # so that a refusal has its own status
         events = face.tail(**given)
     except BaseException as error:
         face.pools.let_go()
@@ -168,7 +142,7 @@ async def _followed(face: AsyncChatStore, events: AsyncIterator[Event]) -> Async
                 return
             yield _written([event]) + b"\n"
     except ThreadkeepError as error:
-        yield _ended(error)
+        yield last_line(error)
     finally:
         if coming is not None:
             coming.cancel()

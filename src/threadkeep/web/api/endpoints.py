@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from functools import partial
 from http import HTTPStatus
 from itertools import chain
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -16,11 +16,18 @@ from starlette.routing import Route
 
 from threadkeep.base import json
 from threadkeep.base.old_words import renamed, today
-from threadkeep.base.verbs import limit_words, limits_of
-from threadkeep.errors import Invalid, NoStore
+from threadkeep.base.verbs import fault_words
+from threadkeep.errors import Invalid
 from threadkeep.web import aliases
-from threadkeep.web.answers import JSON_TYPE, as_json, problem, tagged
-from threadkeep.web.api.openapi import LINES_TYPE
+from threadkeep.web.answers import (
+    JSON_TYPE,
+    LINES_TYPE,
+    as_json,
+    problem,
+    tagged,
+    told_lines,
+    wants_progress,
+)
 from threadkeep.web.api.verb import ApiVerb, GivenLines, Lines
 from threadkeep.web.gate import Receive, Send
 from threadkeep.web.page import Reads
@@ -32,7 +39,6 @@ S = TypeVar("S")
 
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_PLACE: Final = re.compile(r"(.*) - at `\$\.?([^`]*)`")
 _BOOLEANS: Final = {"true": True, "false": False}
 _LISTS: Final = (inspect.CollectionType, inspect.VarTupleType)
 
@@ -57,13 +63,13 @@ def read_address(kind: type[S], pairs: Iterable[tuple[str, str]], path: Mapping[
     try:
         return msgspec.convert(found, kind, strict=True)
     except msgspec.ValidationError as error:
-        reason = told(error, kind, found)
+        reason = fault_words(error, kind, found)
         raise Invalid(f"the address is not right: {reason}", hint=_hint(known)) from None
 
 
 def _take(found: dict[str, Any], known: Mapping[str, inspect.Type], name: str, text: str) -> None:
     if name not in known:
-        raise Invalid(f"there is no parameter {name[:80]!r} here", hint=_hint(known))
+        raise Invalid(f"there is not a parameter {name[:80]!r} here", hint=_hint(known))
     if isinstance(_bare(known[name]), _LISTS):
         found.setdefault(name, []).append(_value(known[name], text))
     elif name in found:
@@ -123,7 +129,7 @@ def read_body(kind: type[S], raw: bytes) -> S:
     try:
         return msgspec.convert(with_whole(value, inspect.type_info(kind)), kind, strict=True)
     except msgspec.ValidationError as error:
-        reason = told(error, kind, value)
+        reason = fault_words(error, kind, value)
         raise Unfit(f"the body is not right: {reason}", hint="see /api/openapi.json") from None
 
 
@@ -143,18 +149,6 @@ def with_whole(value: Any, kind: inspect.Type) -> Any:
         if isinstance(one, _LISTS) and isinstance(value, list):
             return [with_whole(item, one.item_type) for item in value]
     return value
-
-
-def told(error: msgspec.ValidationError, kind: Any, given: Any) -> str:
-    """Say what is wrong, the name of the field first; of a limit what the store itself says."""
-    found = _PLACE.fullmatch(str(error))
-    if found is None:
-        return str(error)
-    what, where = found.groups()
-    hints = get_type_hints(kind, include_extras=True) if isinstance(kind, type) else {}
-    if limits_of(hints.get(where)) is not None:
-        return limit_words(where, given[where], hints[where])
-    return f"{where}: {what}" if where else what
 
 
 _TAKEN: Final = {True: LINES_TYPE, False: JSON_TYPE}
@@ -199,13 +193,11 @@ def _done(one: ApiVerb, request: Request, raw: bytes) -> Response:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != taken:
             return problem(415, f"the body must be {taken}")
         given.append(_lines(raw) if one.body is GivenLines else read_body(one.body, raw))
-    try:
-        answer = one.call(request.app.state.stores, *given)
-    except NoStore:
-        answer = one.nothing
-        if answer is None:
-            raise
-    return _written(one, request, answer)
+    call = partial(one.call, request.app.state.stores, *given)
+    if one.progresses and wants_progress(request):
+        lines = told_lines(lambda told: call(progress=told))
+        return StreamingResponse(lines, one.status, media_type=LINES_TYPE)
+    return _written(one, request, call())
 
 
 def _lines(raw: bytes) -> GivenLines:

@@ -7,11 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.web.answers import WebProblem
+from threadkeep.web.answers import JSON_TYPE, LINES_TYPE, WebProblem
 from threadkeep.web.api.verb import ApiVerb, Empty, GivenLines, Json, Lines
 
-JSON_TYPE: Final = "application/json"
-LINES_TYPE: Final = "application/x-ndjson"
 _SCHEMAS: Final = "#/components/schemas/"
 _RESPONSES: Final = "#/components/responses/"
 _QUALIFIED: Final = re.compile(r"threadkeep\.(\w+)\.(?:\w+\.)*(\w+)")
@@ -19,7 +17,7 @@ _PROBLEMS: Final = {
     "400": "The request does not say what it must, or says it wrongly.",
     "401": "No token, or a wrong one.",
     "403": "Not allowed: another page asks, or the store can only be read.",
-    "404": "There is no such thing.",
+    "404": "Not found.",
     "409": "Something stands in the way: another writer, or what happened before.",
     "413": "It is too large.",
     "414": "The address is too long.",
@@ -32,6 +30,13 @@ _PROBLEMS: Final = {
 }
 _READ: Final = ("400", "401", "403", "404", "409", "414", "421", "429", "503")
 _WRITE: Final = (*_READ, "413", "415", "422", "507")
+_PREFER: Final = {
+    "name": "Prefer",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "With `progress` a JSON line for each step, then one with the answer in a list.",
+}
 _ETAG: Final = {
     "etag": {
         "description": "Changes with the content; sent back in If-None-Match it gives a 304.",
@@ -99,7 +104,7 @@ def _operation(one: ApiVerb, schemas: list[Json], components: Json) -> Json:
     asked, *rest = schemas
     shape = components[_name_in(asked)]
     found: Json = {"operationId": one.name, "summary": one.summary, "tags": [one.tag]}
-    found["parameters"] = list(_parameters(one, shape))
+    found["parameters"] = [*_parameters(one, shape), *([_PREFER] if one.progresses else [])]
     if one.body is GivenLines:
         found["requestBody"] = _content(LINES_TYPE, {"type": "string"}, required=True)
     elif one.body is not None:
@@ -140,7 +145,10 @@ def _answer(one: ApiVerb, schema: list[Json]) -> Json:
         return {"description": "One line for each.", **content}
     shape = schema[0] if one.item is None else _page_of(schema[0])
     etag = {} if one.write else {"headers": _ETAG}
-    return {"description": "The answer.", **_content(JSON_TYPE, shape), **etag}
+    found = {"description": "The answer.", **_content(JSON_TYPE, shape), **etag}
+    if one.progresses:
+        found["content"][LINES_TYPE] = {"schema": {"type": "string"}}
+    return found
 
 
 def _page_of(item: Json) -> Json:

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from threadkeep import ChatStore, Recorder, Session
 from threadkeep.base import json
 from threadkeep.base.verb_table import Given
+from threadkeep.base.verbs import Name
 from threadkeep.chat.replies import Active, Replies, Reply, active_reply, ask_to_stop, find_run
 from threadkeep.chat.ui_messages import open_chat, save_messages, settled_messages
 from threadkeep.chat.wire.sse import DONE
@@ -26,7 +27,7 @@ from threadkeep.errors import Invalid, NoStore
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
 from threadkeep.web.api.endpoints import Unfit, read_address, routes_of
-from threadkeep.web.api.verb import Json, Name, verb
+from threadkeep.web.api.verb import Json, verb
 
 # ------------------------------------------------------------------------------
 # Recording a reply from the body of a request, chunk by chunk while it arrives.
@@ -185,7 +186,7 @@ async def _array(request: Request) -> bytes:
     chunks = json.decode(await request.body())
     if not isinstance(chunks, list):
         hint = "send an array of chunks, JSON lines or an event stream, with its content-type"
-        raise Invalid("the body is no array of chunks", hint=hint)
+        raise Invalid("the body is not an array of chunks", hint=hint)
     return b"".join(b"data: " + json.encode(chunk).encode() + b"\n\n" for chunk in chunks)
 
 
@@ -421,8 +422,9 @@ def _told(found: Active) -> Doing:
 
 def ui_messages(stores: Stores, asked: OneClientChat) -> list[Json]:
     """Give a chat as `useChat` begins with it: without the reply that is recorded right now."""
-    chat = stores.chat("ask")
-    return settled_messages(chat, asked.chat_id)
+    with suppress(NoStore):
+        return settled_messages(stores.chat("ask"), asked.chat_id)
+    return []
 
 
 def add_ui_messages(stores: Stores, asked: SavedBy, body: list[Json] | Json) -> Saved:

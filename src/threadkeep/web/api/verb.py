@@ -6,7 +6,6 @@ does. The server reads requests by it, and the description of the API is made of
 
 from collections.abc import Callable, Iterable
 from typing import (
-    Annotated,
     Any,
     Final,
     Literal,
@@ -14,28 +13,18 @@ from typing import (
     get_origin,
     get_type_hints,
 )
-from zoneinfo import ZoneInfo
 
 import msgspec
-from msgspec import Meta
 
-from threadkeep.base.clock import now_ms
 from threadkeep.base.page import Page
 from threadkeep.base.verb_table import Given
 from threadkeep.home.stores import Stores
-from threadkeep.knowledge.query import Query, fill_query
-from threadkeep.knowledge.results import SessionPage
 
 Json = dict[str, Any]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 # What an address begins with that is not about the captured history.
 _OTHERS: Final = frozenset({"chat", "state", "mail", "health", "web"})
-Name = Annotated[str, Meta(min_length=1, max_length=500)]
-Names = Annotated[tuple[Name, ...], Meta(description="Given several times, any of them will do.")]
-Words = Annotated[str, Meta(max_length=2000)]
-Text = Annotated[str, Meta(max_length=100_000)]
-DryRun = Annotated[bool, Meta(description="Say what would be done, and do nothing.")]
 
 
 class Empty(Given, frozen=True):
@@ -68,6 +57,7 @@ class ApiVerb(msgspec.Struct, frozen=True):
     answer: Any
     status: int = 200
     kept: bool = False  # it shows the captured history at a moment, and nothing else
+    progresses: bool = False  # asked to (`Prefer: progress`), it tells how far it is
 
     @property
     def reads(self) -> bool:
@@ -78,15 +68,6 @@ class ApiVerb(msgspec.Struct, frozen=True):
     def write(self) -> bool:
         """Whether it may change something."""
         return self.method != "GET"
-
-    @property
-    def nothing(self) -> Any:
-        """What it answers while its store is not there; None: that there is none."""
-        kind = get_origin(self.answer) or self.answer
-        if self.write or ("{" in self.path and kind is not list):  # of something that is not there
-            return None
-        empty: dict[Any, Any] = {dict: {}, list: [], Page: Page([])}
-        return {**empty, SessionPage: SessionPage((), None)}.get(kind)
 
     @property
     def item(self) -> Any:
@@ -117,8 +98,3 @@ def verb(
     tag = tag_of(path)
     name = f"{tag}_{call.__name__}"
     return ApiVerb(method, path, call, name, said, tag, asked, body, answer, status, kept)
-
-
-def query_of(stores: Stores, asked: Given) -> Query:
-    """Read the fields of a query that a request has; `q` is in the filter language."""
-    return fill_query(msgspec.structs.asdict(asked), now_ms(), ZoneInfo(stores.home.zone))

@@ -120,7 +120,7 @@ def show_findings(visit: SiteRequest) -> FindingsPage:
 
 
 async def acknowledge(request: Request) -> Response:
-    """Note that a person has seen an alarm; a page that asked shows itself anew."""
+    """Note that a person has seen an alarm; a page that asked shows itself again."""
     note = _note_in(await request.body())
     alarm = await run_in_threadpool(
         _ack, request.app.state.stores, request.path_params["number"], note
@@ -171,7 +171,7 @@ def show_logins(visit: SiteRequest) -> LoginsPage:
 
 
 async def revoke(request: Request) -> Response:
-    """End a login; a page that asked shows itself anew."""
+    """End a login; a page that asked shows itself again."""
     login = request.path_params["login"]
     ended = await run_in_threadpool(_revoke, request.app.state.stores, login)
     if request.headers.get(PIECE) == "true":

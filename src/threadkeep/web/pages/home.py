@@ -1,27 +1,42 @@
-"""The first page: what happened today, what goes on now, what was last, and what is wrong."""
+"""The first page: today or the last active week, what is live, what was last, what is wrong."""
 
-from datetime import datetime, timedelta
+import tempfile
+from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.knowledge.query import Query
+from threadkeep.home.budget import BudgetState, budget_state
+from threadkeep.home.stores import Stores
+from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.query import Query, day_of, next_day, start_of
 from threadkeep.knowledge.results import Sum, Today
 from threadkeep.service.health import AlarmView, active_alarms
+from threadkeep.web.answers import json_answer
 from threadkeep.web.page import SitePage, SiteRequest
 
 _WEEK: Final = 7
+_MOST_COUNTED: Final = 1000
 
 
 class HomePage(msgspec.Struct, frozen=True):
     """What happened today and this week."""
 
-    today: Today | None  # None: nothing was captured yet
+    today: Today | None  # None: nothing captured yet
     day: str
     week: dict[str, dict[str, Sum]]  # day -> model -> sum
     week_total: Sum
     alarms: tuple[AlarmView, ...]
+    week_sessions: int | None = None
+    quiet: bool = False  # nothing happened this week: it is the last one in which something did
+    queued: bool = False  # something waits to be learned from
+    budgets: tuple[BudgetState, ...] = ()
     trouble: str = ""  # why there is nothing to show, unless nothing was captured yet
     hint: str = ""  # what to do next
 
@@ -35,20 +50,72 @@ def show(visit: SiteRequest) -> HomePage:
     except NotFound:
         return HomePage(None, day, {}, Sum(), ())
     except ThreadkeepError as error:  # another's file, an older one, a damaged one
-        return HomePage(None, day, {}, Sum(), (), error.message, error.hint)
+        return HomePage(None, day, {}, Sum(), (), trouble=error.message, hint=error.hint)
     if browse.notes:
         return HomePage(None, day, {}, Sum(), (), hint=browse.notes[0])
-    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
-    first = midnight - timedelta(days=_WEEK - 1)
-    report = browse.usage(Query(since=int(first.timestamp() * 1000)), zone=visit.zone)
-    days = [str((first + timedelta(days=number)).date()) for number in range(_WEEK)]
-    return HomePage(
-        today=browse.today(visit.now),
+    today = browse.today(visit.now)
+    last = here.date()
+    week = _week(visit, browse, last)
+    quiet = not (week.week_total.answers or today.sessions or today.commands or today.pages)
+    active = _last_active(visit, browse) if quiet else None
+    if active is not None:
+        week = _week(visit, browse, active)
+    return msgspec.structs.replace(
+        week,
+        today=today,
         day=day,
-        week={one: report.by_day.get(one, {}) for one in days},
-        week_total=report.total,
+        quiet=active is not None,
+        queued="enrichment_queue" in _tables(browse) and browse.store.queues.tickets_wait(),
+        budgets=budget_state(visit.stores.home, browse, visit.now),
         alarms=active_alarms(visit.stores.home, visit.stores.db),
     )
 
 
+def _tables(browse: Browse) -> set[str]:
+    with browse.database.read() as tx:
+        return tx.tables()
+
+
+def _week(visit: SiteRequest, browse: Browse, last: date) -> HomePage:
+    """Sum up the seven days that end with one."""
+    first = last - timedelta(days=_WEEK - 1)
+    query = Query(since=start_of(first, visit.zone), until=start_of(next_day(last), visit.zone))
+    report = browse.usage(query, zone=visit.zone)
+    days = [str(first + timedelta(days=number)) for number in range(_WEEK)]
+    by_day = {one: report.by_day.get(one, {}) for one in days}
+    return HomePage(None, "", by_day, report.total, (), week_sessions=browse.count(query))
+
+
+def _last_active(visit: SiteRequest, browse: Browse) -> date | None:
+    page = browse.sessions(Query(), limit=1)
+    ended = page.items[0].session.ended_at if page.items else None
+    return None if ended is None else day_of(ended, visit.zone)
+
+
+async def use_own_history(request: Request) -> Response:
+    """Capture what agents left on this machine, and show it instead of the demo."""
+    stores: Stores = request.app.state.stores
+    sessions = await run_in_threadpool(_own_history, stores)
+    return json_answer(request, {"sessions": sessions})
+
+
+def _own_history(stores: Stores) -> int:
+    home = stores.home
+    if not home.has("knowledge"):
+        with (
+            tempfile.TemporaryDirectory(prefix="threadkeep-") as folder,
+            home.history(Path(folder) / "knowledge.db") as history,
+        ):
+            look = history.capture(dry_run=True)
+        if not any(part.found for part in look.agents.values()):
+            hint = "`threadkeep sources` lists where agents were looked for"
+            raise NotFound("No agent logs were found on this machine", hint=hint)
+    with home.history() as history:
+        history.capture()
+        count = len(history.sessions(limit=_MOST_COUNTED))
+    stores.show_own()
+    return count
+
+
 PAGES: Final = (SitePage("/", "home.html", show, "Home", kept=True),)
+ROUTES: Final[tuple[BaseRoute, ...]] = (Route("/own-history", use_own_history, methods=["POST"]),)

@@ -47,7 +47,7 @@ def show_mailbox(visit: SiteRequest) -> MailboxPage:
 
 
 async def retry(request: Request) -> Response:
-    """Try a dead letter again; a page that asked shows itself anew."""
+    """Try a dead letter again; a page that asked shows itself again."""
     stores: Stores = request.app.state.stores
     session, letter = request.path_params["session"], request.path_params["letter"]
     force = request.query_params.get("force") == "1"

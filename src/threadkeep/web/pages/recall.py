@@ -14,7 +14,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.lessons import Lesson
 from threadkeep.knowledge.query import Kind, Query, fill_query, parse_query
-from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodePage, NodeView
+from threadkeep.knowledge.results import EntityRow, EntityView, Graph, NodePage, NodeRow, NodeView
 from threadkeep.memory.ask import Answer
 from threadkeep.memory.fixed import Fix
 from threadkeep.memory.memory import Memory
@@ -257,7 +257,7 @@ PAGES: Final = (
 
 
 # ------------------------------------------------------------------------------
-# The memory pages: nodes, what they mention, how that hangs together, and lessons.
+# The memory pages: nodes, what they mention, how that is related, and lessons.
 
 # The contract has these types and no others.
 ENTITY_TYPES: Final = (
@@ -267,7 +267,9 @@ ENTITY_TYPES: Final = (
 OUTCOMES: Final = ("success", "partial", "failure", "unknown")
 _NODES: Final = 40
 _ENTITIES: Final = 200
-_GRAPH: Final = 120
+_CENTRES: Final = 16
+_BESIDE: Final = 12
+_MOST_ID: Final = 2**53 - 1
 _EVIDENCE: Final = 12
 _QUOTED: Final = 300  # characters of what a node rests on
 _LESSONS: Final = 200
@@ -307,8 +309,11 @@ class EntityShown(msgspec.Struct, frozen=True):
 
 
 class GraphPage(msgspec.Struct, frozen=True):
-    """The entities that are mentioned most, and what ties them."""
+    """One neighbourhood of the graph: an entity with what is mentioned beside it."""
 
+    centres: tuple[EntityRow, ...]  # the entities that are mentioned most
+    of: int | None  # the one in the middle
+    nodes: tuple[NodeRow, ...]  # that mention it
     graph: Graph
 
 
@@ -364,12 +369,19 @@ def show_entity(visit: SiteRequest) -> EntityShown:
 
 
 def show_graph(visit: SiteRequest) -> GraphPage:
-    """Show how entities hang together."""
-    return GraphPage(visit.stores.browse().graph(visit.number("limit", _GRAPH, 300)))
+    """Show what is mentioned beside one entity; of none, the one that is mentioned most."""
+    browse = visit.stores.browse()
+    centres = tuple(browse.entities(limit=_CENTRES))
+    chosen = visit.number("of", centres[0].id if centres else 0, _MOST_ID)
+    if not chosen:
+        return GraphPage((), None, (), Graph((), ()))
+    found = browse.entity(chosen)
+    graph = Graph((found.row, *found.neighbours), found.edges)
+    return GraphPage(centres, chosen, found.nodes[:_BESIDE], graph)
 
 
 def list_lessons(visit: SiteRequest) -> LessonsPage:
-    """List failures that came back, the latest first."""
+    """List recurring failures, the latest first."""
     return LessonsPage(tuple(visit.stores.browse().lessons(_LESSONS)))
 
 
@@ -426,7 +438,7 @@ class TimelinePage(msgspec.Struct, frozen=True):
 
 
 def show(visit: SiteRequest) -> TimelinePage:
-    """Tell what happened on a day; without one, on the last day on which anything did."""
+    """Show what happened on a day; without one, on the last day on which anything did."""
     project = visit.query.get("project", "").strip()
     today = datetime.fromtimestamp(visit.now / 1000, visit.zone).date()
     latest = _latest(visit) or today

@@ -1,6 +1,8 @@
 """The list of sessions: a filter bar that is the address, what can be chosen, and rows."""
 
+import io
 import re
+import zipfile
 from typing import Final
 
 import msgspec
@@ -12,11 +14,13 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.hand_off import FORMATS, exported
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge import results
+from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.query import Query, format_query, parse_query
 from threadkeep.web.answers import as_json
 from threadkeep.web.markup import anchor
 from threadkeep.web.page import SitePage, SiteRequest
 from threadkeep.web.renderer import all_messages, offline_page
+from threadkeep.web.words import with_query
 
 _ROWS: Final = 50
 _MOST_ROWS: Final = 200
@@ -24,7 +28,17 @@ _CHOICES: Final = 12  # that are shown of one key
 _LIKE_A_FILTER: Final = re.compile(r"-?[A-Za-z]+:[^/]\S*")
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _TIMES: Final = (("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"))
-_MARKS: Final = (("live", "Live now"), ("failed", "With errors"), ("subagent", "Subagents"))
+_MARKS: Final = (
+    *(("live", "Live now"), ("starred", "Starred"), ("failed", "With errors")),
+    ("subagent", "Subagents"),
+)
+_SORTS: Final = (
+    *(("", "Latest"), ("cost", "Cost"), ("tokens", "Tokens"), ("messages", "Messages")),
+    *(("tools", "Tool calls"), ("errors", "Errors"), ("minutes", "Duration")),
+)
+_GROUPED: Final = {"": "None", "day": "Day", "agent": "Agent", "project": "Project"}
+_IN_A_GROUP: Final = 5
+_MOST_EXPORTED: Final = 200
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -43,6 +57,23 @@ class Facet(msgspec.Struct, frozen=True):
     choices: tuple[Choice, ...]
 
 
+class ListLink(msgspec.Struct, frozen=True):
+    """Another order of the list, or another way to group it."""
+
+    name: str
+    on: bool
+    href: str
+
+
+class SessionGroup(msgspec.Struct, frozen=True):
+    """The latest sessions of one agent or project."""
+
+    name: str
+    count: int
+    href: str
+    items: tuple[results.SessionSummary, ...]
+
+
 class SessionsPage(msgspec.Struct, frozen=True):
     """What the page shows."""
 
@@ -52,6 +83,11 @@ class SessionsPage(msgspec.Struct, frozen=True):
     words: str = ""  # without the rest of the query, to be found in a session
     missing: bool = False  # nothing was ever captured here
     unread: tuple[str, ...] = ()  # what looks like a filter and is none
+    typed: str = ""  # the last word, if only what begins with it was found
+    group: str = ""  # day, agent or project
+    groups: tuple[SessionGroup, ...] = ()
+    sorts: tuple[ListLink, ...] = ()
+    groupings: tuple[ListLink, ...] = ()
 
 
 class Facets(msgspec.Struct, frozen=True):
@@ -64,16 +100,84 @@ class Facets(msgspec.Struct, frozen=True):
 def load(visit: SiteRequest) -> SessionsPage:
     """Read one page of the list; all of it is counted only with the first."""
     text, after = visit.query.get("q", ""), visit.query.get("after") or None
-    asked = parse_query(text, visit.now, visit.zone)
     try:
         browse = visit.stores.browse()
     except NotFound:
         return SessionsPage(text, results.SessionPage((), None), missing=True)
+    said = parse_query(text, visit.now, visit.zone)
+    asked = as_typed(browse, said)
     page = browse.sessions(asked, after=after, limit=visit.number("limit", _ROWS, _MOST_ROWS) or 1)
-    words = asked.text.replace('"', " ").strip()
+    group = visit.query.get("group", "")
+    shown = SessionsPage(
+        text,
+        page,
+        words=asked.text.replace('"', " ").replace("*", "").strip(),
+        group=group if group in _GROUPED else "",
+    )
     if after is not None or visit.query.get("only") == "list":
-        return SessionsPage(text, page, words=words)
-    return SessionsPage(text, page, browse.count(asked), words, unread=unread(asked.text))
+        return shown
+    return msgspec.structs.replace(
+        shown,
+        count=browse.count(asked),
+        unread=unread(said.text),
+        typed="" if asked is said else said.text.split()[-1],
+        groups=_groups(visit, asked, group),
+        sorts=_sorts(visit, said, group),
+        groupings=tuple(
+            ListLink(name, key == shown.group, with_query("/sessions", q=text, group=key))
+            for key, name in _GROUPED.items()
+        ),
+    )
+
+
+def as_typed(browse: Browse, query: Query) -> Query:
+    """Give a query that finds what begins with its last word, where nothing has it whole."""
+    words = query.text
+    if not words[-1:].isalnum():
+        return query
+    page = browse.sessions(query, limit=1)
+    if page.items and words.split()[-1] not in page.missing:
+        return query
+    begun = msgspec.structs.replace(query, text=f"{words}*")
+    found = browse.sessions(begun, limit=1)
+    return begun if found.items and len(found.missing) <= len(page.missing) else query
+
+
+def _sorts(visit: SiteRequest, query: Query, group: str) -> tuple[ListLink, ...]:
+    return tuple(
+        ListLink(
+            name,
+            query.sort == (key or None),
+            with_query(
+                "/sessions",
+                q=_text(visit, msgspec.structs.replace(query, sort=key or None)),
+                group=group,
+            ),
+        )
+        for key, name in _SORTS
+    )
+
+
+def _groups(visit: SiteRequest, query: Query, key: str) -> tuple[SessionGroup, ...]:
+    """Give the latest sessions of each agent or project that a query means."""
+    if key not in ("agent", "project"):
+        return ()
+    browse = visit.stores.browse()
+    found = []
+    for value, count in browse.facets(query).get(key, ())[:_CHOICES]:
+        if query_of := _only(query, key, value):
+            items = browse.sessions(query_of, limit=_IN_A_GROUP).items
+            href = with_query("/sessions", q=_text(visit, query_of))
+            found.append(SessionGroup(value, count, href, items))
+    return tuple(one for one in found if one.items)
+
+
+def _only(query: Query, key: str, value: str) -> Query | None:
+    """Narrow a query to one value of a key; None where it means others."""
+    wanted: tuple[str, ...] = getattr(query, key)
+    if wanted and not any(one.casefold() in value.casefold() for one in wanted):
+        return None
+    return msgspec.structs.replace(query, **{key: (value,)})
 
 
 def unread(words: str) -> tuple[str, ...]:
@@ -86,7 +190,9 @@ def load_facets(visit: SiteRequest) -> Facets:
     """Count what the sessions of a query have in common."""
     text = visit.query.get("q", "")
     asked = parse_query(text, visit.now, visit.zone)
-    found = visit.stores.browse().facets(asked)
+    browse = visit.stores.browse()
+    found = browse.facets(as_typed(browse, asked))
+    found["tag"] = [(one.tag, one.count) for one in browse.store.labels.tags()]
     facets = tuple(_facet(visit, asked, name, found[name]) for name in found if found[name])
     return Facets(text, (*facets, *_always(visit, asked)))
 
@@ -312,6 +418,26 @@ def _content(request: Request, stores: Stores, detail: results.SessionDetail, fo
     return exported(stores.archive(), listed.session, form).encode("utf-8", "replace")
 
 
+def export_several(request: Request) -> Response:
+    """Give several sessions as offline pages in one archive."""
+    refs = list(dict.fromkeys(request.query_params.getlist("ref")))
+    if not 1 <= len(refs) <= _MOST_EXPORTED:
+        hint = f"name 1 to {_MOST_EXPORTED} of them: ?ref=…&ref=…"
+        raise Invalid(f"{len(refs)} sessions can't be exported at once", hint=hint)
+    stores: Stores = request.app.state.stores
+    archive, names = io.BytesIO(), set[str]()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for ref in refs:
+            detail = stores.browse().session(ref)
+            name = file_name(detail, "html", "html")
+            while name in names:
+                name = f"{detail.listed.session.session_id[:12]}-{name}"
+            names.add(name)
+            zipped.writestr(name, _content(request, stores, detail, "html"))
+    named = {"content-disposition": 'attachment; filename="sessions.zip"'}
+    return Response(archive.getvalue(), media_type="application/zip", headers=named)
+
+
 def file_name(detail: results.SessionDetail, form: str, ending: str) -> str:
     """Name a file after a session, with nothing in it that a header or a disk minds."""
     session = detail.listed.session
@@ -321,4 +447,7 @@ def file_name(detail: results.SessionDetail, form: str, ending: str) -> str:
     return f"{name or 'session'}{kind}.{ending}"
 
 
-ROUTES: Final[tuple[BaseRoute, ...]] = (Route("/sessions/{ref:path}/export", export),)
+ROUTES: Final[tuple[BaseRoute, ...]] = (
+    Route("/sessions/export", export_several),
+    Route("/sessions/{ref:path}/export", export),
+)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from threadkeep.home.budget import BudgetState, budget_state
 from threadkeep.knowledge.query import parse_query
 from threadkeep.knowledge.results import BillingBlock, Sum, UsageReport
 from threadkeep.web.page import SitePage, SiteRequest, visit_of
@@ -29,6 +30,7 @@ class UsagePage(msgspec.Struct, frozen=True):
     report: UsageReport
     activity: dict[str, int]  # day -> tokens, of the last year
     block: BillingBlock | None  # the five hours that run now
+    budgets: tuple[BudgetState, ...] = ()
 
 
 def show(visit: SiteRequest) -> UsagePage:
@@ -44,6 +46,7 @@ def show(visit: SiteRequest) -> UsagePage:
         report=browse.usage(query, zone=visit.zone),
         activity=browse.activity(msgspec.structs.replace(query, since=None, until=None)),
         block=browse.block_now(query, visit.now),
+        budgets=budget_state(visit.stores.home, browse, visit.now),
     )
 
 
@@ -71,10 +74,10 @@ def as_csv(report: UsageReport) -> str:
 def _rows(report: UsageReport) -> Iterator[tuple[object, ...]]:
     for day in sorted(report.by_day):
         for model, one in sorted(report.by_day[day].items()):
-            yield (day, _harmless(model), *msgspec.structs.astuple(one))
+            yield (day, harmless(model), *msgspec.structs.astuple(one))
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """A table program runs what begins like a formula; a log may name a model anything."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 

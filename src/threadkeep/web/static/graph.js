@@ -45,6 +45,8 @@ function start(holder) {
     zoom(event.deltaY < 0 ? STEP : 1 / STEP, place(event));
   }, { passive: false });
 
+  // Where it is wider than the screen, the middle is seen first.
+  holder.scrollLeft = (holder.scrollWidth - holder.clientWidth) / 2;
   drag(svg, view, place, show);
   neighbours(holder, svg);
 }

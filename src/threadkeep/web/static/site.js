@@ -214,7 +214,10 @@ document.addEventListener("keydown", (event) => {
     return open("palette");
   }
   if (event.key === "Escape") {
-    for (const menu of all("details.menu[open]")) menu.open = false;
+    for (const menu of all("details.menu[open]")) {
+      menu.open = false;
+      if (menu.contains(document.activeElement)) $("summary", menu).focus();
+    }
     if (typing(event.target)) event.target.blur();
   }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -226,4 +229,45 @@ document.addEventListener("keydown", (event) => {
   if (!act) return;
   event.preventDefault();
   act();
+});
+
+// ------------------------------------------------------------------------------------------ demo
+
+$("[data-own-history]")?.addEventListener("click", async ({ target }) => {
+  target.disabled = true;
+  say("Looking for agent logs…");
+  const answer = await fetch("/own-history", {
+    method: "POST",
+    headers: { Accept: "application/json", "Content-Type": "application/json" },
+    body: "{}",
+  });
+  const told = await answer.json();
+  if (answer.ok) location.href = "/";
+  else say([told.message, told.hint].filter(Boolean).join(". "));
+  target.disabled = false;
+});
+
+// -------------------------------------------------------------------------------------- projects
+
+async function changeProject(method, address, body, name) {
+  const answer = await fetch(address, {
+    method,
+    headers: { Accept: "application/json", "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const told = await answer.json();
+  if (!answer.ok) return say([told.message, told.hint].filter(Boolean).join(". "));
+  location.href = name ? `/projects/${encodeURIComponent(name)}` : "/projects";
+}
+
+document.addEventListener("submit", (event) => {
+  const name = event.target.dataset?.rename;
+  if (!name) return;
+  event.preventDefault();
+  const to = event.target.elements.to.value.trim();
+  changeProject("PATCH", `/api/projects/${encodeURIComponent(name)}`, { to }, to);
+});
+document.addEventListener("click", (event) => {
+  const name = event.target.closest?.("[data-split]")?.dataset.split;
+  if (name) changeProject("POST", `/api/projects/${encodeURIComponent(name)}/split`, {}, "");
 });
