@@ -52,7 +52,7 @@ def __dir__() -> list[str]:
 
 
 def open(path: str | Path | None = None) -> "Home":  # noqa: A001  (read as threadkeep.open)
-    """Open a home: a folder with its stores, the user's own unless a path is given."""
+    """Open a home: a folder with its stores, the user's own without a path, or a server's URL."""
     from threadkeep.home.home import Home  # noqa: PLC0415  (loaded when it is needed)
 
     return Home(path)

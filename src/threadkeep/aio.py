@@ -18,6 +18,11 @@ from threadkeep.errors import Closed
 from threadkeep.state.session_db import SessionDB
 from threadkeep.verbs import CHAT, STATE, TABLES
 
+if TYPE_CHECKING:  # what the table adds, with the types that the stores' own verbs have
+    from threadkeep.aio_verbs import ChatVerbs, StateVerbs
+else:
+    ChatVerbs = StateVerbs = object
+
 __all__ = ["AsyncChatStore", "AsyncRecorder", "AsyncSessionDB"]
 
 R = TypeVar("R")
@@ -32,8 +37,8 @@ _BATCH = 256
 class Pools:
     """The threads of one store, those that read apart from those that may wait to write."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, name: str | Path) -> None:
+        self._name = name
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="threadkeep-read")
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="threadkeep-write")
         self._closing: asyncio.Future[None] | None = None
@@ -48,7 +53,7 @@ class Pools:
 
     def _begin(self, pool: ThreadPoolExecutor, call: Callable[[], R]) -> asyncio.Future[R]:
         if self._closing is not None:
-            raise Closed(f"{self._path} was closed", hint="open the store again")
+            raise Closed(f"{self._name} was closed", hint="open the store again")
         return asyncio.get_running_loop().run_in_executor(pool, call)
 
     async def pieces(self, begin: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
@@ -121,13 +126,13 @@ _POLL_FIRST, _POLL_LAST = 0.002, 0.05
 
 
 @with_twins(CHAT)
-class AsyncChatStore:
+class AsyncChatStore(ChatVerbs):
     """A ChatStore whose verbs are awaited; see ChatStore for what each does."""
 
     def __init__(self, store: ChatStore) -> None:
         """Give an open store an async face; it is closed with it."""
         self.store = store
-        self.pools = Pools(store.path)
+        self.pools = Pools(store.database.name)
 
     @classmethod
     async def open(cls, path: str | Path, **options: Any) -> Self:
@@ -137,10 +142,6 @@ class AsyncChatStore:
     async def close(self) -> None:
         """Close the store; once is enough."""
         await self.pools.close(self.store.close)
-
-    if TYPE_CHECKING:  # what the table adds
-
-        def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     async def __aenter__(self) -> Self:
         """Use the store in an `async with` block, which closes it."""
@@ -268,13 +269,13 @@ class AsyncRecorder:
 
 
 @with_twins(STATE)
-class AsyncSessionDB:
+class AsyncSessionDB(StateVerbs):
     """A SessionDB whose verbs are awaited; see SessionDB for what each does."""
 
     def __init__(self, store: SessionDB) -> None:
         """Give an open store an async face; it is closed with it."""
         self.store = store
-        self.pools = Pools(store.db_path)
+        self.pools = Pools(store.database.name)
 
     @classmethod
     async def open(cls, path: str | Path | None = None, **options: Any) -> Self:
@@ -284,10 +285,6 @@ class AsyncSessionDB:
     async def close(self) -> None:
         """Close the store; once is enough."""
         await self.pools.close(self.store.close)
-
-    if TYPE_CHECKING:  # what the table adds
-
-        def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     async def __aenter__(self) -> Self:
         """Use the store in an `async with` block, which closes it."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from threadkeep.chat.records import SessionRef
     from threadkeep.chat.store import ChatStore
     from threadkeep.home.mailboxes import NamedMailboxes
+    from threadkeep.home.questions import Questions
     from threadkeep.knowledge.library import Browse
     from threadkeep.state.session_db import SessionDB
 
@@ -68,7 +69,7 @@ class Line:
         found = urlsplit(url)
         if found.scheme not in ("http", "https") or not found.hostname:
             hint = "give http://host:port, as `threadkeep up` shows it"
-            raise Invalid(f"{url!r} is no address of a server", hint=hint)
+            raise Invalid(f"{url!r} is not the address of a server", hint=hint)
         self.url = url.rstrip("/")
         self._secure = found.scheme == "https"
         self._host, self._port, self._below = found.hostname, found.port, found.path.rstrip("/")
@@ -203,7 +204,9 @@ def problem_in(body: bytes, status: int, url: str) -> Exception:
     except Invalid:
         told = {}
     if not isinstance(told, dict) or "message" not in told:
-        return Unreachable(f"{url} answered {status}, and is no threadkeep", hint="ask its owner")
+        return Unreachable(
+            f"{url} answered {status}, and is not a threadkeep server", hint="ask its owner"
+        )
     return error_of(told, status)
 
 
@@ -560,6 +563,10 @@ class RemoteHome:
     def knowledge(self) -> "Browse":
         """Give what was captured and learned, to look at it."""
         return cast("Browse", RemoteStore(self._line, OWNERS["knowledge"]))
+
+    def memory(self) -> "Questions":
+        """Give memory, to ask it."""
+        return cast("Questions", RemoteStore(self._line, OWNERS["memory"]))
 
     def mail(self) -> "NamedMailboxes":
         """Give the mailboxes, by the names of their sessions."""

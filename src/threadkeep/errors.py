@@ -47,7 +47,7 @@ class NotFound(ThreadkeepError):
 
 
 class NoStore(NotFound):
-    """There is no such store."""
+    """The store does not exist."""
 
 
 class Invalid(ThreadkeepError):

@@ -5,8 +5,8 @@ these lines and from the functions that they name. A verb without an address of 
 its name. What cannot be called from outside stands in `INSIDE`, with the reason.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -21,16 +21,18 @@ NAMED: Final = VerbOwner(
 
 KNOWLEDGE: Final = VerbOwner("knowledge", "threadkeep.knowledge.library", "Browse", "look")
 
+MEMORY: Final = VerbOwner("memory", "threadkeep.home.questions", "Questions")
+
+CAPTURED: Final = VerbOwner("captured", "threadkeep.home.captured", "CapturedWork", "look")
+
+HEALTH: Final = VerbOwner("health", "threadkeep.service.care", "HomeCare", "look")
+
+LOGINS: Final = VerbOwner("logins", "threadkeep.service.care", "WebLogins", "look")
+
 MAIL: Final = VerbOwner("mail", "threadkeep.home.mailboxes", "NamedMailboxes", "look")
 
 # ------------------------------------------------------------------------------
 # How answers look at an address that are no records by themselves.
-
-
-class Changed(msgspec.Struct, frozen=True):
-    """The messages that were changed."""
-
-    messages: tuple[str, ...]
 
 
 class ChangeCount(msgspec.Struct, frozen=True):
@@ -69,35 +71,11 @@ class SystemPrompt(msgspec.Struct, frozen=True):
     body: str
 
 
-class FoundMessage(msgspec.Struct, frozen=True):
-    """The message that was meant."""
-
-    id: str
-
-
-class StoredIds(msgspec.Struct, frozen=True):
-    """The ids of messages that are stored."""
-
-    ids: list[int]
-
-
 class Cleared(msgspec.Struct, frozen=True):
     """How many messages went, or would go."""
 
     dry_run: bool
     messages: int
-
-
-class Delivered(msgspec.Struct, frozen=True):
-    """Where something that was said went."""
-
-    letters: list[Any]
-
-
-class BackupFile(msgspec.Struct, frozen=True):
-    """Where a copy of a store is."""
-
-    path: str
 
 
 # ------------------------------------------------------------------------------
@@ -123,7 +101,7 @@ _CHAT: Final = table(
     verb(CHAT, "messages", f"GET {_ONE}/messages"),
     verb(CHAT, "ui_messages", "GET"),
     verb(CHAT, "message", f"GET {_ONE}/messages/{{message}}"),
-    verb(CHAT, "find_message", f"GET {_ONE}/find-message", names={"q": "ref"}, shape=FoundMessage),
+    verb(CHAT, "find_message", f"GET {_ONE}/find-message", names={"q": "ref"}, shape="id"),
     verb(CHAT, "say", f"POST {_ONE}/messages", 201, names=_SAID),
     verb(CHAT, "put_message", "POST"),
     verb(CHAT, "journal", f"GET {_ONE}/journal"),
@@ -137,10 +115,16 @@ _CHAT: Final = table(
     verb(CHAT, "record_usage", "POST"),
     # history
     verb(CHAT, "fork", f"POST {_ONE}/fork", 201, names={"message": "from_message"}),
-    verb(CHAT, "rewind", f"POST {_ONE}/rewind", shape=Changed),
-    verb(CHAT, "unrewind", f"POST {_ONE}/unrewind", shape=Changed),
+    verb(CHAT, "rewind", f"POST {_ONE}/rewind", shape="messages"),
+    verb(
+        CHAT,
+        "unrewind",
+        f"POST {_ONE}/unrewind",
+        shape="messages",
+        command="chat rewind --undo",
+    ),
     verb(CHAT, "compact", f"POST {_ONE}/compact", 201),
-    verb(CHAT, "repair_orphans", f"POST {_ONE}/repair", shape=Changed),
+    verb(CHAT, "repair_orphans", f"POST {_ONE}/repair", shape="messages"),
     # the queue of pending turns
     verb(CHAT, "queued", f"GET {_ONE}/queue"),
     verb(CHAT, "enqueue", f"POST {_ONE}/queue", 201, names=_SAID),
@@ -162,7 +146,14 @@ _CHAT: Final = table(
     # out and in
     verb(CHAT, "export", f"GET {_ONE}/export", preset={"format": "jsonl"}),
     verb(CHAT, "export_all", "GET /chat/export", preset={"format": "jsonl"}),
-    verb(CHAT, "import_sessions", "POST /chat/import", begins=True, upload="lines"),
+    verb(
+        CHAT,
+        "import_sessions",
+        "POST /chat/import",
+        begins=True,
+        upload="lines",
+        command="chat import",
+    ),
     # care
     verb(CHAT, "facts", "GET /chat/facts"),
     verb(CHAT, "size", "GET /chat/size"),
@@ -172,7 +163,7 @@ _CHAT: Final = table(
     verb(CHAT, "vacuum", "POST /chat/vacuum", shape=ChangeCount),
     verb(CHAT, "rebuild", "POST /chat/rebuild", shape=ChangeCount),
     verb(CHAT, "compact_log", "POST /chat/compact-log", shape=ChangeCount),
-    verb(CHAT, "backup", "POST /chat/backup", shape=BackupFile),
+    verb(CHAT, "backup", "POST /chat/backup", shape="path"),
 )
 
 # ------------------------------------------------------------------------------
@@ -190,7 +181,7 @@ _STATE: Final = table(
     verb(STATE, "session_count", "GET"),
     verb(STATE, "session_count_ge", "GET"),
     verb(STATE, "session_count_by_source", "GET /state/counts"),
-    verb(STATE, "delete_session", "POST"),
+    verb(STATE, "delete_session", "POST", destroys=True),
     verb(STATE, "get_session_delete_targets", "GET"),
     verb(STATE, "set_session_pinned", "POST"),
     verb(STATE, "set_session_archived", "POST"),
@@ -208,7 +199,7 @@ _STATE: Final = table(
     verb(STATE, "append_message", "POST"),
     verb(STATE, "append_messages", "POST"),
     verb(STATE, "append_messages_batch", "POST"),
-    verb(STATE, "clear_messages", "POST"),
+    verb(STATE, "clear_messages", "POST", destroys=True),
     verb(STATE, "get_messages", "GET"),
     verb(STATE, "get_message", "GET"),
     verb(STATE, "get_messages_around", "GET"),
@@ -361,16 +352,16 @@ _STATE: Final = table(
     verb(STATE, "count_prune_matches", "GET"),
     verb(STATE, "count_open_prune_matches", "GET"),
     verb(STATE, "prune_sessions", "POST", destroys=True),
-    verb(STATE, "delete_sessions", "POST"),
-    verb(STATE, "delete_session_if_empty", "POST"),
+    verb(STATE, "delete_sessions", "POST", destroys=True),
+    verb(STATE, "delete_session_if_empty", "POST", destroys=True),
     verb(STATE, "count_empty_sessions", "GET"),
-    verb(STATE, "delete_empty_sessions", "POST"),
-    verb(STATE, "prune_empty_ghost_sessions", "POST"),
+    verb(STATE, "delete_empty_sessions", "POST", destroys=True),
+    verb(STATE, "prune_empty_ghost_sessions", "POST", destroys=True),
     verb(STATE, "list_never_active_keyed_sessions", "GET"),
-    verb(STATE, "prune_never_active_keyed_sessions", "POST"),
+    verb(STATE, "prune_never_active_keyed_sessions", "POST", destroys=True),
     verb(STATE, "archive_sessions", "POST"),
     verb(STATE, "archive_stale_sessions", "POST"),
-    verb(STATE, "maybe_auto_prune_and_vacuum", "POST"),
+    verb(STATE, "maybe_auto_prune_and_vacuum", "POST", destroys=True),
     verb(STATE, "maybe_auto_archive", "POST"),
     verb(STATE, "finalize_orphaned_compression_sessions", "POST"),
     verb(STATE, "retag_kanban_worker_sessions", "POST"),
@@ -386,7 +377,7 @@ _STATE: Final = table(
     verb(STATE, "release", "POST"),
     verb(STATE, "queue_token_counts", "POST"),
     verb(STATE, "flush_token_counts", "GET"),
-    verb(STATE, "backup", "POST /state/backup", shape=BackupFile),
+    verb(STATE, "backup", "POST /state/backup", shape="path"),
     verb(STATE, "iter_messages", "GET"),
     verb(STATE, "iter_export", "GET /state/export"),
 )
@@ -406,7 +397,7 @@ _NAMED: Final = table(
     verb(NAMED, "branch", f"POST {_SESSION}/branch", 201),
     verb(NAMED, "relate", f"PUT {_SESSION}/relation"),
     verb(NAMED, "messages", f"GET {_SESSION}/messages"),
-    verb(NAMED, "append", f"POST {_SESSION}/messages", 201, shape=StoredIds),
+    verb(NAMED, "append", f"POST {_SESSION}/messages", 201, shape="ids"),
     verb(NAMED, "conversation", f"GET {_SESSION}/conversation"),
     verb(NAMED, "around", "GET /state/messages/{message}/around"),
     verb(NAMED, "rewind", f"POST {_SESSION}/rewind", shape=ChangeCount),
@@ -435,10 +426,17 @@ _PAGE: Final = {"cursor": "after"}
 _CAPTURED: Final = "/sessions/{session}"
 
 _KNOWLEDGE: Final = table(
-    verb(KNOWLEDGE, "sessions", "GET /sessions", names=_PAGE, kept=True),
+    verb(KNOWLEDGE, "sessions", "GET /sessions", names=_PAGE, kept=True, tool="list_sessions"),
     verb(KNOWLEDGE, "count", "GET"),
     verb(KNOWLEDGE, "facets", "GET /sessions/facets", kept=True),
-    verb(KNOWLEDGE, "session", f"GET {_CAPTURED}", names={"session": "ref"}, kept=True),
+    verb(
+        KNOWLEDGE,
+        "session",
+        f"GET {_CAPTURED}",
+        names={"session": "ref"},
+        kept=True,
+        tool="get_session",
+    ),
     verb(KNOWLEDGE, "window", f"GET {_CAPTURED}/window", names={"session": "ref"}, kept=True),
     verb(
         KNOWLEDGE,
@@ -447,7 +445,7 @@ _KNOWLEDGE: Final = table(
         names={"session": "ref", "q": "words"},
         kept=True,
     ),
-    verb(KNOWLEDGE, "usage", "GET /usage", kept=True),
+    verb(KNOWLEDGE, "usage", "GET /usage", kept=True, tool="usage"),
     verb(KNOWLEDGE, "activity", "GET /usage/activity", kept=True),
     verb(KNOWLEDGE, "blocks_report", "GET /usage/blocks", preset={"now": None}, kept=True),
     verb(KNOWLEDGE, "block_now", "GET"),
@@ -466,6 +464,55 @@ _KNOWLEDGE: Final = table(
     verb(KNOWLEDGE, "graph", "GET /entities/graph"),
     verb(KNOWLEDGE, "lessons", "GET"),
     verb(KNOWLEDGE, "lesson_page", "GET /lessons"),
+    verb(KNOWLEDGE, "select", "GET /sql", names={"q": "sql"}),
+    verb(KNOWLEDGE, "tables", "GET /sql/tables"),
+)
+
+# ------------------------------------------------------------------------------
+# Memory: questions about all of it.
+
+_MEMORY: Final = table(
+    verb(MEMORY, "recall", "GET /recall", names={"q": "text"}, tool="recall"),
+    verb(MEMORY, "open", "GET /open/{ref}"),
+    verb(MEMORY, "ask", "POST /ask"),
+    verb(MEMORY, "fixed", "POST /fixed"),
+    verb(MEMORY, "similar", "GET /similar", names={"q": "what"}),
+    verb(MEMORY, "context", "POST /context", shape="text"),
+    verb(MEMORY, "timeline", "GET /timeline", tool="timeline"),
+    verb(MEMORY, "agent_query", "POST /agent/query"),
+    verb(MEMORY, "notes", "POST /notes/query"),
+    verb(MEMORY, "revisions", "POST /notes/history"),
+)
+
+# ------------------------------------------------------------------------------
+# What was captured beyond lists, how a home is, and who may look at it.
+
+_CAPTURE: Final = table(
+    verb(CAPTURED, "parse", "GET /sessions/parse"),
+    verb(CAPTURED, "raw", f"GET {_CAPTURED}/raw"),
+    verb(CAPTURED, "project", "GET /projects/{project}"),
+    verb(CAPTURED, "rename_project", "PATCH /projects/{project}", way="change"),
+    verb(CAPTURED, "split_project", "POST /projects/{project}/split", way="change"),
+    verb(CAPTURED, "label", "PATCH /labels/{ref}", way="change"),
+    verb(CAPTURED, "labels", "GET /labels/{ref}"),
+    verb(CAPTURED, "labelled", "GET /labels"),
+    verb(CAPTURED, "tags", "GET /tags"),
+    verb(CAPTURED, "coverage", "GET /coverage"),
+    verb(CAPTURED, "forget", "POST /forget", destroys=True),
+)
+
+_HEALTH: Final = table(
+    verb(HEALTH, "status", "GET /health/status"),
+    verb(HEALTH, "sources", "GET /health/sources"),
+    verb(HEALTH, "doctor", "GET /health/doctor"),
+    verb(HEALTH, "alarms", "GET /health/alarms"),
+    verb(HEALTH, "ack", "POST /health/alarms/{alarm}/ack"),
+)
+
+_LOGINS: Final = table(
+    verb(LOGINS, "logins", "GET /web/logins"),
+    verb(LOGINS, "revoke_all", "POST /web/logins/revoke"),
+    verb(LOGINS, "revoke", "POST /web/logins/{login}/revoke"),
 )
 
 # ------------------------------------------------------------------------------
@@ -474,21 +521,40 @@ _KNOWLEDGE: Final = table(
 _BOX: Final = "/mail/sessions/{session}"
 
 _MAIL: Final = table(
-    verb(MAIL, "sessions", "GET /mail/sessions"),
-    verb(MAIL, "create_session", "POST /mail/sessions", 201),
+    verb(MAIL, "sessions", "GET /mail/sessions", command="mail ls", also="MailIndex.sessions"),
+    verb(
+        MAIL,
+        "create_session",
+        "POST /mail/sessions",
+        201,
+        command="mail new",
+        also="MailIndex.resolve_session",
+    ),
     verb(MAIL, "session", f"GET {_BOX}"),
     verb(MAIL, "close_session", f"POST {_BOX}/close"),
     verb(MAIL, "reopen_session", f"POST {_BOX}/reopen"),
-    verb(MAIL, "agents", "GET /mail/agents"),
-    verb(MAIL, "chats", "GET /mail/chats"),
+    verb(MAIL, "agents", "GET /mail/agents", also="MailIndex.agent_groups"),
+    verb(MAIL, "chats", "GET /mail/chats", also="MailIndex.messaging_groups"),
     verb(MAIL, "destinations", f"GET {_BOX}/destinations"),
     verb(MAIL, "letters", f"GET {_BOX}/letters"),
     verb(MAIL, "trace", f"GET {_BOX}/letters/{{letter}}/trace"),
     verb(MAIL, "send", f"POST {_BOX}/letters", 201),
-    verb(MAIL, "receive", "POST /mail/receive", shape=Delivered),
+    verb(MAIL, "receive", "POST /mail/receive", shape="letters"),
     verb(MAIL, "answer", "POST /mail/questions/{question}"),
-    verb(MAIL, "dead", f"GET {_BOX}/dead"),
-    verb(MAIL, "retry", f"POST {_BOX}/dead/{{letter}}/retry"),
+    verb(
+        MAIL,
+        "dead",
+        f"GET {_BOX}/dead",
+        command="mail retry SESSION --list",
+        also="Host.dead_letters",
+    ),
+    verb(
+        MAIL,
+        "retry",
+        f"POST {_BOX}/dead/{{letter}}/retry",
+        command="mail retry",
+        also="Host.retry",
+    ),
     verb(MAIL, "purge", f"POST {_BOX}/purge", destroys=True),
     verb(MAIL, "prune", f"POST {_BOX}/prune", destroys=True),
     verb(MAIL, "sweep", f"POST {_BOX}/sweep"),
@@ -505,20 +571,27 @@ _MAIL: Final = table(
 # ------------------------------------------------------------------------------
 # All of them.
 
-TABLES: Final[Mapping[str, Mapping[str, Verb]]] = {
-    "chat": _CHAT,
-    "state": _STATE,
-    "state_sessions": _NAMED,
-    "knowledge": _KNOWLEDGE,
-    "mail": _MAIL,
+_ALL: Final = {
+    CHAT: _CHAT,
+    STATE: _STATE,
+    NAMED: _NAMED,
+    KNOWLEDGE: _KNOWLEDGE,
+    MEMORY: _MEMORY,
+    CAPTURED: _CAPTURE,
+    HEALTH: _HEALTH,
+    LOGINS: _LOGINS,
+    MAIL: _MAIL,
 }
-OWNERS: Final = {
-    "chat": CHAT,
-    "state": STATE,
-    "state_sessions": NAMED,
-    "knowledge": KNOWLEDGE,
-    "mail": MAIL,
-}
+TABLES: Final[Mapping[str, Mapping[str, Verb]]] = {one.store: _ALL[one] for one in _ALL}
+OWNERS: Final[Mapping[str, VerbOwner]] = {one.store: one for one in _ALL}
+
+
+def each_verb() -> Iterator[Verb]:
+    """Give all verbs of all stores."""
+    for lines in TABLES.values():
+        yield from lines.values()
+
+
 _HANDLE: Final = "it opens or closes the store itself, which belongs to whoever keeps it"
 INSIDE: Final[Mapping[str, Mapping[str, str]]] = {
     "chat": {
@@ -533,8 +606,6 @@ INSIDE: Final[Mapping[str, Mapping[str, str]]] = {
             "it needs no store: it only looks at what it is given",
         ),
     },
-    "state_sessions": {},
-    "mail": {},
     "knowledge": {
         "close": _HANDLE,
         "mark": "who follows a store from outside is told by /events",

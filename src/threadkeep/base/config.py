@@ -244,6 +244,7 @@ DEFAULT_TEXT: Final = f"""\
 
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Dollars = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 
@@ -426,6 +427,13 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     sessions_days: Positive | None = None
 
 
+class BudgetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[budget]`: dollars; None: no limit. The page and the status line warn."""
+
+    day: Dollars | None = None
+    month: Dollars | None = None
+
+
 class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[chat]`."""
 
@@ -461,6 +469,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     web: WebSettings = WebSettings()
     mcp: McpSettings = McpSettings()
     retention: RetentionSettings = RetentionSettings()
+    budget: BudgetSettings = BudgetSettings()
     chat: Chat = Chat()
     backups: Backups = Backups()
 
@@ -482,7 +491,7 @@ def parse_config(text: str, file: str) -> Config:
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$.")
         key = place.removesuffix("`") or "the file"
-        hint = "`threadkeep paths --init` writes a commented default where there is none"
+        hint = "`threadkeep paths --init` writes a commented default"
         raise Invalid(f"{file}: {key}: {said}", hint=hint) from None
 
 
@@ -525,7 +534,7 @@ def write_default(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
     except FileExistsError:
-        msg = f"{path} exists already and was left as it is"
+        msg = f"{path} already exists and was left unchanged"
         raise Conflict(msg, hint="edit it, or move it away first") from None
     except OSError as error:
         raise translate_os(error, path) from error

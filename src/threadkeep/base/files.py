@@ -295,3 +295,13 @@ def foreign_holders(db_path: str | Path) -> list[tuple[int, str]]:
     if found is None:
         return [] if os.name == "nt" else [(-1, "open files cannot be listed here")]
     return [(pid, held) for pid, held in found if pid != os.getpid()]
+
+
+def remove_folder(path: Path) -> bool:
+    """Remove a folder with all that is in it; tell whether it was there."""
+    import shutil  # noqa: PLC0415  (14 ms)
+
+    there = path.exists()
+    if there:
+        shutil.rmtree(path)
+    return there

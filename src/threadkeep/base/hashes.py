@@ -39,23 +39,31 @@ def fingerprint(fields: Sequence[Field]) -> int:
 
 def _framed(fields: tuple[Field, ...]) -> bytes:
     """Put a type and a length before each field, so that no two lists give the same bytes."""
-    pieces = []
+    pieces: list[str] = []
     for field in fields:
-        if isinstance(field, str):
-            kind, data = _text_bytes(field)
-            pieces.append(kind + b"%d:" % len(data))
-            pieces.append(data)
-        elif isinstance(field, int):
-            pieces.append(b"i%x;" % field)
-        elif isinstance(field, bytes):
-            pieces.append(b"b%d:" % len(field))
-            pieces.append(field)
+        if field.__class__ is str and field.isascii():  # as many bytes as characters
+            pieces.append(f"s{len(field)}:{field}")
+        elif field.__class__ is int:
+            pieces.append(f"i{field:x};")
         elif field is None:
-            pieces.append(b"n;")
+            pieces.append("n;")
         else:
-            # SQLite stores -0.0 as 0: adding 0.0 makes the two one.
-            pieces.append(b"f" + _DOUBLE.pack(field + 0.0))
-    return b"".join(pieces)
+            return b"".join(map(_framed_field, fields))
+    return "".join(pieces).encode("ascii")
+
+
+def _framed_field(field: Field) -> bytes:
+    if isinstance(field, str):
+        kind, data = _text_bytes(field)
+        return kind + b"%d:" % len(data) + data
+    if isinstance(field, int):
+        return b"i%x;" % field
+    if isinstance(field, bytes):
+        return b"b%d:" % len(field) + field
+    if field is None:
+        return b"n;"
+    # SQLite stores -0.0 as 0: adding 0.0 makes the two one.
+    return b"f" + _DOUBLE.pack(field + 0.0)
 
 
 def _text_bytes(text: str) -> tuple[bytes, bytes]:

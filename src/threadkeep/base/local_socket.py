@@ -129,9 +129,9 @@ def _connect(path: Path, timeout: float) -> socket.socket:
 
 def _no_connection(error: OSError, path: Path) -> ThreadkeepError:
     if error.errno in (*_ABSENT, errno.ECONNREFUSED):
-        return NotFound(f"nobody listens at {path}", hint="start `threadkeep watch`")
+        return NotFound(f"nothing is listening at {path}", hint="start `threadkeep watch`")
     if isinstance(error, BlockingIOError):
-        msg = f"whoever listens at {path} does not answer"
+        msg = f"the process listening at {path} does not answer"
         return Busy(msg, hint="try again in a moment, or restart `threadkeep watch`")
     return translate_os(error, path, "cannot connect to")
 
@@ -141,8 +141,8 @@ def _check_own_folder(folder: Path) -> None:
     found = os.lstat(folder)
     is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if not is_ours or stat.S_IMODE(found.st_mode) & ~PRIVATE_DIR:
-        msg = f"{folder} is not a folder of this user alone"
-        raise Conflict(msg, hint=f"look who made it; or {_CHOOSE}")
+        msg = f"{folder} is not private to this user"
+        raise Conflict(msg, hint=f"check who created it; or {_CHOOSE}")
 
 
 def _lock(path: Path) -> ExclusiveLock:
@@ -171,7 +171,7 @@ def _make_way(path: Path) -> None:
     except OSError as error:
         raise translate_os(error, path, "cannot look at") from error
     if not stat.S_ISSOCK(found.st_mode):
-        msg = f"{path} is no socket; it was left as it is"
+        msg = f"{path} is not a socket; it was left alone"
         raise Conflict(msg, hint=f"move it away; or {_CHOOSE}")
     if _is_dead(path) and _identity(path) == (found.st_dev, found.st_ino):
         path.unlink()

@@ -148,7 +148,7 @@ def open_plain(path: str, root: str = "") -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise Invalid(f"{path} is not a regular file", hint="it is passed over")
+    raise Invalid(f"{path} is not a regular file", hint="it was skipped")
 
 
 def refuse_links(path: Path, root: str | Path) -> None:
@@ -218,7 +218,7 @@ def _path(root: Path, parts: Iterable[str], *name: str) -> Path:
 def _names_below(path: str, root: str) -> list[str]:
     below = path[len(root) :].strip(os.sep).split(os.sep)  # noqa: PTH206  (a part may be odd)
     if not path.startswith(root) or not _path(Path(root), below):
-        raise Invalid(f"{path} is not below {root}", hint="it is passed over")
+        raise Invalid(f"{path} is not below {root}", hint="it was skipped")
     return below
 
 
@@ -240,14 +240,16 @@ def _told(path: Path, attempt: str) -> Iterator[None]:
 
 def _explained(error: OSError, path: Path, attempt: str) -> ThreadkeepError:
     if error.errno == errno.ENOENT:
-        return NotFound(f"{path} does not exist", hint="check the name, and that nobody removed it")
+        return NotFound(f"{path} does not exist", hint="check the name, or whether it was removed")
     if error.errno in _IN_THE_WAY:
         return Invalid(
-            f"{path} is refused: on the way is a link, or what is neither folder nor plain file",
-            hint="remove what was put in its place",
+            f"{path} is refused: the path has a link, or something not a folder or plain file",
+            hint="remove what is in its place",
         )
     if error.errno in _BAD_NAME:
-        return Invalid(f"{path} is no name for this file system", hint="choose a shorter one")
+        return Invalid(
+            f"{path} is not a name this file system accepts", hint="choose a shorter one"
+        )
     return translate_os(error, path, attempt)
 
 

@@ -36,6 +36,7 @@ _WORDS: Final = (
     _Word("kind", "part"),
     _Word("repo", "project"),
     _Word("text", "q"),
+    _Word("query", "q"),
     _Word("sessions", "session"),
     _Word("terminal", "session"),
 )

@@ -14,12 +14,13 @@ from threadkeep.errors import Invalid
 T = TypeVar("T")
 Key = tuple[int | str, ...]
 
-Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
+Limit = Annotated[int, Meta(ge=1, le=200, description="Maximum number of items.")]
 Cursor = Annotated[
-    str, Meta(max_length=2048, description="The `next` of the page before; empty: the first page.")
+    str,
+    Meta(max_length=2048, description="The `next` of the previous page; empty: the first page."),
 ]
 
-_HINT: Final = "give the `next` of the page before, or leave it out"
+CURSOR_HINT: Final = "give the cursor that the page before ended with, or none"
 _MOST: Final = 1 << 20
 
 
@@ -48,7 +49,7 @@ def read_cursor(cursor: str, *kinds: type) -> list[Any]:
     except (Invalid, ValueError, binascii.Error):
         key = None
     if not isinstance(key, list) or tuple(map(type, key)) != kinds:
-        raise Invalid(f"{cursor[:80]!r} is no cursor of this list", hint=_HINT)
+        raise Invalid(f"{cursor[:80]!r} is not a cursor of this list", hint=CURSOR_HINT)
     return key
 
 

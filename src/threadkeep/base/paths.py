@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 import msgspec
 
 from threadkeep.base.clock import now_ms
-from threadkeep.errors import Conflict, Invalid, NoStore, NotFound, ReadOnly, UnsupportedEngine
+from threadkeep.errors import Conflict, Invalid, NoStore, NotFound, ReadOnly
 
 NAME = "threadkeep"
 CONFIG_FILE = "config.toml"
@@ -93,7 +93,7 @@ def _user_home(environ: Mapping[str, str]) -> Path:
     home = environ.get("HOME")
     if not home:
         raise Invalid(
-            "there is no HOME in the environment, so there is no place for data",
+            "HOME is not set, so there is no place for data",
             hint="set HOME, or name a folder with THREADKEEP_HOME or --home",
         )
     return Path(home)
@@ -103,10 +103,10 @@ def _user_home(environ: Mapping[str, str]) -> Path:
 # Where things are, and what is no place for a store; nothing is opened here.
 
 _HINTS = {
-    "chat": "`threadkeep chat record` begins one, `threadkeep demo` shows it",
-    "state": "`threadkeep state import` begins one; --db names another, such as Hermes's state.db",
-    "mailbox": "`threadkeep mail new NAME` begins one, `threadkeep mail demo` shows it",
-    "knowledge": "`threadkeep capture` begins one with what agents did on this machine",
+    "chat": "`threadkeep chat record` creates one, `threadkeep demo` shows it",
+    "state": "`threadkeep state import` creates one; --db names another, such as Hermes's state.db",
+    "mailbox": "`threadkeep mail new NAME` creates one, `threadkeep mail demo` shows it",
+    "knowledge": "`threadkeep capture` creates one from the agents' logs on this machine",
 }
 
 
@@ -128,16 +128,6 @@ def hermes_file(environ: Mapping[str, str]) -> Path | None:
     return Path(home) / ".hermes" / "state.db" if home else None
 
 
-def refuse_url(path: str | Path) -> None:
-    """Refuse a location that is no path of a file."""
-    text = str(path)
-    if text.startswith(("postgres:", "postgresql:")):
-        raise UnsupportedEngine(
-            "PostgreSQL is not available in this version",
-            hint="give the path of a folder or a file: stores are SQLite files",
-        )
-
-
 def refuse_special(path: Path, kind: str) -> None:
     """Refuse what is no file at all before it is opened: a pipe would wait for its writer."""
     try:
@@ -145,7 +135,7 @@ def refuse_special(path: Path, kind: str) -> None:
     except (OSError, ValueError):
         return  # not there, or not ours to look at: opening it tells
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise Invalid(f"{path} is no regular file", hint=f"give the path of a {kind} file")
+        raise Invalid(f"{path} is not a regular file", hint=f"give the path of a {kind} file")
 
 
 def need_file(path: Path, kind: str) -> None:
@@ -172,7 +162,7 @@ def free_name(target: Path, source: Path) -> Path:
         msg = f"there is no folder {name.parent}"
         raise NotFound(msg, hint="make the folder first, or choose another place for the backup")
     if name.exists():
-        msg = f"{name} exists already and was left as it is"
+        msg = f"{name} already exists and was left unchanged"
         raise Conflict(msg, hint="choose another name for the backup")
     return name
 

@@ -1,4 +1,4 @@
-"""Signs of life in a shared folder: a file that is touched, and a lock that only one may hold."""
+"""Heartbeats in a shared folder: a file that is touched, and a lock that only one may hold."""
 
 import fcntl
 import os
@@ -34,7 +34,7 @@ def touch(path: Path, at: int | None = None) -> None:
 
 
 def touched_ms(path: Path) -> int | None:
-    """Give when a file was last touched, in epoch milliseconds; None if there is no such file."""
+    """Give when a file was last touched, in epoch milliseconds; None if no such file exists."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -65,8 +65,8 @@ class ExclusiveLock:
             raise translate_os(error, path, "cannot lock") from error
         if not taken:
             self._let_go()
-            msg = f"{who} is at work in {path.parent} already"
-            raise Conflict(msg, hint="end the other one first; two would do the work twice")
+            msg = f"{who} is already working in {path.parent}"
+            raise Conflict(msg, hint="stop the other one first; two would do the work twice")
 
     def close(self) -> None:
         """Let go, in peace: the file does not say any more that somebody works here."""
@@ -138,5 +138,5 @@ def _open_lock(path: Path) -> int:
         raise translate_os(error, path, "cannot create the lock file") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Damaged(f"{path} is no regular file", hint="look at the folder, then remove it")
+        raise Damaged(f"{path} is not a regular file", hint="look at the folder, then remove it")
     return descriptor

@@ -1,6 +1,6 @@
 """A folder in which many programs leave what they have to report, until somebody takes it.
 
-A program leaves a file whole (`put`), or appends to one of its own, opening it anew each time. The
+A program leaves a file whole (`put`), or appends to one of its own, opening it again each time. The
 one who collects first renames a file, so that the next append begins a new one, and reads it
 then. Nothing waits for anything: a shell at its prompt least of all.
 """
@@ -173,7 +173,7 @@ def _put(folder: Path, name: str, data: bytes) -> Path:
 
 def _unreadable(taken: SpoolFile, error: OSError) -> Unreadable:
     msg = f"{taken.path.name} in the spool cannot be read: {error.strerror}"
-    return Unreadable(msg, hint=f"it is kept in the folder {_REFUSED} there; look who owns it")
+    return Unreadable(msg, hint=f"it is kept in the folder {_REFUSED} there; check who owns it")
 
 
 def _kind(name: str) -> str:

@@ -15,6 +15,10 @@ names is a piece that each engine fills in:
 | `{matching:index}` | a relation: the `id` of each row of a full-text index that `:match` finds |
 | `{ranked:index}` | the same with a `score`, the best is the least |
 | `{after:row}` | whether a row is behind the cursor `:after`, the id of the last one read |
+| `{here:log}` | whether a log is one of this host: all in a file are |
+| `{row}` | the number of a row in a table that declares none |
+| `{plain:column}` | a column, where its index is not to be used for what is asked |
+| `{claimed}` | behind a query: claims its rows, without those that somebody else claimed |
 | `{behind}` | a value that sorts behind every text |
 | `{nul}` | the first character of the raw text that begins with NUL |
 | `{newline}` | the end of a line |
@@ -23,6 +27,9 @@ Ids rise in the order of commits only while nobody else writes. So a cursor that
 in a write without a key, which is alone in the database: there no row with a smaller id can come
 later. `{after:row}` is where an engine would say it otherwise.
 
+SQL that is written at run time (`base.tx.Sql`) has the same pieces; the transaction that runs it
+fills them in (`fill_pieces`).
+
 `to_postgres` does the rest. A query that has to be another one on PostgreSQL stands once more under
 its name, in the file of the same name in the folder `sql/postgres`.
 """
@@ -30,7 +37,7 @@ its name, in the file of the same name in the folder `sql/postgres`.
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -49,6 +56,10 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "matching": "(SELECT rowid AS id FROM {0} WHERE {0} MATCH :match)",
         "ranked": "(SELECT rowid AS id, rank AS score FROM {0} WHERE {0} MATCH :match)",
         "after": "{}.id > :after",
+        "here": "true",
+        "row": "rowid",
+        "plain": "+{}",
+        "claimed": "",
         "behind": "x''",
         "nul": "x'00'",
         "newline": "char(10)",
@@ -64,6 +75,10 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "ranked": "(SELECT CAST(f ->> 0 AS bigint) AS id, CAST(f ->> 1 AS REAL) AS score"
         " FROM json_array_elements(CAST(:match AS json)) AS f)",
         "after": "{}.id > :after",
+        "here": "{}.host = current_setting('tk.host')",
+        "row": "id",
+        "plain": "{}",
+        "claimed": "FOR UPDATE SKIP LOCKED",
         "behind": "chr(1114111)",
         "nul": "chr(63743)",  # it cannot be kept: U+F8FF begins what stands for it
         "newline": "chr(10)",
@@ -71,9 +86,16 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
 }
 
 
-def piece_of(name: str, argument: str | None, engine: Engine = "sqlite") -> str:
+def _piece_of(name: str, argument: str | None, engine: Engine) -> str:
     """Give a piece that each engine fills in."""
     return _OF_ENGINE[engine][name].format(argument)
+
+
+@lru_cache(maxsize=512)
+def fill_pieces(sql: str, engine: Engine = "sqlite") -> str:
+    """Give SQL that is written at run time as an engine takes it."""
+    filled = _with_pieces([sql], {}, engine)
+    return to_postgres(filled) if engine == "postgres" else filled
 
 
 def parse_queries(text: str, engine: Engine = "sqlite") -> dict[str, str]:
@@ -107,7 +129,7 @@ def _with_pieces(lines: list[str], pieces: Mapping[str, str], engine: Engine) ->
         name, argument = use.groups()
         if name in pieces:
             return pieces[name]
-        return piece_of(name, argument, engine)
+        return _piece_of(name, argument, engine)
 
     text = "\n".join(lines).strip()
     while (filled := _PIECE.sub(put_in, text)) != text:  # one may be the argument of another
@@ -120,11 +142,14 @@ _TOKEN = re.compile(
     r"""(?P<quoted>'(?:[^']|'')*'|"[^"]*")
     |\s*(?P<comment>--[^\n]*)
     |\bLIMIT\s+:(?P<limit>\w+)
+    |\bON\s+CONFLICT\s*\((?P<target>[^()]+)\)
     |(?<![:\w]):(?P<name>[A-Za-z_]\w*)
     |\b(?P<word>LIKE|INTEGER|REAL|BLOB)\b
     |(?P<percent>%)""",
     re.VERBOSE,
 )
+# There every key of a table has the owner of the row behind its columns.
+OWNER: Final = "tk_owner"
 _WORDS: Final = {
     "LIKE": "ILIKE",  # as SQLite's: on columns of the collation "C" it folds ASCII only
     "INTEGER": "bigint",
@@ -139,18 +164,19 @@ def to_postgres(sql: str) -> str:
 
 
 def _token_of_postgres(found: re.Match[str]) -> str:
+    part = found[str(found.lastgroup)]
     match found.lastgroup:
         case "quoted":
-            return found[0].replace("%", "%%")
+            return part.replace("%", "%%")
         case "comment":
             return ""
         case "limit":  # a negative one means all, which PostgreSQL says with NULL
-            return f"LIMIT nullif(greatest(CAST(%({found['limit']})s AS bigint), -1), -1)"
+            return f"LIMIT nullif(greatest(CAST(%({part})s AS bigint), -1), -1)"
+        case "target":
+            return f"ON CONFLICT ({part}, {OWNER})"
         case "name":
-            return f"%({found['name']})s"
-        case "word":
-            return _WORDS[found["word"]]
-    return "%%"
+            return f"%({part})s"
+    return _WORDS.get(part, "%%")
 
 
 def load_text(package: str, file: str) -> str:

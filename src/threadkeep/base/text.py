@@ -36,6 +36,13 @@ def from_sql(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
 
 
+def decoded(value: Any) -> str:
+    """Read a column as well as it can be read: bytes of another program need not be UTF-8."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
 def join_text(a: str, b: str) -> str:
     """Append `b` to `a`; where a character was cut between them its halves become one again."""
     if a and b and "\ud800" <= a[-1] <= "\udbff" and "\udc00" <= b[0] <= "\udfff":

@@ -46,7 +46,7 @@ def read_secret(path: Path) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError as error:
-        raise NotFound(f"there is no token in {path}", hint="`threadkeep up` makes one") from error
+        raise NotFound(f"no token in {path}", hint="`threadkeep up` makes one") from error
     except OSError as error:
         raise translate_os(error, path, "cannot read the token") from error
     with os.fdopen(descriptor, "rb") as file:

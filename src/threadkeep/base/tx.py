@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any] | Sequence[Any]
 T = TypeVar("T")
+
+LAST_ROW: Final = (1 << 63) - 1  # the largest number of a row
 
 
 class Sql(str):
@@ -17,6 +19,10 @@ class Sql(str):
 
 class Tx(Protocol):
     """A transaction, good for its `with` block; each verb takes a query by its name, or `Sql`."""
+
+    @property
+    def engine(self) -> Literal["sqlite", "postgres"]:
+        """What is behind it; asked for by full-text indexes only."""
 
     def run(self, name: str, params: Params = ()) -> None:
         """Run a query that gives nothing; an engine may send it with the next that does."""
@@ -49,7 +55,7 @@ class Tx(Protocol):
         """Name the tables of the database."""
 
     def columns(self, table: str) -> list[str]:
-        """Name the columns that a table really has, in order; none if there is no such table."""
+        """Name the columns that a table really has, in order; none if no such table exists."""
 
     def script(self, sql: str) -> None:
         """Run the statements of a script, which shape the schema, inside this transaction."""

@@ -88,11 +88,14 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
     destroys: bool = False  # over HTTP it is a dry run unless `dry_run` is false
     kept: bool = False  # it shows the captured history at a moment, and nothing else
     upload: str = ""  # the parameter that is sent as JSON lines
-    shape: Any = None  # how the answer is shown at its address
+    shape: Any = None  # how the answer is shown at its address: a record, or the name of its field
     names: Mapping[str, str] = {}  # what the address calls a parameter -> the parameter
     preset: Mapping[str, Any] = {}  # what the address says by itself
     takes: tuple[str, ...] = ()  # the fields of a filter that the address has; none: all
     way: Way | None = None  # what the store is opened for, where that is something else
+    tool: str = ""  # the tool that gives agents the same
+    command: str = ""  # what one types for it, where a hint may say so
+    also: str = ""  # the function of another class that it calls, as hints name it: Host.retry
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -192,11 +195,12 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         wanted = self.takes or tuple(kind.SPREAD)
         said = "In the filter language: `agent:codex cost:>1 docker`."
         words = Annotated[str, Meta(max_length=2000, description=said)]
-        found = {"q": VerbArgument("q", words, "")}
+        found = {} if "q" in self.names else {"q": VerbArgument("q", words, "")}
         none = {bool: False, list: ()}
         for name, one in kind.SPREAD.items():
             if name in wanted:
-                found[name] = VerbArgument(name, one, none.get(get_origin(one) or one))
+                plain = bare(one)
+                found[name] = VerbArgument(name, one, none.get(get_origin(plain) or plain))
         return found
 
     @cached_property
@@ -217,7 +221,10 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         fields = [self._field(name, one) for name, one in self._spread.items() if wanted(name)]
         fields += [self._field(name, self.arguments[target]) for name, target in named]
         made = f"{self.owner.store}_{self.name}_{part}"
-        return cast("type[Given]", msgspec.defstruct(made, fields, bases=(Given,), frozen=True))
+        return cast(
+            "type[Given]",
+            msgspec.defstruct(made, fields, bases=(Given,), frozen=True, kw_only=True),
+        )
 
     def _wire_names(self) -> Iterator[tuple[str, str]]:
         """Give what the address calls each parameter; some have two names."""
@@ -238,7 +245,7 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
 
     def _field(self, name: str, argument: VerbArgument) -> Any:
         if self.destroys and argument.name == "dry_run":
-            said = "Say what would be done, and do nothing."
+            said = "Show what would be done; do nothing."
             return name, Annotated[bool, Meta(description=said)], True
         if argument.name in self._said_twice:
             return name, argument.kind | None, None
@@ -266,12 +273,14 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
                 if value is None:
                     continue
                 if target in found:
-                    raise Invalid(f"{name!r} and another say the same", hint="give one of them")
+                    raise Invalid(
+                        f"{name!r} and another option mean the same", hint="give one of them"
+                    )
             found[target] = (value or None) if name == "cursor" else self._meant(target, value)
         missing = [n for n in self._needed() if n not in found]
         if missing:
             words = [name for name, target in self._wire_names() if target == missing[0]]
-            raise Invalid(f"{missing[0]!r} is not said", hint=f"give {' or '.join(words)}")
+            raise Invalid(f"{missing[0]!r} is missing", hint=f"give {' or '.join(words)}")
         return found
 
     def _meant(self, name: str, value: Any) -> Any:
@@ -284,11 +293,21 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
             if argument.required and name != self.upload:
                 yield name
 
+    @cached_property
+    def shown_as(self) -> type[msgspec.Struct] | None:
+        """The record that its address shows; None: the answer itself."""
+        if not isinstance(self.shape, str):
+            return cast("type[msgspec.Struct] | None", self.shape)
+        made = f"{self.owner.store}_{self.name}_{self.shape}"
+        return msgspec.defstruct(made, [(self.shape, self.answer)], frozen=True)
+
     def shown(self, value: Any, given: Mapping[str, Any]) -> Any:
         """Give an answer in the shape that it has at its address."""
-        if self.shape is None:
+        if self.shown_as is None:
             return value
-        return shaped(self.shape, value, given)
+        if isinstance(self.shape, str):
+            return self.shown_as(value)
+        return shaped(self.shown_as, value, given)
 
     # -------------------------------------------------------------- by its name
 
@@ -334,6 +353,27 @@ def table(*verbs: Verb) -> dict[str, Verb]:
     return found
 
 
+_NAMED: Final = re.compile(r"`(\w+\.\w+)\((\w*)(?:=(\w+))?\)`")
+
+
+def said_by(hint: str, verbs: Iterable[Verb], say: Callable[[Verb, str, str], str]) -> str:
+    """Write the verbs that a hint names as a surface calls them: `say(verb, argument, value)`.
+
+    A hint names a verb as Python calls it, `ChatStore.unrewind()`, with one argument at most. What
+    the surface has no words for stays so.
+    """
+    if not _NAMED.search(hint):
+        return hint
+    known = {name: one for one in verbs for name in (f"{one.owner.name}.{one.name}", one.also)}
+
+    def written(found: re.Match[str]) -> str:
+        one = known.get(found[1])
+        words = "" if one is None else say(one, found[2], found[3] or "")
+        return f"`{words}`" if words else found[0]
+
+    return _NAMED.sub(written, hint)
+
+
 def find_verb(verbs: Mapping[str, Verb], store: str, name: str) -> Verb:
     """Give a verb by its name."""
     if name not in verbs:
@@ -354,7 +394,7 @@ def faults(verbs: Mapping[str, Verb], inside: Mapping[str, str], owner: VerbOwne
     }
     told = set(inside) | {one.name for one in verbs.values() if one.owner is owner}
     found = [f"{name} is in no line" for name in sorted(own - told)]
-    found += [f"{name} is no verb" for name in sorted(told - own)]
+    found += [f"{name} is not a verb" for name in sorted(told - own)]
     for one in verbs.values():
         if one.owner is owner and one.name in own:
             found += [f"{one.name}: {fault}" for fault in _faults_of(one)]
@@ -364,7 +404,7 @@ def faults(verbs: Mapping[str, Verb], inside: Mapping[str, str], owner: VerbOwne
 def _faults_of(one: Verb) -> Iterator[str]:
     said = {name for name, _ in one._wire_names()}  # noqa: SLF001  (of the same module)
     yield from (
-        f"{name!r} of its address is no parameter" for name in one.in_path if name not in said
+        f"{name!r} of its address is not a parameter" for name in one.in_path if name not in said
     )
     for name, parameter in one.parameters.items():
         bare = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
@@ -446,6 +486,11 @@ def _without_none(kind: Any) -> Any:
         return kind
     left = [one for one in get_args(kind) if one is not type(None)]
     return Union[tuple(left)]  # noqa: UP007  (of a list)
+
+
+def bare(kind: Any) -> Any:
+    """Take off what only describes a type."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _word_of(value: bool | None) -> str:  # noqa: FBT001  (a value, no switch)

@@ -4,7 +4,8 @@ A store has a `context` whose `db` is its database; a verb's function takes that
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable
 from functools import partial, wraps
 from importlib import import_module
 from typing import (
@@ -17,10 +18,11 @@ from typing import (
     TypeVar,
     cast,
     get_args,
+    get_type_hints,
 )
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
@@ -29,23 +31,33 @@ C = TypeVar("C")
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_NONE: Final = (None, None, None)
+_PLACE: Final = re.compile(r"(.*) - at `\$\.?([^`]*)`")
+
 
 # ------------------------------------------------------------------------------
-# Limits of numbers, said once in a signature: Python, HTTP and MCP refuse the same in one way.
+# Limits, said once in a signature: Python, HTTP and MCP refuse the same in the same words.
 
 LARGEST: Final = 2**53 - 1  # what every JSON reader keeps exactly
 
 Moment = Annotated[int, Meta(ge=0, le=LARGEST, description="A time in epoch milliseconds.")]
 Number = Annotated[int, Meta(ge=0, le=LARGEST)]
 RowId = Annotated[int, Meta(ge=1, le=LARGEST)]
+Name = Annotated[str, Meta(min_length=1, max_length=500)]
+Words = Annotated[str, Meta(max_length=2000)]
+Text = Annotated[str, Meta(max_length=100_000)]
 
 
 def within_limits(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function refuse numbers that are beyond what its signature says.
+    """Let a function refuse values that are beyond what its signature says.
 
     One whose signature says nothing of the kind is given back as it is.
     """
-    hints = dict(_limited(function.__annotations__))
+    hints = {
+        name: hint
+        for name, hint in function.__annotations__.items()
+        if name != "return" and limits_of(hint) is not None
+    }
     if not hints:
         return function
     parameters = inspect.signature(function).parameters
@@ -63,96 +75,68 @@ def within_limits(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-def _limited(annotations: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, hint in annotations.items():
-        if name != "return" and limits_of(hint) is not None:
-            yield name, hint
+def with_limits(owner: type[C]) -> type[C]:
+    """Let all methods of a class refuse values that are beyond what their signatures say."""
+    for name, found in list(vars(owner).items()):
+        if inspect.isfunction(found) and not name.startswith("_"):
+            setattr(owner, name, within_limits(found))
+    return owner
 
 
 def limits_of(hint: Any) -> Meta | None:
-    """Give the limits of a number that a type has, None if it has none."""
+    """Give the limits of a number or a text that a type has, None if it has none."""
     for kind in (hint, *get_args(hint)):
         for note in getattr(kind, "__metadata__", ()):
-            if isinstance(note, Meta) and note.ge is not None:
+            if isinstance(note, Meta) and (note.ge, note.min_length, note.max_length) != _NONE:
                 return note
     return None
 
 
 def refuse_beyond(name: str, value: Any, hint: Any) -> None:
-    """Refuse a number that is beyond the limits of a type."""
+    """Refuse a value that is beyond the limits of a type; one that was not given has none."""
+    if value is UNSET:
+        return
     try:
         msgspec.convert(value, hint, strict=True)
     except msgspec.ValidationError:
         raise Invalid(
-            limit_words(name, value, hint), hint="give a number within these limits"
+            limit_words(name, value, hint), hint="give a value within these limits"
         ) from None
 
 
 def limit_words(name: str, value: Any, hint: Any) -> str:
-    """Say what a number must be."""
-    found = limits_of(hint)
-    if found is None or found.le is None or found.le >= LARGEST:
-        least = "not negative" if found is None or not found.ge else f"at least {found.ge:g}"
+    """Say what a number or a text must be."""
+    found = limits_of(hint) or Meta(ge=0)
+    if found.ge is None:
+        return _length_words(name, value, found)
+    if found.le is None or found.le >= LARGEST:
+        least = f"at least {found.ge:g}" if found.ge else "not negative"
         return f"{name} must be a whole number that is {least}, not {value!r}"
     return f"{name} must be a number from {found.ge:g} to {found.le:g}, not {value!r}"
 
 
+def fault_words(error: msgspec.ValidationError, kind: Any, given: Any) -> str:
+    """Say what does not fit, its field first; of a limit what the store itself says."""
+    found = _PLACE.fullmatch(str(error))
+    if found is None:
+        return str(error)
+    what, where = found.groups()
+    hints = get_type_hints(kind, include_extras=True) if isinstance(kind, type) else {}
+    if limits_of(hints.get(where)) is not None:
+        return limit_words(where, given[where], hints[where])
+    return f"{where}: {what}" if where else what
+
+
+def _length_words(name: str, value: Any, limits: Meta) -> str:
+    if not isinstance(value, str):
+        return f"{name} must be a text, not {value!r}"
+    if len(value) < (limits.min_length or 0):
+        return f"{name} must not be empty"
+    return f"{name} must have at most {limits.max_length} characters, not {len(value)}"
+
+
 # ------------------------------------------------------------------------------
 # Verbs of functions.
-
-
-def reads(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a verb that runs in one read transaction."""
-    act = within_limits(function)
-
-    @wraps(function)
-    def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with store.context.db.read() as tx:
-            return act(store.context, tx, *args, **kwargs)
-
-    show_as_method(verb, function, given=2)
-    return verb
-
-
-def writes(
-    function: Callable[Concatenate[C, Tx, P], R], *, key: Callable[..., str] | None = None
-) -> Callable[Concatenate[Any, P], R]:
-    """Make a verb that runs in one write transaction, durable when it returns.
-
-    `key` says by the verb's arguments with which other writes it must not overlap; without, with
-    none. The function may be run a second time: see `Database.again`.
-    """
-    act = within_limits(function)
-
-    @wraps(function)
-    def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        ctx, db = store.context, store.context.db
-        chosen = None if key is None else key(*args, **kwargs)
-        done: R = db.again(lambda tx: act(ctx, tx, *args, **kwargs), key=chosen)
-        return done
-
-    show_as_method(verb, function, given=2)
-    return verb
-
-
-def calls(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a verb that takes care of its transactions itself."""
-    act = within_limits(function)
-
-    @wraps(function)
-    def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return act(store.context, *args, **kwargs)
-
-    show_as_method(verb, function, given=1)
-    return verb
-
-
-def show_as_method(verb: Any, function: Callable[..., Any], given: int) -> None:
-    """Let `help()` show the verb as the caller sees it: self, then what must be passed."""
-    shown = inspect.signature(function)
-    receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    parameters = [receiver, *list(shown.parameters.values())[given:]]
-    verb.__signature__ = shown.replace(parameters=parameters)
 
 
 # ------------------------------------------------------------------------------
@@ -203,3 +187,60 @@ def loaded_later(make: Callable[P, R]) -> Callable[P, R]:
         return make(*functions, **options)
 
     return made
+
+
+@loaded_later
+def reads(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb that runs in one read transaction."""
+    act = within_limits(function)
+
+    @wraps(function)
+    def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with store.context.db.read() as tx:
+            return act(store.context, tx, *args, **kwargs)
+
+    show_as_method(verb, function, given=2)
+    return verb
+
+
+@loaded_later
+def writes(
+    function: Callable[Concatenate[C, Tx, P], R], *, key: Callable[..., str] | None = None
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb that runs in one write transaction, durable when it returns.
+
+    `key` says by the verb's arguments with which other writes it must not overlap; without, with
+    none. The function may be run a second time: see `Database.again`.
+    """
+    act = within_limits(function)
+
+    @wraps(function)
+    def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        ctx, db = store.context, store.context.db
+        chosen = None if key is None else key(*args, **kwargs)
+        done: R = db.again(lambda tx: act(ctx, tx, *args, **kwargs), key=chosen)
+        return done
+
+    show_as_method(verb, function, given=2)
+    return verb
+
+
+@loaded_later
+def calls(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Make a verb that takes care of its transactions itself."""
+    act = within_limits(function)
+
+    @wraps(function)
+    def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return act(store.context, *args, **kwargs)
+
+    show_as_method(verb, function, given=1)
+    return verb
+
+
+def show_as_method(verb: Any, function: Callable[..., Any], given: int) -> None:
+    """Let `help()` show the verb as the caller sees it: self, then what must be passed."""
+    shown = inspect.signature(function)
+    receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = [receiver, *list(shown.parameters.values())[given:]]
+    verb.__signature__ = shown.replace(parameters=parameters)

@@ -3,16 +3,12 @@
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from threadkeep.capture.coverage import Coverage, cover
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.engine import CaptureFilter, capture
-from threadkeep.capture.forget import ForgetReport, finish, forget
 from threadkeep.capture.intake import Backlog, Batches, CaptureContext
 from threadkeep.capture.records import AgentReport, CaptureReport, Watcher, index_behind, silent
-from threadkeep.capture.rescan import RescanReport, UnmaskReport, reindex, rescan, undo
-from threadkeep.capture.watch import Stop, Tell, watch
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.query import Query
@@ -23,6 +19,14 @@ from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.exports.archive import ExportSource
 from threadkeep.sources.hippo_notes import HippoNotes
 from threadkeep.sources.records import Log, Source, Stamp
+
+if TYPE_CHECKING:
+    from threadkeep.capture.coverage import Coverage
+    from threadkeep.capture.forget import ForgetReport
+    from threadkeep.capture.rescan import RescanReport, UnmaskReport
+    from threadkeep.capture.watch import Stop, Tell
+
+# ruff: noqa: PLC0415  (a capture that finds nothing new needs neither forgetting nor rescanning)
 
 # ------------------------------------------------------------------------------
 # Sessions of which only another program's notes are here: slices in a file that we took over.
@@ -85,7 +89,7 @@ class History(SessionArchive):
             refuse_write(self.store.access)
         report = capture(self.around, self._sources, wanted, dry_run=dry_run, show=show)
         if not dry_run:
-            finish(self.around, self._sources)
+            self._finish()
             if NOTES in self._sources:  # else what was noted could not be read again
                 note_sessions(self.around)
             index_behind(self.store)
@@ -114,37 +118,58 @@ class History(SessionArchive):
         refuse_write(self.store.access)
         return note_sessions(self.around, everything=everything)
 
-    def watch(self, stop: Stop, show: Tell, *, poll_seconds: float = 2.0) -> None:
+    def _finish(self) -> None:
+        """Complete a forgetting, or a rescan, that was interrupted; as a rule there is none."""
+        if self.store.forgetting.waiting() or self.store.indexes.logs_left() is not None:
+            from threadkeep.capture.forget import finish
+
+            finish(self.around, self._sources)
+
+    def watch(self, stop: "Stop", show: "Tell", *, poll_seconds: float = 2.0) -> None:
         """Capture, and go on capturing what changes, until `stop` says so."""
         refuse_write(self.store.access)
-        finish(self.around, self._sources)
+        from threadkeep.capture.watch import watch
+
+        self._finish()
         watch(self.around, self._sources, stop, show, poll_seconds=poll_seconds)
 
-    def coverage(self) -> Coverage:
+    def coverage(self) -> "Coverage":
         """Compare what is on the disk with what is in the store."""
+        from threadkeep.capture.coverage import cover
+
         return cover(self.around, self._sources)
 
-    def forget(self, what: Query, *, dry_run: bool = False, show: Watcher = silent) -> ForgetReport:
+    def forget(
+        self, what: Query, *, dry_run: bool = False, show: Watcher = silent
+    ) -> "ForgetReport":
         """Take out what was captured, for good; with `dry_run` only count what would go."""
+        from threadkeep.capture.forget import forget
+
         if not dry_run:
             refuse_write(self.store.access)
         return forget(self.around, self._sources, what, dry_run=dry_run, show=show)
 
-    def rescan(self, *, dry_run: bool = False, show: Watcher = silent) -> RescanReport:
+    def rescan(self, *, dry_run: bool = False, show: Watcher = silent) -> "RescanReport":
         """Mask what the rules of today find in what was stored before."""
+        from threadkeep.capture.rescan import rescan
+
         if not dry_run:
             refuse_write(self.store.access)
         return rescan(self.around, self._sources, dry_run=dry_run, show=show)
 
     def undo_masks(
         self, name: str, *, dry_run: bool = False, show: Watcher = silent
-    ) -> UnmaskReport:
+    ) -> "UnmaskReport":
         """Put back what a rule masked, or what is masked in a session, where its log still is."""
+        from threadkeep.capture.rescan import undo
+
         if not dry_run:
             refuse_write(self.store.access)
         return undo(self.around, self._sources, name, dry_run=dry_run, show=show)
 
     def reindex(self, show: Watcher = silent) -> int:
-        """Make the index of all words anew, and give free space back; tell how many entries."""
+        """Rebuild the index of all words, and give free space back; tell how many entries."""
+        from threadkeep.capture.rescan import reindex
+
         refuse_write(self.store.access)
         return reindex(self.around, self._sources, show)

@@ -1,6 +1,6 @@
 """Coverage: is everything on the disk in the store? Judged by the files, not by our own word."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -28,6 +28,7 @@ class SourceCoverage(msgspec.Struct):
     unseen: dict[str, str] = {}  # places that cannot be looked into: why, and what to do
     passed: dict[str, str] = {}  # links and others' folders, which are passed over on purpose
     unchecked: int = 0  # line logs that somebody touched since all that was read was compared
+    variables: list[str] = []  # those of the environment that name other places
     checked_at: int | None = None  # when the line log was compared whose turn is longest ago
 
     @property
@@ -47,6 +48,24 @@ class Coverage(msgspec.Struct):
 _SHOWN_BEHIND = 5
 
 
+class _AskedVariables(Mapping[str, str]):
+    """An environment that notes which variables a source asks for: they can move its logs."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.names.add(name)
+        return self._env[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._env)
+
+    def __len__(self) -> int:
+        return len(self._env)
+
+
 def cover(around: CaptureContext, sources: Mapping[str, Source]) -> Coverage:
     """Look at every log on the disk, without opening one, and compare it with the store."""
     with around.store.read() as tx:
@@ -54,8 +73,10 @@ def cover(around: CaptureContext, sources: Mapping[str, Source]) -> Coverage:
         for name, source in sources.items():
             known = all_looks(tx, name, sums=sums)
             seen = see(source, around.user)
-            looked = [str(root) for root in source.roots(around.user)]
-            part = SourceCoverage(name, source.agent, seen.roots, looked)
+            asked = _AskedVariables(around.user.env)
+            looked = source.roots(msgspec.structs.replace(around.user, env=asked))
+            part = SourceCoverage(name, source.agent, seen.roots, [str(root) for root in looked])
+            part.variables = sorted(asked.names)
             _compare(part, known, seen)
             for one in seen.unseen:
                 (part.unseen if one.is_failure else part.passed)[one.path] = one.told

@@ -43,6 +43,7 @@ from threadkeep.knowledge.repair import harness_is_allowed, widen_harness
 from threadkeep.sources.claude.memory import ClaudeMemory
 from threadkeep.sources.claude.paths import readable
 from threadkeep.sources.files import LogFile
+from threadkeep.sources.format import Documents
 from threadkeep.sources.records import Log, Source
 
 # ------------------------------------------------------------------------------
@@ -338,6 +339,11 @@ def _read(
     with Batches(around.store) as batches:
         for number in gone:
             archive.mark_gone(batches.tx(), number, around.clock())
+        backlog = Backlog(batches)
+        # What only names sessions comes first: a fork's lines are its parent's as well.
+        for one in filter(_names_sessions, work):
+            advance(one, partial(_read_document, around, one, backlog, report))
+        backlog.settle()
         for one in (one for one in work if one.source.kind == "lines"):
             reading = (around, one, batches, report, progress, show)
             advance(one, partial(_read_lines, *reading))
@@ -346,13 +352,17 @@ def _read(
         for missing, keep in absent:  # after those that came: one may be a file that moved
             miss_memory(batches.tx(), missing, now=around.clock(), keep=keep)
         # Documents last: they may be large, and hold what line logs hold better.
-        backlog = Backlog(batches)
-        for one in (one for one in work if one.source.kind == "document"):
+        documents = (one for one in work if one.source.kind == "document")
+        for one in (one for one in documents if not _names_sessions(one)):
             advance(one, partial(_read_document, around, one, backlog, report))
         backlog.settle()
         settle(batches.tx())
         _note_health(around, batches, report)
         show(progress)
+
+
+def _names_sessions(one: _Work) -> bool:
+    return isinstance(one.source, Documents) and one.source.names
 
 
 def _make_room(around: CaptureContext, harnesses: set[str]) -> None:
@@ -463,7 +473,7 @@ def _row(tx: Tx, one: _Work) -> archive.LogRow:
 def _is_unwanted(around: CaptureContext, tx: Tx, one: _Work, row: archive.LogRow) -> bool:
     """Tell whether a log is to stay out.
 
-    It is judged anew whenever it has grown: where it works may stand behind its first lines.
+    It is judged again whenever it has grown: where it works may stand behind its first lines.
     """
     if around.exclusion.of_log(one.log):
         return True

@@ -57,6 +57,7 @@ from threadkeep.knowledge.commands import envelope_of, event_number
 from threadkeep.knowledge.forget import (
     blank_texts,
     doomed_nodes,
+    drop_labels,
     drop_names,
     drop_quiet_shells,
     drop_session,
@@ -158,7 +159,8 @@ def make_plan(
     if what.pattern is not None and not (in_sessions(what) or in_time(what)):
         _count_rows(matching_rows(tx, searches), plan)
     _count_all(tx, plan)
-    plan.done.backups = [str(path) for path in list_backups(around.store.path)]
+    file = around.store.file
+    plan.done.backups = [] if file is None else list(map(str, list_backups(around.store.path)))
     return plan
 
 
@@ -454,6 +456,7 @@ def _forget_lines(
         picks = picker(tx, places.sources, log, *chosen, plan.meant)
         done = rederive(tx, around, places, log, dropping(picks), words)
         _forget_legacy(tx, done)
+        drop_labels(tx)
         index_words(tx, words)
         want_cleaning(tx)
         return log.path
@@ -465,7 +468,7 @@ def _forget_lines(
 
 
 def _forget_legacy(tx: Tx, done: RebuildReport) -> None:
-    """Take out the frozen rows of slices whose content has gone: nobody makes them anew."""
+    """Take out the frozen rows of slices whose content has gone: nobody rebuilds them."""
     for key in done.lost.segments:
         erase(tx, "legacy", legacy_numbers(tx, *key))
 

@@ -64,19 +64,22 @@ def refuse_mixture(query: Query, *, dashes: str = "") -> None:
     """
     if (query.since is None) != (query.until is None):
         raise Invalid(
-            "a span of time has two ends", hint=f"give {dashes}since and {dashes}until, or a filter"
+            "a span of time needs both ends",
+            hint=f"give {dashes}since and {dashes}until, or a filter",
         )
     ways = [bool(getattr(query, name)) for name in _WAYS] + [query.since is not None]
     if sum(ways) != 1:
         told = ", ".join(dashes + name for name in _WAYS)
         hint = f"give one of {told}, {dashes}since with {dashes}until, or a filter"
-        raise Invalid("forget what?" if not any(ways) else "that is said in two ways", hint=hint)
+        raise Invalid("forget what?" if not any(ways) else "that is given in two ways", hint=hint)
 
 
 def check(what: Query) -> Searches:
     """Refuse what makes no sense; give what tells whether a text matches."""
     if replace(what, marks=tuple(one for one in what.marks if one != "all")) == Query():
-        raise Invalid("nothing says what to forget", hint="name a session, a project or a pattern")
+        raise Invalid(
+            "nothing selects what to forget", hint="give a session, a project or a pattern"
+        )
     for name in _NOT_MEANT:
         if getattr(what, name):
             hint = "give agent, project, branch, model, session, since, until, or a pattern"
@@ -87,8 +90,8 @@ def check(what: Query) -> Searches:
     try:
         found = re.compile(what.pattern or "").search
     except (re.error, RecursionError) as error:
-        msg = f"the pattern {what.pattern!r} is no regular expression: {error}"
-        raise Invalid(msg, hint="put a backslash before letters that mean themselves") from None
+        msg = f"the pattern {what.pattern!r} is not a valid regular expression: {error}"
+        raise Invalid(msg, hint="put a backslash before special characters") from None
     if what.pattern is not None and found("") is not None:
         msg = f"the pattern {what.pattern!r} is found in every text, even in an empty one"
         raise Invalid(msg, hint="give a pattern that needs at least one letter")

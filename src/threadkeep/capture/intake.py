@@ -433,7 +433,7 @@ def markers_in(line: bytes) -> list[int]:
 
 
 def noted_again(line: bytes, fresh: Marks, noted: Marks) -> Marks:
-    """Give the masks of a line that was masked once more: the fresh ones, and the old ones anew.
+    """Give the masks of a line that was masked once more: the fresh ones, and the old ones again.
 
     The old ones have moved, but are still in their order; where they cannot be told, they are left
     out.

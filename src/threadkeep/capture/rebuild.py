@@ -1,4 +1,4 @@
-"""Lines of the archive change: everything that was made of their log is made anew.
+"""Lines of the archive change: everything that was made of their log is rebuilt.
 
 A dropped line leaves an empty one in its place, so that the numbers of all others, and the keys
 made of them, stay. How far the log was read stays too: capture goes on behind it.
@@ -96,7 +96,7 @@ class Places:
         """Run a step in a transaction that writes; no original is read while others have to wait.
 
         Which originals a step needs shows in it alone. Then it is undone, they are read, and it
-        begins anew; what it does must be in the transaction, or in what it gives.
+        starts over; what it does must be in the transaction, or in what it gives.
         """
         self._orders.clear()  # logs grow
         while True:
@@ -181,7 +181,7 @@ class LogDiff(msgspec.Struct):
 
 
 class RebuildReport(msgspec.Struct):
-    """What changed when a log was made anew."""
+    """What changed when a log was rebuilt."""
 
     lines: int = 0  # changed or dropped
     lost: LogDiff = msgspec.field(default_factory=lambda: LogDiff(set(), set(), set(), set()))
@@ -190,7 +190,7 @@ class RebuildReport(msgspec.Struct):
 def rederive(
     tx: Tx, around: CaptureContext, places: Places, log: LogRow, transform: Transform, words: Words
 ) -> RebuildReport:
-    """Pass every line of a log through a transform; if any changes, make everything anew.
+    """Pass every line of a log through a transform; if any changes, rebuild everything.
 
     It is a part of a step of `places`: `log` must be as that transaction sees it. What is to be
     indexed is added to `words`.
@@ -283,7 +283,7 @@ def _ordered(
 
 
 class _Remaking:
-    """Makes one log anew, within one transaction."""
+    """Rebuilds one log, within one transaction."""
 
     def __init__(
         self,
@@ -337,7 +337,7 @@ class _Remaking:
     # ------------------------------------------------------------------ lines
 
     def _rewrite(self) -> None:
-        """Write the lines anew, and remember which of them were dropped."""
+        """Rewrite the lines, and remember which of them were dropped."""
         tx, row = self._tx, self._row
         dropped = []
         row.source_bytes = 0
@@ -351,7 +351,7 @@ class _Remaking:
 
         rewrite_lines(tx, row.id, change)
         remember_forgotten(tx, dropped)
-        drop_masks(tx, row.id, self._changed)  # who changed them notes them anew
+        drop_masks(tx, row.id, self._changed)  # who changed them notes them again
         for key, (_, line) in records_of(tx, row.id).items():
             if line in self._changed:
                 new = self._changed[line]

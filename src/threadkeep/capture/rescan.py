@@ -27,7 +27,7 @@ from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Source
 
 # ------------------------------------------------------------------------------
-# The index of all entries made anew, and what was forgotten taken out of the file itself.
+# The index of all entries rebuilt, and what was forgotten taken out of the file itself.
 #
 # A row of `tk_cleaning` says that there is work, from the transaction that made it until the file
 # is clean. So a run that is killed is finished by the next one, whoever starts it.
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 def reindex(
     around: intake.CaptureContext, sources: Mapping[str, Source], show: Watcher = silent
 ) -> int:
-    """Make the index of all entries anew from the archive; give how many were indexed."""
+    """Rebuild the index of all entries from the archive; give how many were indexed."""
     around.store.indexes.want()
     return clean(around, sources, show)
 
@@ -48,8 +48,8 @@ def clean(
 ) -> int:
     """Finish what a change of the archive began, if anything did; give how many were indexed.
 
-    The words are indexed anew, in several transactions: others may write meanwhile. Then the
-    file is written anew, since free pages and the index's own pages may hold old text.
+    The words are reindexed, in several transactions: others may write meanwhile. Then the
+    file is rewritten, since free pages and the index's own pages may hold old text.
     """
     left = around.store.indexes.logs_left()
     if left is None:
@@ -62,7 +62,7 @@ def clean(
     around.store.indexes.finish(around.clock())
     around.store.vacuum()
     if not around.store.truncate_log():
-        log.warning("%s: a reader is in the way; it is cleaned at the next run", around.store.path)
+        log.warning("%s: a reader is in the way; it is cleaned at the next run", around.store.name)
         return progress.entries
     around.store.indexes.is_done()
     around.store.truncate_log()
@@ -134,7 +134,7 @@ def rescan(
     dry_run: bool = False,
     show: Watcher = silent,
 ) -> RescanReport:
-    """Pass all that is stored through the rules of today; what changes is made anew."""
+    """Pass all that is stored through the rules of today; what changes is rebuilt."""
     redactor = intake.redactor_of(around)
     found: Counter[str] = Counter()
     done = RescanReport()
@@ -275,7 +275,7 @@ def _mask_late(around: intake.CaptureContext, rules: RulesFor) -> None:
 
 
 def _mask_rows(tx: Tx, redactor: Redactor, texts: forget.Texts, ids: set[int]) -> None:
-    """Mask rows as they are now; those made anew from the archive have changed already."""
+    """Mask rows as they are now; those rebuilt from the archive have changed already."""
     for number, values in forget.text_rows(tx, texts) if ids else ():
         changed = _masked(redactor, texts, values) if number in ids else {}
         if texts.kind and any(column in changed for column in texts.names):

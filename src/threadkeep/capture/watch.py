@@ -111,8 +111,8 @@ def _beat(around: CaptureContext, sources: Mapping[str, Source]) -> None:
 def _touched(
     around: CaptureContext, sources: Mapping[str, Source], changed: set[str]
 ) -> dict[str, Source]:
-    own = str(around.store.file)
-    paths = [path for path in changed if not path.startswith(own)]
+    file = around.store.file
+    paths = [path for path in changed if file is None or not path.startswith(str(file))]
     return {
         name: source
         for name, source in sources.items()

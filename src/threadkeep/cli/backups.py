@@ -1,10 +1,12 @@
 """`threadkeep backup` and `threadkeep restore`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from threadkeep.cli.command import Call, confirm, store_command
+from threadkeep.cli.options import OneOf
 from threadkeep.cli.output import document, fail, note, progress, size_text, table, write
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.home.backups import KINDS
@@ -14,10 +16,10 @@ if TYPE_CHECKING:
 
 store_option = click.option(
     "--store",
-    type=click.Choice(list(KINDS)),
+    type=OneOf(list(KINDS)),
     default="chat",
     show_default=True,
-    help="Which store; --db then names a file of that kind.",
+    help="Which store; with it, --db names a file of that kind.",
 )
 
 
@@ -30,14 +32,16 @@ store_option = click.option(
     lists=True,
 )
 @click.argument("target", required=False)
-@click.option("--store", type=click.Choice(list(KINDS)), help="Only this store, not every one.")
+@click.option("--store", type=OneOf(list(KINDS)), help="Only this store instead of all of them.")
 @click.option("--list", "listing", is_flag=True, help="List the backups instead of making one.")
 def backup(call: Call, *, target: str | None, store: str | None, listing: bool) -> int:
-    """Copy every live store to a backup that is checked row by row.
+    """Back up every live store, and check the copies row by row.
 
-    Without TARGET, a file or a folder, the copies go into `backups` beside the stores, and old
-    copies make room. --db names one file, whichever store it is.
+    TARGET is a file or a folder, or the name of the only store to back up; by default the copies go
+    to `backups` beside the stores and old ones are removed. --db backs up a file of any store.
     """
+    if store is None and target in KINDS and not Path(str(target)).exists():
+        store, target = target, None
     if listing:
         _list(call, store)
         return 0
@@ -72,7 +76,7 @@ def _list(call: Call, store: str | None) -> None:
     table(("made", "store", "reason", "size", "path"), rows, wide="path")
     if not found:
         named = f" --store {store}" if store else ""
-        note(f"there is no backup yet; `threadkeep backup{named}` makes one")
+        note(f"No backups yet; `threadkeep backup{named}` makes one")
 
 
 @store_command(
@@ -82,19 +86,17 @@ def _list(call: Call, store: str | None) -> None:
     "threadkeep restore ./copy.db --yes",
 )
 @click.argument("backup", required=False)
-@click.option(
-    "--store", type=click.Choice(list(KINDS)), help="The store that `last` or a name is meant of."
-)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Check the backup, restore nothing.")
+@click.option("--store", type=OneOf(list(KINDS)), help="The store that `last` or a name refers to.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Check the backup; restore nothing.")
 def restore(call: Call, *, backup: str | None, store: str | None, yes: bool, dry_run: bool) -> None:
-    """Put a backup in the place of its store; what is there now is saved first.
+    """Restore a store from a backup; the current file is saved first.
 
-    BACKUP is a path, the beginning of a name that `backup --list` shows, or `last`. Which store it
-    is of is told from the file. Other programs may go on: they wait for the moment that it takes.
+    BACKUP is a path, the beginning of a name from `backup --list`, or `last`. The file shows which
+    store it belongs to. Other programs can keep running; they wait for a moment.
     """
     if backup is None:
-        msg = "which backup is to be restored?"
+        msg = "Which backup should be restored?"
         named = f" --store {store}" if store else ""
         hint = f"`threadkeep backup --list{named}` shows them; `threadkeep restore last{named}`"
         raise Invalid(msg, hint=f"{hint} takes the newest")
@@ -113,4 +115,4 @@ def restore(call: Call, *, backup: str | None, store: str | None, yes: bool, dry
         return
     note(f"{'would restore' if dry_run else 'restored'} {target} from {source}")
     if saved is not None:
-        note(f"what was there before is in {saved}")
+        note(f"the previous file is kept as {saved}")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from copy import copy
 from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from threadkeep import ChatStore
+    from threadkeep.base.verb_table import Verb
     from threadkeep.home.home import Home
 
 
@@ -139,16 +141,6 @@ PROBLEMS = 1
 NOT_FOUND = 3
 SECONDS = click.FloatRange(min=0.01)
 
-# What the library calls it, and what one types here.
-_TYPED = {
-    "import with replace": "import with --replace",
-    "unrewind shows": "`rewind --undo` shows",
-    "open the store with a larger part_limit": "set a larger part_limit in the configuration",
-    "pass the `next` of the page before": "give the --cursor that the page before ended with",
-    "`force` sends it in any case": "--force sends it in any case",
-    "`dead_letters` lists": "`threadkeep mail retry SESSION --list` lists",
-}
-
 # A command gives its exit code, or nothing when all is well.
 Function = Callable[..., int | None]
 
@@ -197,10 +189,23 @@ class Call(NamedTuple):
 
 def typed(call: Call, *words: str) -> str:
     """Write a command as it is typed to ask the same store, with its `--home` and `--db`."""
+    from threadkeep.base.engines import without_password
+
     home = click.get_current_context().find_root().params.get("home")
-    before = ["threadkeep", *(["--home", home] if home else [])]
-    after = ["--db", call.db] if call.db else []
+    before = ["threadkeep", *(["--home", str(without_password(home))] if home else [])]
+    after = ["--db", str(without_password(call.db))] if call.db else []
     return shlex.join([*before, *words, *after])
+
+
+def program(started: str) -> str:
+    """Give the words that start this command from here: its name if that finds it, else a path."""
+    import shutil  # (14 ms)
+
+    name, found = Path(started).name, shutil.which("threadkeep")
+    if name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m threadkeep"
+    same = found is not None and Path(started).exists() and Path(found).samefile(started)
+    return "threadkeep" if same or name != "threadkeep" else shlex.quote(started)
 
 
 def command(
@@ -255,13 +260,13 @@ def _today(args: list[str], known: set[str]) -> Iterator[str]:
 
 def _shaping(*, lists: bool, pages: bool) -> Callable[[Function], Function]:
     """Add the options that say how to answer."""
-    help_ = "Answer in one JSON document." if lists else "Answer in JSON."
+    help_ = "Print one JSON document." if lists else "Print JSON."
     options = [click.option("--json", "as_json", is_flag=True, help=help_)]
     if lists:
-        told = "Answer in JSON, an object to a line."
+        told = "Print JSON Lines, one object per item."
         options.append(click.option("--jsonl", "as_lines", is_flag=True, help=told))
     if pages:
-        options.append(click.option("--no-pager", is_flag=True, help="Print all at once."))
+        options.append(click.option("--no-pager", is_flag=True, help="Print without a pager."))
 
     def decorate(function: Function) -> Function:
         for option in reversed(options):
@@ -329,9 +334,12 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Invalid(f"this needs a yes: {question}", hint="add --yes, or --dry-run to look first")
+        raise Invalid(
+            f"confirmation needed: {question}",
+            hint="confirm with --yes, or use --dry-run to look first",
+        )
     if not click.confirm(question, err=True):
-        raise ThreadkeepError("not confirmed, nothing was changed")
+        raise ThreadkeepError("cancelled; nothing was changed")
 
 
 # ---------------------------------------------------------------------- exit codes
@@ -358,9 +366,19 @@ def exit_codes(ctx: click.Context) -> Iterator[None]:
 
 def as_typed(hint: str) -> str:
     """Say a hint of the library in the words of the command line."""
-    for told, typed in _TYPED.items():
-        hint = hint.replace(told, typed)
-    return hint
+    if "(" not in hint:  # it names no verb: the table need not be loaded
+        return hint
+    from threadkeep.base.verb_table import said_by
+    from threadkeep.verbs import each_verb
+
+    return said_by(hint, each_verb(), _typed)
+
+
+def _typed(verb: "Verb", argument: str, value: str) -> str:
+    """Write a verb as one types it; what is true is a flag."""
+    flag = f" --{argument.replace('_', '-')}" if argument else ""
+    given = f" {value}" if value not in ("", "True") else ""
+    return f"threadkeep {verb.command}{flag}{given}" if verb.command else ""
 
 
 def leave_quietly(ctx: click.Context) -> NoReturn:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from threadkeep.cli.command import Call, command
+from threadkeep.cli.options import OneOf
 from threadkeep.cli.output import document, note
 
 _PLACES = {  # where a shell looks by itself, below a folder of the user's
@@ -15,9 +16,9 @@ _PLACES = {  # where a shell looks by itself, below a folder of the user's
     "fish": ("XDG_CONFIG_HOME", ".config", "fish/completions/threadkeep.fish"),
 }
 _THEN = {
-    "bash": "a new shell has it, where the package bash-completion is installed",
+    "bash": "new shells pick it up if the package bash-completion is installed",
     "zsh": "put `fpath+=({folder})` before `compinit` in ~/.zshrc, then start a new shell",
-    "fish": "a new shell has it",
+    "fish": "new shells pick it up",
 }
 
 
@@ -26,13 +27,13 @@ _THEN = {
     'eval "$(threadkeep completion zsh)"',
     "threadkeep completion bash --install",
 )
-@click.argument("shell", type=click.Choice(tuple(_PLACES)))
-@click.option("--install", is_flag=True, help="Write it where the shell finds it by itself.")
+@click.argument("shell", type=OneOf(tuple(_PLACES)))
+@click.option("--install", is_flag=True, help="Install it where the shell finds it.")
 def completion(call: Call, *, shell: str, install: bool) -> None:
     """Print the completion script of a shell, or install it.
 
-    Sessions complete by id and by title, with a description in zsh and fish; projects, agents
-    and stores complete as well.
+    Sessions complete by id and by title, with descriptions in zsh and fish; projects, agents and
+    stores complete as well.
     """
     script = script_of(shell)
     place = place_of(shell) if install else None

@@ -1,14 +1,12 @@
 """`threadkeep demo`: a bundled conversation, recorded chunk by chunk and followed live."""
 
 import shlex
-import shutil
 import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,7 +14,7 @@ import click
 from threadkeep import ChatStore, Event, Session
 from threadkeep.base import json
 from threadkeep.cli.chat.follow import readable
-from threadkeep.cli.command import Call, command
+from threadkeep.cli.command import Call, command, program
 from threadkeep.cli.output import StyledText, document, note, wrapped, write
 
 Json = dict[str, Any]
@@ -27,11 +25,11 @@ _PATIENCE = 10.0
 
 
 @command("demo", "threadkeep demo", "threadkeep demo --fast --json")
-@click.option("--fast", is_flag=True, help="Without the pauses of a real stream.")
+@click.option("--fast", is_flag=True, help="Skip the pauses of a real stream.")
 def demo(call: Call, *, fast: bool) -> None:
-    """Record a short conversation into a store of its own, and follow it as it happens.
+    """Record a short conversation into a separate store, and follow it live.
 
-    One thread records every chunk, another reads the same file live. It ends by itself.
+    One thread records every chunk while another follows the same file. The demo stops on its own.
     """
     script = load("script.json")
     db = call.home.demo_path
@@ -123,12 +121,3 @@ def _what_next(db: str) -> None:
     note(f"\nThe conversation is in {db}. Try next:")
     for words in ("show last", "search timestamps", "export last --format markdown"):
         write(f"  {chat} {words}", err=True)
-
-
-def program(started: str) -> str:
-    """Give the words that start this command from here: its name if that finds it, else a path."""
-    name, found = Path(started).name, shutil.which("threadkeep")
-    if name == "__main__.py":
-        return f"{shlex.quote(sys.executable)} -m threadkeep"
-    same = found is not None and Path(started).exists() and Path(found).samefile(started)
-    return "threadkeep" if same or name != "threadkeep" else shlex.quote(started)

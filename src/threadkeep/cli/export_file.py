@@ -45,7 +45,7 @@ def save_pieces(
 def _new_file(target: Path, *, force: bool) -> Iterator[BinaryIO]:
     """Write a private file beside its place; it gets its name when it is complete."""
     if target.exists() and not force:
-        raise Conflict(f"{target} exists already", hint="add --force to overwrite it")
+        raise Conflict(f"{target} already exists", hint="use --force to overwrite it")
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE)

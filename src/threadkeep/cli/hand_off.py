@@ -9,6 +9,7 @@ import click
 
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.sessions import find, looking, session_argument
+from threadkeep.cli.options import OneOf
 from threadkeep.cli.output import counted, document, is_terminal, note, one_line, size_text, write
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 # Named here once more, so that a help page needs no store: a test compares the two.
 FORMATS: Final = (
-    *("claude-code", "codex", "opencode", "ai-sdk", "openai", "hermes"),
-    *("markdown", "jsonl", "html"),
+    *("claude-code", "codex", "opencode", "pi", "qwen-code"),
+    *("ai-sdk", "openai", "hermes", "markdown", "jsonl", "html"),
 )
 _PRIVATE: Final = 0o600
 
@@ -34,10 +35,10 @@ _PRIVATE: Final = 0o600
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    type=OneOf(FORMATS),
     default="markdown",
     show_default=True,
-    help="An agent's own format, a provider's, or one to read.",
+    help="An agent's own format, a provider's, or a readable one.",
 )
 @click.option(
     "-o",
@@ -45,13 +46,13 @@ _PRIVATE: Final = 0o600
     "--out",
     "out",
     metavar="FILE",
-    help="Write into this new file, not to stdout.",
+    help="Write to this new file instead of stdout.",
 )
 def export(call: Call, *, session: str, agent: str | None, form: str, out: str | None) -> None:
-    """Write a captured session in another agent's format: who said what, calls and results.
+    """Export a captured session in another format: messages, tool calls and results.
 
-    SESSION is an id or the beginning of one, `agent:id`, or `last`. Secrets were masked when it
-    was captured. What a format has no place for stands in it as text.
+    SESSION is an id or the beginning of one, `agent:id`, or `last`. Secrets were masked at capture.
+    Content that a format cannot express is written as text.
     """
     name, written = _written(call, session, agent, form)
     if out is not None:
@@ -89,7 +90,7 @@ def _put(path: Path, data: bytes) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
     except FileExistsError:
-        raise Conflict(f"{path} exists already", hint="name another file with --out") from None
+        raise Conflict(f"{path} already exists", hint="name another file with --out") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 
@@ -97,7 +98,7 @@ def _put(path: Path, data: bytes) -> None:
 # ------------------------------------------------------------------------------
 # `threadkeep resume`: go on with a captured session in another agent.
 
-TARGETS: Final = ("claude-code", "codex", "opencode")
+TARGETS: Final = ("claude-code", "codex", "opencode", "pi", "qwen-code")
 
 
 @store_command(
@@ -107,26 +108,26 @@ TARGETS: Final = ("claude-code", "codex", "opencode")
 )
 @session_argument
 @click.option(
-    "--in", "target", type=click.Choice(TARGETS), required=True, help="Who goes on with it."
+    "--in", "target", type=OneOf(TARGETS), required=True, help="The agent to continue in."
 )
-@click.option("--cwd", metavar="DIR", help="The folder to go on in, if not the session's own.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written, write nothing.")
+@click.option("--cwd", metavar="DIR", help="The folder to continue in; default: the session's own.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 def resume(
     call: Call, *, session: str, agent: str | None, target: str, cwd: str | None, dry_run: bool
 ) -> None:
-    """Write a captured session for another agent, and print the command that goes on with it.
+    """Convert a captured session for another agent, and print the command that continues it.
 
-    SESSION is an id or the beginning of one, `agent:id`, or `last`. It becomes a new session
-    there, whose title says where it comes from; nothing that is there is changed.
+    SESSION is an id or the beginning of one, `agent:id`, or `last`. It becomes a new session whose
+    title says where it comes from; existing sessions are not changed.
     """
     from threadkeep.home.hand_off import handed_off
 
     if cwd is not None and not Path(cwd).is_dir():
-        raise NotFound(f"there is no folder {cwd}", hint="name one that is there with --cwd")
+        raise NotFound(f"there is no folder {cwd}", hint="name an existing one with --cwd")
     with looking(call) as history:
         found = find(history, session, agent)
         if cwd is None and not Path(found.cwd or "/nowhere").is_dir():
-            note(f"{one_line(found.cwd) or 'its folder'} is not here: going on in this folder")
+            note(f"{one_line(found.cwd) or 'its folder'} does not exist here: using this folder")
             cwd = str(Path.cwd())
         made = handed_off(call.home, history, found, target, cwd, dry_run=dry_run)
     _tell(call, made, dry_run=dry_run)

@@ -7,6 +7,7 @@ import click
 
 from threadkeep import __version__
 from threadkeep.cli.command import PROBLEMS, Call, alias, group, store_command
+from threadkeep.cli.options import OneOf
 from threadkeep.cli.output import counted, document, note, progress, table, write
 from threadkeep.cli.words import when
 
@@ -27,18 +28,20 @@ _STYLES = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
     "threadkeep doctor",
     "threadkeep doctor --explain",
     "threadkeep doctor --deep --json",
+    "threadkeep doctor --server 'postgresql://ann@db.example/agents?home=team'",
     lists=True,
 )
-@click.option("--explain", is_flag=True, help="Say why, and what helps, for every finding.")
+@click.option("--explain", is_flag=True, help="Explain every finding and how to fix it.")
 @click.option("--deep", is_flag=True, help="Also compare every hash and every index; takes longer.")
-@click.option("--repair", is_flag=True, help="First make indexes anew, and retry lost work.")
-def doctor(call: Call, *, explain: bool, deep: bool, repair: bool) -> int:
+@click.option("--repair", is_flag=True, help="First make indexes again, and retry lost work.")
+@click.option("--server", metavar="URL", help="Look at a home on PostgreSQL and at its server.")
+def doctor(call: Call, *, explain: bool, deep: bool, repair: bool, server: str | None) -> int:
     """Look at stores, capture and service, and say what is wrong and what helps.
 
-    A source that is not used is no problem. --db names another knowledge store. Exit code 1 if
-    something has failed, 0 otherwise.
+    An unused source is not a problem. --db checks another knowledge store. Exit code 1 if a check
+    failed, 0 otherwise.
     """
-    from threadkeep.service.doctor.doctor import diagnose, repair as mend
+    from threadkeep.service.doctor.doctor import diagnose, diagnose_server, repair as mend
 
     if repair:
         with progress("repairing"):
@@ -52,7 +55,10 @@ def doctor(call: Call, *, explain: bool, deep: bool, repair: bool) -> int:
             if advance is not None:
                 advance(done, total)
 
-        found = diagnose(call.home, call.db, version=__version__, deep=deep, show=show)
+        if server is not None:
+            found = diagnose_server(server)
+        else:
+            found = diagnose(call.home, call.db, version=__version__, deep=deep, show=show)
     if call.as_json:
         call.answer(
             "findings",
@@ -75,7 +81,7 @@ def _tell(found: "DoctorReport", *, explain: bool) -> None:
     told = [f"{levels.count(level)} {level}" for level in _SIGNS if level in levels]
     note(f"{', '.join(told)}; took {found.took_ms / 1000:.1f} s")
     if not explain and found.level in {"warn", "fail"}:
-        note("--explain says why, and what helps")
+        note("--explain gives causes and fixes")
 
 
 def _tell_one(one: "Finding", *, explain: bool) -> None:
@@ -95,13 +101,13 @@ def _tell_one(one: "Finding", *, explain: bool) -> None:
 
 @group("alarms", "threadkeep alarms list", "threadkeep alarms ack 3 --note 'disk replaced'")
 def alarms() -> None:
-    """Recorded gaps in capture: list them, say that you have seen one, put old ones away."""
+    """Recorded gaps in capture: list, acknowledge or remove them."""
 
 
 @store_command("list", "threadkeep alarms list", "threadkeep alarms list --all --json", lists=True)
-@click.option("--all", "every", is_flag=True, help="Also those that were seen or went away.")
+@click.option("--all", "every", is_flag=True, help="Include those acknowledged or resolved.")
 def list_(call: Call, *, every: bool) -> int:
-    """List alarms, the latest first. Exit code 1 if one is active."""
+    """List alarms, latest first. Exit code 1 if one is active."""
     with call.home.knowledge(call.db, read_only=True) as store:
         found = store.alarms(active=not every)
     if call.as_json:
@@ -110,32 +116,32 @@ def list_(call: Call, *, every: bool) -> int:
         columns = ("id", "rule", "source", "raised", "state", "details")
         table(columns, map(_row, found), wide="details", spare=("state",))
         if not found:
-            note("no alarm" if every else "no active alarm")
+            note("no alarm" if every else "No active alarms")
     return PROBLEMS if any(one.active for one in found) else 0
 
 
 @store_command("ack", "threadkeep alarms ack 3", "threadkeep alarms ack 3 --note 'disk replaced'")
 @click.argument("number", type=int)
-@click.option("--note", "text", metavar="TEXT", help="What to remember about it.")
+@click.option("--note", "text", metavar="TEXT", help="A note to keep with it.")
 def ack(call: Call, *, number: int, text: str | None) -> None:
-    """Say that you have seen alarm NUMBER; done again, it changes nothing."""
+    """Acknowledge alarm NUMBER."""
     with call.home.knowledge(call.db, must_exist=True) as store:
         alarm = store.acknowledge(number, text)
     if call.as_json:
         document(alarm=_as_json(alarm))
     else:
-        note(f"alarm {alarm.id} was seen {when(alarm.acked_at)}")
+        note(f"alarm {alarm.id} acknowledged {when(alarm.acked_at)}")
 
 
 @store_command("prune", "threadkeep alarms prune")
 def prune(call: Call) -> None:
-    """Put away the alarms that went away by themselves."""
+    """Remove the alarms that resolved on their own."""
     with call.home.knowledge(call.db, must_exist=True) as store:
         count = store.put_away()
     if call.as_json:
         document(pruned=count)
     else:
-        note(f"{counted(count, 'alarm')} put away")
+        note(f"{counted(count, 'alarm')} removed")
 
 
 for _command in (list_, alias(list_, "ls"), ack, prune):
@@ -144,12 +150,12 @@ for _command in (list_, alias(list_, "ls"), ack, prune):
 
 @group("watchdog", "threadkeep watchdog run")
 def watchdog() -> None:
-    """Check capture against what is on the disk; `threadkeep serve` does so twice a minute."""
+    """Compare what was captured with what is on disk; `serve` does this twice a minute."""
 
 
 @store_command("run", "threadkeep watchdog run", "threadkeep watchdog run --json")
 def run(call: Call) -> int:
-    """Look once, and raise or resolve alarms. Exit code 1 if a rule is broken."""
+    """Check once, and raise or resolve alarms. Exit code 1 if a check fails."""
     from threadkeep.service.watchdog import watchdog_once
 
     report = watchdog_once(call.home, call.db)
@@ -210,11 +216,11 @@ _SOURCES = ("shell", "claude-tool", "browser")
 
 
 @store_command("probe", "threadkeep probe", "threadkeep probe --source browser --json", lists=True)
-@click.option("--source", type=click.Choice(_SOURCES), help="Only this one.")
+@click.option("--source", type=OneOf(_SOURCES), help="Only this one.")
 def probe(call: Call, *, source: str | None) -> int:
-    """Send a synthetic event of each source the whole way into the store; nobody gets to see it.
+    """Send a test event from each source into the store; it is shown nowhere.
 
-    Exit code 1 if one did not arrive. `threadkeep status` shows the last ones.
+    Exit code 1 if one did not arrive. `threadkeep status` shows the latest results.
     """
     with call.home.observations(call.db) as observations:
         done = [observations.probe(name) for name in ([source] if source else _SOURCES)]

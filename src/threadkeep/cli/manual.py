@@ -86,19 +86,19 @@ _SECTION: Final = "1"
 _EXITS: Final = {
     "0": "All is well.",
     "1": "Something failed, or problems were found (doctor, alarms, verify).",
-    "2": "The command line was not understood, or what it gave was refused.",
-    "3": "What was named is not there.",
-    "4": "Somebody else holds it: busy or locked.",
+    "2": "Invalid command line or arguments.",
+    "3": "Not found.",
+    "4": "Busy or locked by another process.",
     "5": "The file has a schema version that this program cannot write.",
-    "130": "It was interrupted.",
+    "130": "Interrupted.",
 }
 _ENVIRONMENT: Final = {
-    "THREADKEEP_HOME": "The folder that keeps everything; --home wins over it.",
+    "THREADKEEP_HOME": "The folder that holds everything; --home overrides it.",
     "THREADKEEP_CONFIG": "The configuration file.",
-    "THREADKEEP_LOG": "How much is logged to stderr: debug, info, warning or error.",
-    "PAGER, LESS": "What long answers are shown with on a terminal, and how.",
-    "NO_COLOR, FORCE_COLOR": "No colours at all; or as on a terminal where there is none.",
-    "COLUMNS": "How wide tables may be.",
+    "THREADKEEP_LOG": "The log level on stderr: debug, info, warning or error.",
+    "PAGER, LESS": "The pager for long output on a terminal, and its options.",
+    "NO_COLOR, FORCE_COLOR": "Turn colours off; or keep them without a terminal.",
+    "COLUMNS": "The maximum width of tables.",
 }
 
 
@@ -111,9 +111,9 @@ _ENVIRONMENT: Final = {
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
 @folder_option("--install", "Write all pages below this folder, where man looks for them.")
 def man(call: Call, *, words: Path_, install: str | None) -> None:
-    """Show the manual page of a COMMAND, or write the pages of all.
+    """Show the manual page of a COMMAND, or write all pages.
 
-    On a terminal `man` shows it; otherwise it is written as roff.
+    On a terminal `man` shows it; otherwise roff is printed.
     """
     root = click.get_current_context().find_root()
     if install is not None:

@@ -21,8 +21,8 @@ _PORT = 7718
 
 _SECTIONS: Sections = {
     "Commands": {
-        "install": CommandEntry("mcp_install:install", "Tell an agent of this server"),
-        "uninstall": CommandEntry("mcp_install:uninstall", "Take it out of an agent again"),
+        "install": CommandEntry("mcp_install:install", "Register this server with an agent"),
+        "uninstall": CommandEntry("mcp_install:uninstall", "Remove it from an agent"),
     }
 }
 
@@ -38,19 +38,19 @@ _SECTIONS: Sections = {
         "threadkeep mcp --http --port 7718",
     ),
 )
-@click.option("--db", metavar="PATH", help="Use this file.")
-@click.option("--http", is_flag=True, help="Serve over HTTP on loopback, not over a pipe.")
+@click.option("--db", metavar="PATH", help="Use this store file.")
+@click.option("--http", is_flag=True, help="Serve over HTTP on loopback instead of stdio.")
 @click.option("--port", default=_PORT, show_default=True, help="With --http.")
-@click.option("--write", is_flag=True, help="Also offer tools that write: remember.")
-@click.option("--alone", is_flag=True, help="Do not share one server with other clients.")
+@click.option("--write", is_flag=True, help="Also offer the tool that writes: remember.")
+@click.option("--alone", is_flag=True, help="Run a separate server instead of sharing one.")
 @click.pass_context
 def mcp(
     ctx: click.Context, *, db: str | None, http: bool, port: int, write: bool, alone: bool
 ) -> None:
-    """Let agents ask what was done on this machine, over the Model Context Protocol.
+    """Serve this machine's history to agents over the Model Context Protocol.
 
-    An agent starts this by itself once it is installed there, and speaks to it over a pipe. It ends
-    with the agent. All of them share one server, and need little memory each.
+    Once installed, an agent starts this on its own over stdio and stops it on exit. All agents
+    share one server, so each needs little memory.
     """
     if ctx.invoked_subcommand is not None:
         return

@@ -1,4 +1,4 @@
-"""`threadkeep mcp install` and `uninstall`: tell an agent of this server, or take it out."""
+"""`threadkeep mcp install` and `uninstall`: register the server with a client, or remove it."""
 
 import difflib
 import os
@@ -17,6 +17,7 @@ import click
 
 from threadkeep.cli import mcp_settings
 from threadkeep.cli.command import Call, command
+from threadkeep.cli.options import OneOf
 from threadkeep.cli.output import document, note, write
 from threadkeep.errors import Invalid, ThreadkeepError
 
@@ -142,19 +143,19 @@ AGENTS: Final = {
 _OWN_SECONDS: Final = 60
 _PRIVATE: Final = 0o600
 
-_WHERE = click.argument("agent", type=click.Choice(sorted(AGENTS)))
+_WHERE = click.argument("agent", type=OneOf(sorted(AGENTS)))
 _SCOPE = click.option(
     "--scope",
-    type=click.Choice(["user", "project"]),
+    type=OneOf(["user", "project"]),
     default="user",
     show_default=True,
-    help="For you everywhere, or for this folder.",
+    help="For all your projects, or for this folder only.",
 )
-_DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
+_DRY = click.option("--dry-run", is_flag=True, help="Show what would be done; do nothing.")
 
 
 class AgentInstallPlan(NamedTuple):
-    """What is to be done: commands of the agent itself, or a file written anew."""
+    """What is to be done: commands of the agent itself, or a file rewritten."""
 
     file: Path
     commands: tuple[tuple[str, ...], ...] = ()
@@ -183,13 +184,13 @@ class AgentInstallPlan(NamedTuple):
 )
 @_WHERE
 @_SCOPE
-@click.option("--write", is_flag=True, help="Also offer tools that write: remember.")
+@click.option("--write", is_flag=True, help="Also offer the tool that writes: remember.")
 @_DRY
 def install(call: Call, *, agent: str, scope: Scope, write: bool, dry_run: bool) -> None:
-    """Tell an agent of this MCP server, so that it can ask its own history.
+    """Register the MCP server with a client, so that its agent can search the history.
 
-    The agent's own command does it where there is one; otherwise its settings are edited, with
-    everything else kept and a copy of the file beside it.
+    The client's own command is used if there is one; otherwise its settings file is edited, keeping
+    everything else and a copy of the file beside it.
     """
     one = AGENTS[agent]
     words = server_words(scope, write=write)
@@ -202,10 +203,10 @@ def install(call: Call, *, agent: str, scope: Scope, write: bool, dry_run: bool)
 @_SCOPE
 @_DRY
 def uninstall(call: Call, *, agent: str, scope: Scope, dry_run: bool) -> None:
-    """Take this MCP server out of an agent's settings again."""
+    """Remove the MCP server from a client's settings."""
     one = AGENTS[agent]
     plan = plan_uninstall(one, scope, call.home.environ, Path.cwd())
-    _carry_out(call, one, plan, dry_run=dry_run, done=f"{one.name} does not know threadkeep")
+    _carry_out(call, one, plan, dry_run=dry_run, done=f"{one.name} has no threadkeep entry")
 
 
 def server_words(scope: Scope, *, write: bool) -> tuple[str, ...]:
@@ -318,7 +319,7 @@ def _carry_out(
     if dry_run and plan.diff:
         write(plan.diff, end="")
     elif not dry_run and not plan.is_done:
-        note(f"done; {one.name} reads it when it starts next")
+        note(f"Done; restart {one.name} to load it")
         if backup is not None:
             note(f"the file as it was: {backup}")
 
@@ -330,11 +331,11 @@ def _run(words: tuple[str, ...]) -> None:
         )
     except subprocess.TimeoutExpired:
         msg = f"{shlex.join(words)} did not end within {_OWN_SECONDS} s"
-        raise ThreadkeepError(msg, hint="run it yourself") from None
+        raise ThreadkeepError(msg, hint="run it by hand") from None
     if done.returncode:
         said = (done.stderr or done.stdout).strip()[-400:]
         msg = f"{shlex.join(words)} failed: {said}"
-        raise ThreadkeepError(msg, hint="run it yourself")
+        raise ThreadkeepError(msg, hint="run it by hand")
 
 
 def _write(file: Path, text: str) -> Path | None:

@@ -38,7 +38,7 @@ def with_json_entry(text: str, keys: Sequence[str], value: Any, file: str) -> st
     for key in keys[:-1]:
         table = table.setdefault(key, {})
         if not isinstance(table, dict):
-            raise Invalid(f"{file}: {key} is no object", hint="look at the file, and mend it")
+            raise Invalid(f"{file}: {key} is not an object", hint="check the file and correct it")
     table[keys[-1]] = value
     return _write_json(whole, text)
 
@@ -64,17 +64,17 @@ def _read_json(text: str, file: str) -> Json:
     try:
         found = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        hint = "mend it first; or add the server by hand, --dry-run shows how"
-        raise Invalid(f"{file} is no JSON: {error}", hint=hint) from None
+        hint = "fix it first; or add the server by hand, --dry-run shows how"
+        raise Invalid(f"{file} is not JSON: {error}", hint=hint) from None
     if not isinstance(found, dict):
-        raise Invalid(f"{file} is no JSON object", hint="look at the file, and mend it")
+        raise Invalid(f"{file} is not a JSON object", hint="check the file and correct it")
     return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) < len(pairs):
-        msg = "a key stands there twice"
+        msg = "a key is given twice"
         raise ValueError(msg)
     return found
 
@@ -129,8 +129,8 @@ def _read_toml(text: str, file: str) -> Json:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        hint = "mend it first; or add the server by hand, --dry-run shows how"
-        raise Invalid(f"{file} is no TOML: {error}", hint=hint) from None
+        hint = "fix it first; or add the server by hand, --dry-run shows how"
+        raise Invalid(f"{file} is not TOML: {error}", hint=hint) from None
 
 
 def _says(text: str, expected: Json) -> bool:

@@ -154,12 +154,12 @@ class Option(Protocol):
         """Add it."""
 
 
-SINCE = "Not before this date, or younger than: 12h, 7d."
-UNTIL = "Up to this date, or older than: 12h, 7d."
+SINCE = "From this date or age on: 2026-03-01, monday, 12h, 7d."
+UNTIL = "Up to this date or age: 2026-03-01, yesterday, 12h, 7d."
 
 
 def agent_option(
-    help: str = "Only of this agent, such as codex.",  # noqa: A002
+    help: str = "Only this agent, such as codex.",  # noqa: A002
     *,
     multiple: bool = False,
 ) -> Option:
@@ -174,7 +174,7 @@ def agent_option(
 
 
 def project_option(
-    help: str = "Only of this project: its name, or a folder with all below it.",  # noqa: A002
+    help: str = "Only this project: a name, or a folder with everything below it.",  # noqa: A002
     *,
     multiple: bool = False,
 ) -> Option:
@@ -187,6 +187,29 @@ def project_option(
 _SESSIONS = ("agent", "project", "branch", "model", "since", "until")
 
 
+class OneOf(click.Choice[str]):
+    """One of some names; the whole name may be longer or shorter where that means one of them.
+
+    `claude` is `claude-code` where no other begins so, and the other way round.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read a name, or refuse it with the names there are and the nearest of them."""
+        names = [str(one) for one in self.choices]
+        if not isinstance(value, str) or value in names:
+            return super().convert(value, param, ctx)
+        low = value.lower()
+        meant = [one for one in names if one.startswith(low) or low.startswith(f"{one}-")]
+        if len(meant) == 1:
+            return super().convert(meant[0], param, ctx)
+        from difflib import get_close_matches
+
+        near = get_close_matches(low, names, 1, 0.5)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        said = f"{value!r} is not one of {', '.join(map(repr, names))}{guess}"
+        raise click.BadParameter(said, ctx, param)
+
+
 def query_options(*fields: str, words: bool = True, everything: bool = True) -> Option:
     """Add options for fields of a query, those of sessions unless others are named.
 
@@ -194,9 +217,10 @@ def query_options(*fields: str, words: bool = True, everything: bool = True) -> 
     `everything` there is --all.
     """
     named = fields or _SESSIONS
+    named = (*named, "on") if "since" in named else named
     options = [_FIELD_OPTIONS[name]() for name in named]
     if everything:
-        told = "Subagents and internal threads, too."
+        told = "Include subagents and internal threads."
         options.append(click.option("--all", "everything", is_flag=True, help=told))
     if words:
         options.insert(0, click.argument("said", nargs=-1, metavar="[FILTER]..."))
@@ -221,6 +245,7 @@ def read_query(
     said: Iterable[str] = (),
     since: str | None = None,
     until: str | None = None,
+    on: str | None = None,
     everything: bool = False,
     **named: Any,
 ) -> "Query":
@@ -233,7 +258,7 @@ def read_query(
     from threadkeep.cli.times import read_times
     from threadkeep.knowledge.query import fill_query
 
-    first, last = read_times(since, until)
+    first, last = read_times(since, until, on)
     given = {**named, "q": " ".join(said), "since": first, "until": last}
     query = fill_query(given, now_ms(), ZoneInfo(call.home.zone))
     is_all = everything and "all" not in query.marks
@@ -245,6 +270,11 @@ def since_option(help: str = SINCE) -> Option:  # noqa: A002
     return click.option("--since", metavar="TIME", help=help)
 
 
+def on_option() -> Option:
+    """Add the option that names a day or a week."""
+    return click.option("--on", metavar="DAY", help="On this day: 2026-03-01, yesterday, monday.")
+
+
 def until_option(help: str = UNTIL) -> Option:  # noqa: A002
     """Add the option that says when it ends."""
     return click.option("--until", metavar="TIME", help=help)
@@ -253,18 +283,21 @@ def until_option(help: str = UNTIL) -> Option:  # noqa: A002
 _FIELD_OPTIONS: dict[str, Callable[[], Option]] = {
     "agent": partial(agent_option, multiple=True),
     "project": partial(project_option, multiple=True),
-    "branch": lambda: _several("branch", "B", "Only on this git branch."),
-    "model": lambda: _several("model", "M", "Only of this model."),
+    "branch": lambda: _several("branch", "B", "Only this git branch."),
+    "model": lambda: _several("model", "M", "Only this model."),
     "session": lambda: _several(
-        "session", "ID", "Only of this session: its number or how its id begins."
+        "session", "ID", "Only this session: its number or the beginning of its id."
     ),
-    "tool": lambda: _several("tool", "T", "Only of this tool, such as ruff."),
+    "tool": lambda: _several("tool", "T", "Only this tool, such as ruff."),
     "role": lambda: click.option(
-        "--role", type=click.Choice(("user", "tool")), help="Who ran it: a person, or an agent."
+        "--role",
+        type=OneOf(("user", "tool")),
+        help="Who ran it: a person (user) or an agent (tool).",
     ),
     "failed": lambda: click.option("--failed", is_flag=True, help="Only what failed."),
     "since": since_option,
     "until": until_option,
+    "on": on_option,
 }
 
 
@@ -277,7 +310,7 @@ def limit_option(default: int, help: str = "How many.") -> Option:  # noqa: A002
     return click.option("-n", "--limit", default=default, show_default=True, help=help)
 
 
-def db_option(help: str = "Use this file.") -> Option:  # noqa: A002
+def db_option(help: str = "Use this store file.") -> Option:  # noqa: A002
     """Add the option that names the file of a store."""
     return click.option("--db", metavar="PATH", shell_complete=complete_file, help=help)
 

@@ -3,6 +3,7 @@
 import click
 
 from threadkeep.cli.command import PROBLEMS, Call, store_command
+from threadkeep.cli.options import OneOf
 from threadkeep.cli.output import counted, document, note, progress, size_text, warn
 from threadkeep.errors import Invalid
 from threadkeep.transfer.originals import PROGRAMS, AdoptReport, Original
@@ -20,20 +21,19 @@ _SINGULAR = {"sessions": "session", "messages": "message", "events": "event", "n
     "threadkeep import chatgpt ~/Downloads/export.zip",
     "threadkeep import claude-ai ~/Downloads/data.zip",
 )
-@click.argument("program", type=click.Choice((*PROGRAMS, *_EXPORTS)))
+@click.argument("program", type=OneOf((*PROGRAMS, *_EXPORTS)))
 @click.argument("path", required=False)
-@click.option("--dry-run", is_flag=True, help="Say what there is to import, import nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported; import nothing.")
 def import_(call: Call, *, program: str, path: str | None, dry_run: bool) -> int | None:
-    """Take over what Hermes Agent, Grida, Hippo or NanoClaw have, or an export of a chat service.
+    """Import the data of Hermes Agent, Grida, Hippo or NanoClaw, or the export of a chat service.
 
-    Their data is found in its usual place, or at PATH. Where this home has no such store yet, a
-    copy becomes it; else what is not there yet is brought in: new sessions, and what is new in
-    known ones. The original stays as it is, so does what was said here, and doing it twice changes
-    nothing. --db names another file than the home's own.
+    The data is read from its usual place, or from PATH. If this home has no such store yet, a copy
+    becomes the store; otherwise new sessions, and new messages of known ones, are added. The
+    original is not changed, local changes are kept, and importing twice is safe. --db imports into
+    another file.
 
-    ChatGPT and Claude.ai send a data export as a ZIP file: give it, or its unpacked folder, as
-    PATH. Its conversations are listed and searched like those of agents; a later export brings
-    what is new.
+    For ChatGPT and Claude.ai, PATH is the ZIP file of the data export, or its unpacked folder. The
+    conversations are listed and searched like those of agents; a later export adds what is new.
     """
     if program in _EXPORTS:
         return _import_export(call, program, path, dry_run=dry_run)
@@ -80,7 +80,7 @@ def _tell(done: AdoptReport) -> None:
 
 def _known(done: AdoptReport) -> str:
     """Say what came of the sessions that were there before."""
-    there = f"{done.skipped:,} were there already"
+    there = f"{done.skipped:,} already present"
     if not done.updated:
         return there
     return f"{counted(done.updated, 'session')} brought up to date, {there}"

@@ -14,27 +14,23 @@ SECTIONS: Final[Sections] = {
     "Begin": {
         "up": CommandEntry("serve:up", "Capture, serve and open the page: all at once"),
         "capture": CommandEntry(
-            "history.capture:capture", "Bring in what agents wrote on this machine"
+            "history.capture:capture", "Capture what agents wrote on this machine"
         ),
         "demo": CommandEntry("demo:demo", "Record a short conversation and follow it live"),
     },
     "Find": {
         "recall": CommandEntry(
-            "memory.recall:recall", "Find words in everything: messages, commands, runs"
+            "memory.recall:recall", "Search everything: messages, commands, visits, runs"
         ),
-        "ask": CommandEntry("memory.answers:ask", "Answer a question with passages that were said"),
-        "search": CommandEntry(
-            "history.search:search", "Find words in what agents were told and did"
-        ),
-        "fixed": CommandEntry("memory.answers:fixed", "Find how an error was ended before"),
-        "similar": CommandEntry(
-            "memory.recall:similar", "Find what is like a hit, or like any text"
-        ),
+        "ask": CommandEntry("memory.answers:ask", "Answer a question with quoted passages"),
+        "search": CommandEntry("history.search:search", "Search the messages of all agents"),
+        "fixed": CommandEntry("memory.answers:fixed", "Find how an error was fixed before"),
+        "similar": CommandEntry("memory.recall:similar", "Find what is similar to a hit or a text"),
         "context": CommandEntry(
-            "memory.answers:context", "Give what is remembered, as a prompt's block"
+            "memory.answers:context", "Print what is remembered as a block for a prompt"
         ),
         "timeline": CommandEntry(
-            "memory.answers:timeline", "Tell what happened on a day, whoever did it"
+            "memory.answers:timeline", "Show what happened on a day, whoever did it"
         ),
         "open": CommandEntry(
             "memory.recall:open_", "Show what is behind a reference such as message:12"
@@ -47,40 +43,40 @@ SECTIONS: Final[Sections] = {
         "show": CommandEntry("history.show:show", "Show a captured session"),
         "tail": CommandEntry("history.tail:tail", "Follow what all agents write, live"),
         "usage": CommandEntry(
-            "usage.command:usage", "Sum up tokens and cost: by day, model, project"
+            "usage.command:usage", "Show tokens and cost by day, model, project, …"
         ),
         "commands": CommandEntry(
             "observed.commands:commands", "List commands that shells and agents ran"
         ),
-        "lessons": CommandEntry("observed.ci:lessons", "List failures that came back"),
+        "lessons": CommandEntry("observed.ci:lessons", "List recurring failures"),
         "memories": CommandEntry("memory.answers:memories", "List the notes that Claude keeps"),
-        "raw": CommandEntry("history.show:raw", "Write a session's lines as its agent wrote them"),
+        "label": CommandEntry("history.labels:label", "Star, tag or annotate a session or message"),
+        "labels": CommandEntry("history.labels:labels", "List what has a star, a tag or a note"),
+        "raw": CommandEntry(
+            "history.show:raw", "Print a session's log lines as its agent wrote them"
+        ),
     },
     "Hand on": {
         "export": CommandEntry("hand_off:export", "Write a session in another agent's format"),
-        "resume": CommandEntry("hand_off:resume", "Go on with a session in another agent"),
-        "mcp": CommandEntry("mcp:mcp", "Let agents ask, over the Model Context Protocol"),
+        "resume": CommandEntry("hand_off:resume", "Continue a session in another agent"),
+        "mcp": CommandEntry("mcp:mcp", "Serve agents over the Model Context Protocol"),
     },
     "Keep current": {
-        "serve": CommandEntry("serve:serve", "Capture, listen, learn and look after the stores"),
-        "service": CommandEntry("serve:service", "Have the system run `serve` at each log-in"),
-        "web": CommandEntry("web:web", "The page's logins: list the browsers, revoke one"),
-        "watch": CommandEntry("history.capture:watch", "Go on capturing what agents write"),
+        "serve": CommandEntry("serve:serve", "Run capture, enrichment and upkeep of the stores"),
+        "service": CommandEntry("serve:service", "Run `serve` automatically at log-in"),
+        "web": CommandEntry("web:web", "Logins to the page: list browsers, revoke one"),
+        "watch": CommandEntry("history.capture:watch", "Keep capturing what agents write"),
         "sources": CommandEntry(
-            "history.sources:sources", "Show which agents were found, and how much"
+            "history.sources:sources", "Show which agents were found and how much was captured"
         ),
         "shell-init": CommandEntry("observed.setup:shell_init", "Keep every command of a shell"),
-        "import-history": CommandEntry(
-            "observed.setup:import_history", "Bring in histories of shells"
-        ),
-        "run": CommandEntry("observed.spool:run", "Run a command and keep what it prints"),
-        "browser": CommandEntry("observed.setup:browser", "Keep the developer pages that are read"),
+        "import-history": CommandEntry("observed.setup:import_history", "Import shell histories"),
+        "run": CommandEntry("observed.spool:run", "Run a command and keep its output"),
+        "browser": CommandEntry("observed.setup:browser", "Keep the developer pages you read"),
         "github": CommandEntry("observed.ci:github", "Follow GitHub Actions: runs and failures"),
         "send-event": CommandEntry("observed.spool:send_event", "Report a command from a script"),
-        "enrich": CommandEntry("memory.learn:enrich", "Make knowledge of what was captured"),
-        "embed": CommandEntry(
-            "memory.learn:embed", "Make vectors, to find the same in other words"
-        ),
+        "enrich": CommandEntry("memory.learn:enrich", "Summarize what was captured into knowledge"),
+        "embed": CommandEntry("memory.learn:embed", "Compute embeddings for search by meaning"),
     },
     "Stores": {
         "chat": CommandEntry("chat.commands:chat", "Conversations: record, read, branch, follow"),
@@ -92,26 +88,34 @@ SECTIONS: Final[Sections] = {
         "import": CommandEntry(
             "originals:import_", "Take over another program's data, or an export"
         ),
+        "migrate": CommandEntry(
+            "migration:migrate", "Move a home to a PostgreSQL server, or back to files"
+        ),
         "backup": CommandEntry("backups:backup", "Copy a live store, checked row by row"),
         "restore": CommandEntry("backups:restore", "Put a backup in the place of a store"),
     },
     "Care": {
-        "status": CommandEntry("status:status", "Show the files, their sizes and health"),
-        "paths": CommandEntry("status:paths", "Show where data, settings and stores are"),
-        "doctor": CommandEntry("health:doctor", "Say what is wrong, and what helps"),
+        "status": CommandEntry("status:status", "Show the stores, their sizes and health"),
+        "paths": CommandEntry("status:paths", "Show where data and settings are kept"),
+        "doctor": CommandEntry("health:doctor", "Find problems and say how to fix them"),
         "alarms": CommandEntry("health:alarms", "Recorded gaps in capture: list, acknowledge"),
-        "watchdog": CommandEntry("health:watchdog", "Check capture against what is on the disk"),
-        "probe": CommandEntry("health:probe", "Send a made-up event the whole way"),
+        "watchdog": CommandEntry(
+            "health:watchdog", "Compare what was captured with what is on disk"
+        ),
+        "probe": CommandEntry("health:probe", "Send a test event through the whole pipeline"),
         "forget": CommandEntry(
             "history.forget:forget", "Delete captured sessions, or lines, for good"
         ),
         "redact": CommandEntry(
             "history.forget:redact", "Secrets: test the rules, mask what is stored"
         ),
-        "completion": CommandEntry("completion:completion", "Teach bash, zsh or fish to complete"),
+        "completion": CommandEntry(
+            "completion:completion", "Print completions for bash, zsh or fish"
+        ),
         "man": CommandEntry("manual:man", "Write the manual pages"),
     },
     "": {
+        "statusline": CommandEntry("usage.command:statusline", ""),
         "events": CommandEntry("observed.commands:ALIASES", ""),  # what it was called before
         "native-host": CommandEntry("observed.setup:native_host", ""),
         "native-messaging-host": CommandEntry("observed.ci:ALIASES", ""),
@@ -132,15 +136,15 @@ def _example_text() -> str:
 
 @click.group(cls=Commands, sections=SECTIONS, invoke_without_command=True, epilog=_example_text())
 @click.version_option(__version__, prog_name="threadkeep", message="%(prog)s %(version)s")
-@folder_option("--home", "Keep everything in this folder.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but data, warnings and errors.")
-@click.option("-v", "--verbose", count=True, help="Say more; twice: all that is logged.")
+@folder_option("--home", "The folder that holds everything.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only data, warnings and errors.")
+@click.option("-v", "--verbose", count=True, help="Print more; twice: everything that is logged.")
 @click.pass_context
 def cli(ctx: click.Context, home: str | None, *, quiet: bool, verbose: int) -> None:
-    """Record what agents say and do, capture what others did, lose nothing, find it again.
+    """Keep everything that AI agents say and do, and find it again.
 
-    `threadkeep COMMAND --help` tells more, with examples. --json answers in one JSON document,
-    --jsonl in one object for each item of a list.
+    `threadkeep COMMAND --help` has details and examples. With --json a command prints one JSON
+    document, with --jsonl one object per item of a list.
     """
     del home, quiet  # every command asks the context for it
     if ctx.invoked_subcommand is None:

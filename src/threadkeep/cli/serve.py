@@ -45,7 +45,7 @@ _NEEDED = ("starlette", "uvicorn", "jinja2", "nh3", "markdown_it")
 port_option = click.option(
     "--port",
     type=click.IntRange(1, 65_535),
-    help="Answer at this port; without it 7717, or the next one that is free.",
+    help="Listen on this port. [default: 7717, or the next free one]",
 )
 
 
@@ -113,7 +113,7 @@ hippo_option = click.option(
     metavar="[DIR]",
     is_flag=False,
     flag_value=DEFAULT,
-    help="Also listen where Hippo's own hook and extension look for it, ~/.local/share/hippo.",
+    help="Also listen where Hippo's hook and extension expect it, ~/.local/share/hippo.",
 )
 
 
@@ -123,7 +123,7 @@ hippo_option = click.option(
 @hippo_option
 @click.option("--no-socket", is_flag=True, help="Do not listen for Hippo's programs.")
 @port_option
-@click.option("--no-web", is_flag=True, help="Without the page and the HTTP API.")
+@click.option("--no-web", is_flag=True, help="Do not serve the page and the HTTP API.")
 def serve(
     call: Call,
     *,
@@ -134,12 +134,12 @@ def serve(
     port: int | None,
     no_web: bool,
 ) -> None:
-    """Capture, collect, listen, learn and look after the stores, until it is ended.
+    """Capture, collect, enrich and maintain the stores until stopped.
 
-    One process does it all, and one for each store: a second one says who is there. A part of it
-    that fails is named, and started again. `threadkeep service install` starts it at each log-in.
-    With --json every line is a document. The page and the HTTP API are answered as well; the
-    process that does it runs only while somebody is connected. `threadkeep up --link` gives a link.
+    One process per store; a second one reports the first. A part that fails is reported and
+    restarted. `threadkeep service install` starts it at log-in. With --json every line is a
+    document. It also serves the page and the HTTP API, in a process that runs only while a client
+    is connected; `threadkeep up --link` prints a link.
     """
     from threadkeep.service.serve import serve as serve_home
 
@@ -194,14 +194,14 @@ def hippo_place(call: Call, given: str | None) -> Path | None:
 # ------------------------------------------------------------------------------
 # `threadkeep service`: have the system run `threadkeep serve` at each log-in.
 
-_DRY = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
+_DRY = click.option("--dry-run", is_flag=True, help="Show what would be done; do nothing.")
 
 
 @group("service", "threadkeep service install", "threadkeep service status")
 def service() -> None:
-    """Have the system run `threadkeep serve` at each log-in: systemd on Linux, launchd on macOS.
+    """Run `threadkeep serve` at log-in: systemd on Linux, launchd on macOS.
 
-    Everything works without it as well: `capture`, `watch` and `recall` do on demand what it does.
+    Optional: `capture`, `watch` and `recall` do the same work on demand.
     """
 
 
@@ -209,7 +209,7 @@ def service() -> None:
 @hippo_option
 @_DRY
 def install(call: Call, *, hippo_dir: str | None, dry_run: bool) -> int:
-    """Write the unit and start it; a file of somebody else in its place is set aside."""
+    """Write the unit and start it; another program's file in its place is set aside."""
     from threadkeep.service import unit_files
 
     unit = _unit(call, _options(call, hippo_dir))
@@ -220,14 +220,16 @@ def install(call: Call, *, hippo_dir: str | None, dry_run: bool) -> int:
     ran = unit_files.install(plan, unit_files.run_tool)
     _tell(call, plan, ran)
     if unit.system == "systemd" and not call.as_json:
-        note("it runs while you are logged in; `loginctl enable-linger` keeps it after that")
+        note(
+            "it runs while you are logged in; `loginctl enable-linger` also keeps it after log-out"
+        )
     return 0 if all(one.done for one in ran) else PROBLEMS
 
 
 @command("uninstall", "threadkeep service uninstall")
 @_DRY
 def uninstall(call: Call, *, dry_run: bool) -> int:
-    """End it and take the unit out; what was in its place before comes back."""
+    """Stop it and remove the unit; the file it replaced is restored."""
     from threadkeep.service import unit_files
 
     unit = _unit(call, ())
@@ -243,9 +245,9 @@ def uninstall(call: Call, *, dry_run: bool) -> int:
 
 @store_command("status", "threadkeep service status", "threadkeep service status --json")
 def status(call: Call) -> int:
-    """Show whether the unit is installed and whether somebody serves the store.
+    """Show whether the unit is installed and whether the store is being served.
 
-    Exit code 1 if nobody does, or the process that should is stopped or hangs.
+    Exit code 1 if it is not, or if the process is stopped or hangs.
     """
     from threadkeep.service import unit_files
     from threadkeep.service.serve import who_serves
@@ -316,7 +318,7 @@ _WORDS = {
     "change": "replace",
     "keep": "keep",
     "remove": "remove",
-    "nothing": "find nothing of ours at",
+    "nothing": "nothing of ours found at",
 }
 
 
@@ -326,10 +328,10 @@ def _tell(call: Call, plan: "UnitPlan", ran: "list[SystemCommand]") -> None:
         return
     note(f"{plan.unit.path}: {plan.action}")
     if plan.aside is not None:
-        note(f"what was there before: {plan.aside}")
+        note(f"the previous file: {plan.aside}")
     for one in ran:
         if not one.done:
-            warn(f"run it yourself: {shlex.join(one.command)}{f' ({one.said})' * bool(one.said)}")
+            warn(f"run it by hand: {shlex.join(one.command)}{f' ({one.said})' * bool(one.said)}")
 
 
 def _show_serving(serving: "ServiceStatus") -> None:
@@ -351,7 +353,7 @@ def _show_serving(serving: "ServiceStatus") -> None:
 _HINDRANCES: Final[dict[str, str]] = {
     "": "",
     "stopped": "; it is stopped: kill -CONT {pid}",
-    "silent": "; it gives no sign of life: kill {pid}, then start it again",
+    "silent": "; no heartbeat: kill {pid}, then restart it",
 }
 
 
@@ -367,8 +369,8 @@ def _trouble(part: "ServicePartState") -> str:
 @user_home_option
 @port_option
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
-@click.option("--no-capture", is_flag=True, help="Begin with what was captured before.")
-@click.option("--link", is_flag=True, help="Only print a new link to the page that runs already.")
+@click.option("--no-capture", is_flag=True, help="Start with what was captured before.")
+@click.option("--link", is_flag=True, help="Only print a new link to the running page.")
 def up(
     call: Call,
     *,
@@ -378,17 +380,17 @@ def up(
     no_capture: bool,
     link: bool,
 ) -> None:
-    """Capture what agents did on this machine, keep it current, and open the page.
+    """Capture what agents did on this machine, keep it up to date, and open the page.
 
-    Where no agent has left a log, a small demo history is shown. If a `serve` or `up` runs
-    already, its page is opened. The link lets one browser in and then is used up; `up --link`
-    gives another one. Ctrl-C ends it.
+    If no agent has left a log, a small demo history is shown. If `serve` or `up` is already
+    running, its page is opened. The link works once, in one browser; `up --link` prints another.
+    Ctrl-C stops it.
     """
     need_packages()
     running = _running_page(call)
     if link or running is not None:
         if running is None:
-            raise Conflict("nobody serves the page", hint="`threadkeep up` starts it")
+            raise Conflict("the page is not running", hint="`threadkeep up` starts it")
         _up_show(call, running, opening=not (no_open or link))
         return
     if not no_capture:
@@ -416,7 +418,7 @@ def _running_page(call: Call) -> str | None:
     from threadkeep.service.web_access import noted_address
     from threadkeep.web.part import PART
 
-    # Where nothing was captured yet, it is the demo that is shown.
+    # Where nothing captured yet, it is the demo that is shown.
     for store in (call.db,) if call.db is not None else (None, demo_path(call)):
         found = who_serves(call.home, store)
         # The note outlives who wrote it: without the part there is no page, or somebody else's.
@@ -430,7 +432,7 @@ def _up_show(call: Call, address: str, *, opening: bool) -> None:
     if call.as_json:
         document(address=address, link=url)
     else:
-        note("\nThe page, for one browser, once, within ten minutes:")
+        note("\nOne-time link, valid for 10 minutes:")
         write(f"  {url}\n")
     if opening and sys.stdout.isatty():
         open_browser(url)

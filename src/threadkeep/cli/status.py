@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from threadkeep.base.clock import iso
+from threadkeep.base.engines import without_password
 from threadkeep.cli.backups import store_option
 from threadkeep.cli.command import PROBLEMS, Call, store_command
 from threadkeep.cli.output import counted, document, facts, fail, note, size_text
@@ -50,7 +51,7 @@ def observed_words(found: "ObservedStatus") -> dict[str, str]:
 
 def _health(one: "Health") -> Iterator[str]:
     if one.last_event_ts is not None:
-        yield f"last heard {when(one.last_event_ts)}"
+        yield f"last event {when(one.last_event_ts)}"
         yield f"{one.events_last_24h:,} in 24 h"
     if one.consecutive_failures:
         failed = counted(one.consecutive_failures, "failure")
@@ -90,20 +91,20 @@ _NAMED = {
 @click.option("--init", is_flag=True, help="Write a commented default configuration file.")
 @store_option
 def paths(call: Call, *, init: bool, store: str) -> None:
-    """Show where data, settings and stores are."""
+    """Show where data and settings are kept."""
     if init:
         note(f"wrote {call.home.write_config()}")
     found = call.home.paths()
-    shown: dict[str, Path] = {
+    shown: dict[str, Path | str] = {
         "data": found.data,
         "config": found.config,
         "state": found.state,
         "cache": found.cache,
         "runtime": found.runtime,
-        "chat": call.home.chat_path(call.db if store == "chat" else None),
-        "state_db": call.home.state_path(call.db if store == "state" else None),
+        "chat": _place(call, store, "chat"),
+        "state_db": _place(call, store, "state"),
         "mailbox_db": call.home.mail_path(call.db if store == "mailbox" else None),
-        "knowledge_db": call.home.knowledge_path(call.db if store == "knowledge" else None),
+        "knowledge_db": _place(call, store, "knowledge"),
     }
     if call.as_json:
         document(paths=shown)
@@ -111,10 +112,14 @@ def paths(call: Call, *, init: bool, store: str) -> None:
         facts({name: str(path) for name, path in shown.items()})
 
 
+def _place(call: Call, named: str, store: str) -> Path | str:
+    return without_password(call.home.place(store, call.db if named == store else None))
+
+
 @store_command("status", "threadkeep status", "threadkeep status --json")
 @store_option
 def status(call: Call, *, store: str) -> int:
-    """Show the files, their sizes and health, and who records right now."""
+    """Show the stores, their sizes and health, and what is being recorded."""
     from threadkeep.service.health import observed_status
 
     found = call.home.status(**{_NAMED[store]: call.db})
@@ -136,7 +141,7 @@ def status(call: Call, *, store: str) -> int:
     if any(problems.values()):
         return PROBLEMS
     if not any(looked.exists for looked in stores.values()):
-        note("there is no store yet; `threadkeep demo` shows one, `threadkeep capture` fills one")
+        note("No stores yet; `threadkeep demo` shows one, `threadkeep capture` fills one")
     return 0
 
 
@@ -154,7 +159,7 @@ def as_json(found: Status) -> dict[str, Any]:
 
 
 def _words(found: Status) -> dict[str, str]:
-    race = "has the WAL-reset race, kept away by the writer lock"
+    race = "has the WAL-reset race; the writer lock prevents it"
     version = found.sqlite.version
     settings = "" if found.config_exists else " (not there: all defaults)"
     return {
@@ -170,12 +175,13 @@ def _words(found: Status) -> dict[str, str]:
 
 def _store_words(name: str, store: AnyStatus, own: dict[str, str]) -> dict[str, str]:
     """Tell of a store: where it is, how large, what is its own, and its backups."""
+    place = store.url or str(store.path)
     if not store.exists or store.problem:
-        return {name: f"{store.path}{'' if store.exists else ' (not there yet)'}"}
+        return {name: f"{place}{'' if store.exists else ' (not created yet)'}"}
     size = f"{size_text(store.bytes)}, log {size_text(store.wal_bytes)}"
     lead = "" if name == "chat" else f"{name} "
     told = {"size": size, **own, "backups": _backup_words(store)}
-    return {name: str(store.path), **{f"{lead}{key}": said for key, said in told.items()}}
+    return {name: place, **{f"{lead}{key}": said for key, said in told.items()}}
 
 
 def _chat_words(chat: StoreStatus) -> dict[str, str]:
@@ -193,7 +199,7 @@ def _chat_words(chat: StoreStatus) -> dict[str, str]:
 
 
 def _state_words(state: StateStatus) -> dict[str, str]:
-    made = "with our side tables" if state.adopted else "as another program made it"
+    made = "with our side tables" if state.adopted else "as made by another program"
     return {
         "schema": f"{state.schema_version}, {made}, journal {state.journal_mode}",
         "sessions": f"{state.sessions:,} with {counted(state.messages, 'message')}",

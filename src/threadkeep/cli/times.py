@@ -1,13 +1,14 @@
-"""Points in time as people write them on a command line."""
+"""Points in time as people write them on a command line; the filter language has the same words."""
 
+import os
 import time as clock
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, datetime, tzinfo
 
 from threadkeep.base.clock import parse_duration
 from threadkeep.errors import Invalid
 
-_NAMED = "write a date (2026-01-15, yesterday), a time (2026-01-15T10:30) or an age (12h, 7d, 2w)"
-_DAYS_BACK = {"today": 0, "yesterday": 1}
+_MS = 1000
+_MICROSECOND = 0.000_001
 
 
 def moment(text: str | None, now: float, *, end: bool = False) -> float | None:
@@ -17,43 +18,57 @@ def moment(text: str | None, now: float, *, end: bool = False) -> float | None:
     """
     if text is None:
         return None
-    text = _dated(text.strip(), now)
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        try:
-            return now - parse_duration(text) / 1000
-        except Invalid:
-            raise Invalid(f"{text[:40]!r} is no point in time", hint=_NAMED) from None
-    if _is_date(text):
-        found = datetime.combine(found.date(), time.max if end else time.min)
-    try:
-        return found.timestamp()
-    except (OverflowError, ValueError, OSError):
-        raise Invalid(f"{text[:40]!r} is out of reach", hint=_NAMED) from None
+        return now - parse_duration(text.strip()) / _MS
+    except Invalid:
+        pass
+    from threadkeep.knowledge.query import read_since, unread_time
+
+    days = _days(text, now)
+    if days is not None:
+        return days[1] / _MS - _MICROSECOND if end else days[0] / _MS
+    at = read_since(text.strip(), int(now * _MS), _local())
+    if at is None:
+        raise unread_time(text)
+    return at / _MS
 
 
-def _dated(text: str, now: float) -> str:
-    """Write `today` and `yesterday` as the dates they are."""
-    back = _DAYS_BACK.get(text.lower())
-    if back is None:
-        return text
-    return str(datetime.fromtimestamp(now).date() - timedelta(days=back))  # noqa: DTZ006  (local)
-
-
-def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def read_times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+def read_times(
+    since: str | None, until: str | None, on: str | None = None
+) -> tuple[int | None, int | None]:
     """Read a span of time as milliseconds; a date as its end means the whole day."""
     now = clock.time()
+    if on is not None:
+        return _span(on, now, alone=since is None and until is None)
     first, last = moment(since, now), moment(until, now, end=True)
     return (
-        None if first is None else int(first * 1000),
-        None if last is None else int(last * 1000) + 1,
+        None if first is None else int(first * _MS),
+        None if last is None else int(last * _MS) + 1,
     )
+
+
+def _span(on: str, now: float, *, alone: bool) -> tuple[int, int]:
+    from threadkeep.knowledge.query import unread_time
+
+    if not alone:
+        raise Invalid("a day cannot be combined with --since or --until", hint="leave one out")
+    days = _days(on, now)
+    if days is None:
+        raise unread_time(on)
+    return days
+
+
+def _days(text: str, now: float) -> tuple[int, int] | None:
+    from threadkeep.knowledge.query import read_on
+
+    return read_on(text.strip(), int(now * _MS), _local())
+
+
+def _local() -> tzinfo:
+    """Give the zone of this machine, whose rules hold for each date."""
+    from threadkeep.base.clock import find_zone, zone_name
+
+    try:
+        return find_zone(zone_name(None, os.environ))
+    except Invalid:  # a zone without a name
+        return datetime.now(UTC).astimezone().tzinfo or UTC

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @group("web", "threadkeep web logins", "threadkeep web revoke --all")
 def web() -> None:
-    """The page's logins: the browsers that a one-time link let in, and ending them.
+    """Logins to the page: list the browsers that used a one-time link, and revoke them.
 
-    `threadkeep up --link` lets another one in.
+    `threadkeep up --link` prints a link for another browser.
     """
 
 
 @command("logins", "threadkeep web logins", "threadkeep web logins --json", lists=True)
 def logins(call: Call) -> None:
-    """List the browsers that were let in, those used last first."""
+    """List the logged-in browsers, most recently used first."""
     from threadkeep.service.web_access import Logins, read_token
 
     found = Logins(call.home).listed(read_token(call.home))
@@ -33,16 +33,16 @@ def logins(call: Call) -> None:
     columns = ("id", "browser", "let in", "last used", "ends if unused")
     table(columns, map(_row, found), wide="browser")
     if not found:
-        note("no browser holds a login")
+        note("No browser is logged in")
 
 
 @command("revoke", "threadkeep web revoke 3f9a", "threadkeep web revoke --all")
 @click.argument("login", required=False)
-@click.option("--all", "every", is_flag=True, help="End every login.")
+@click.option("--all", "every", is_flag=True, help="Revoke every login.")
 def revoke(call: Call, *, login: str | None, every: bool) -> None:
-    """End LOGIN, or every login, at once: the browser needs a new link.
+    """Revoke LOGIN, or every login: the browser needs a new link.
 
-    Programs that send the token are not touched; deleting the file of the token ends all access.
+    Programs that send the token are not affected; deleting the token file ends all access.
     """
     from threadkeep.service.web_access import Logins, read_token
 

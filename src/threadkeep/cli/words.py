@@ -36,7 +36,7 @@ def model_text(model: Json) -> str:
 def none_has(missing: "Sequence[str]") -> list[str]:
     """Say which words nothing shown has; nothing to say if every word was found."""
     named = ", ".join(f"“{one_line(word)}”" for word in missing)
-    return [f"nothing has all words: none of these has {named}"] if missing else []
+    return [f"No match has all words; missing: {named}"] if missing else []
 
 
 def money(cost: float) -> str:

@@ -212,7 +212,7 @@ def _need_kind(home: "Home", path: str | Path) -> Kind:
     need_file(file, "chat")
     found = kind_in(file)
     if found is None:
-        msg = f"{file} is no store that this program knows, or it is damaged"
+        msg = f"{file} is not a store that this program knows, or is damaged"
         raise Invalid(msg, hint=f"say what it is with --store: {', '.join(KINDS)}")
     return found
 
@@ -305,7 +305,7 @@ def _listed_kind(home: "Home", backup: Path) -> Kind:
     problems = check_file(backup)
     if problems:  # a damaged file is told as one
         raise Damaged(f"the backup {backup} fails its check: {problems[0]}", hint=_LIST)
-    msg = f"{backup} is no backup of a store"
+    msg = f"{backup} is not a backup of a store"
     raise Invalid(msg, hint=_LIST)
 
 

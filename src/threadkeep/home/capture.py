@@ -88,7 +88,8 @@ def open_history(
     """Put a store, its sources and its rules together; if that fails, the store is closed."""
     try:
         config = home.config
-        chats, states = [home.chat_path()], [home.paths().data / "state.db"]
+        chat, states = home.file("chat"), [home.paths().data / "state.db"]
+        chats = [] if chat is None else [chat]
         sources = dict(all_sources(chats, states, [home.paths().data / "mailbox"]))
         sources[MEMORIES] = _memories(config.auto_memory, environ)
         redactor = home.redactor()

@@ -65,7 +65,7 @@ def _note_retold(home: "Home", made: HandOff) -> None:
     The session itself may be read from elsewhere, such as a backup, which is not written to. A
     home that cannot be written captures nothing either.
     """
-    if not home.knowledge_path().exists():
+    if not home.has("knowledge"):
         return
     retold = retold_in(made, foreign_sources())
     with suppress(ReadOnly, SchemaMismatch), home.knowledge(must_exist=True) as store:

@@ -7,6 +7,9 @@ with home.state() as state:
     state.list_sessions_rich()
 with home.mailroom() as room:
     room.index.sessions()
+
+`Home("postgresql://…")` has its chat, state and knowledge stores on a server; what belongs to this
+machine alone (configuration, mailboxes, reports that wait) stays in the user's own folder.
 """
 
 import os
@@ -21,6 +24,7 @@ import msgspec
 from threadkeep.base.clock import zone_name
 from threadkeep.base.config import Config, load_config, store_path, write_default
 from threadkeep.base.database import DEFAULT_BUDGET
+from threadkeep.base.engines import Place, is_url
 from threadkeep.base.paths import (
     Paths,
     environment,
@@ -28,9 +32,8 @@ from threadkeep.base.paths import (
     hermes_file,
     need_file,
     refuse_special,
-    refuse_url,
 )
-from threadkeep.errors import Invalid, SchemaMismatch
+from threadkeep.errors import Invalid, SchemaMismatch, UnsupportedEngine
 
 if TYPE_CHECKING:
     from threadkeep.base.sqlite.backup import Progress
@@ -57,20 +60,27 @@ _MAIL_FILE = "mailbox.db"
 _MAIL_FOLDER = "mailbox"
 _KNOWLEDGE_FILE = "knowledge.db"
 _DEMO_FILE = "demo.db"
+_DEMO_HISTORY = "demo-knowledge.db"
+_ON_SERVERS: Final = frozenset({"chat", "state", "knowledge"})
 
 
 class Home:
-    """A folder with its stores; without a path, the user's own (see `paths`)."""
+    """A folder with its stores; without a path, the user's own (see `paths`).
+
+    The URL of a PostgreSQL server, here or in THREADKEEP_DB_URL, has the stores on that server.
+    """
 
     def __init__(
-        self, path: str | Path | None = None, *, environ: Mapping[str, str] | None = None
+        self, path: Place | None = None, *, environ: Mapping[str, str] | None = None
     ) -> None:
-        """Find the folders; nothing is created or read before it is needed."""
+        """Find the folders; nothing is created, read or connected to before it is needed."""
         self._environ = environment() if environ is None else environ
+        self._server = self._environ.get("THREADKEEP_DB_URL") or None
         if path is not None:
-            refuse_url(path)
-        self._named = path is not None
-        found = find_paths(self._environ, None if path is None else Path(path))
+            self._server = str(path) if is_url(path) else None
+        folder = None if path is None or is_url(path) else Path(path)
+        self._named = folder is not None
+        found = find_paths(self._environ, folder)
         self._paths = Paths(*(Path(os.path.abspath(p)) for p in msgspec.structs.astuple(found)))
         if self._paths.data.is_file():
             msg = f"{self._paths.data} is a file; a home is a folder"
@@ -91,15 +101,33 @@ class Home:
         return load_config(self._paths.config)
 
     def write_config(self) -> Path:
-        """Write the commented default configuration where there is none yet."""
+        """Write the commented default configuration if it does not exist yet."""
         write_default(self._paths.config)
         return self._paths.config
 
     # ------------------------------------------------------------------ where the stores are
 
+    def place(self, store: str, path: Place | None = None) -> Place:
+        """Give what opens a store of a kind: its file, or the URL of the server that it is on."""
+        if path is not None:
+            return path if is_url(path) else self._path_of(store, path)
+        configured = getattr(self.config.stores, store, None)
+        url = self._server if configured is None and store in _ON_SERVERS else configured
+        return url if url is not None and is_url(url) else self._path_of(store)
+
+    def file(self, store: str, path: Place | None = None) -> Path | None:
+        """Give the file of a store of a kind, None if it is on a server."""
+        place = self.place(store, path)
+        return None if is_url(place) else Path(place)
+
+    def has(self, store: str, path: Place | None = None) -> bool:
+        """Tell whether a store of a kind is there; what is on a server is begun when it is used."""
+        file = self.file(store, path)
+        return file is None or file.exists()
+
     def chat_path(self, path: str | Path | None = None) -> Path:
         """Give the file of the chat store: the path given, the configured one, or the default."""
-        found = self._given(path, self.config.stores.chat if path is None else None)
+        found = self._given("chat", path)
         return _regular(found or self._paths.data / _CHAT_FILE, "chat")
 
     def state_path(self, path: str | Path | None = None) -> Path:
@@ -108,29 +136,36 @@ class Home:
         The default is `state.db` in the data folder. If that is not there but Hermes Agent's own
         file is, it is Hermes's; not so in a home that was named, which keeps to its folder.
         """
-        found = self._given(path, self.config.stores.state if path is None else None)
+        found = self._given("state", path)
         return _regular(found or self._default_state(), "state")
 
     def mail_path(self, path: str | Path | None = None) -> Path:
         """Give the file of the index of mailboxes: the path given, or the default."""
-        return _regular(self._given(path, None) or self._paths.data / _MAIL_FILE, "mailbox")
+        return _regular(self._given("mailbox", path) or self._paths.data / _MAIL_FILE, "mailbox")
 
     def store_path(self, store: str, path: str | Path | None = None) -> Path:
         """Give the file of a store by its kind: `chat`, `state`, `mailbox` or `knowledge`."""
         from threadkeep.home.backups import kind_of
 
+        return self._path_of(kind_of(store).name, path)
+
+    def _path_of(self, store: str, path: str | Path | None = None) -> Path:
         paths = {"chat": self.chat_path, "state": self.state_path, "mailbox": self.mail_path}
-        return (paths | {"knowledge": self.knowledge_path})[kind_of(store).name](path)
+        return (paths | {"knowledge": self.knowledge_path})[store](path)
 
     def knowledge_path(self, path: str | Path | None = None) -> Path:
         """Give the file of the knowledge store: the path given, the configured or the default."""
-        found = self._given(path, self.config.stores.knowledge if path is None else None)
+        found = self._given("knowledge", path)
         return _regular(found or self._paths.data / _KNOWLEDGE_FILE, "knowledge")
 
-    def _given(self, path: str | Path | None, configured: str | None) -> Path | None:
-        for named in (path, configured):
-            if named is not None:
-                refuse_url(named)
+    def _given(self, store: str, path: str | Path | None) -> Path | None:
+        """Give the file that was named or configured; refuse a store that is in no file."""
+        configured = None if path is not None else getattr(self.config.stores, store, None)
+        url = self._server if configured is None and store in _ON_SERVERS else configured
+        for named in (path, url if path is None else None):
+            if named is not None and is_url(str(named)):
+                msg = f"the {store} store is on a server, and this needs its file"
+                raise UnsupportedEngine(msg, hint="use it in a home on this machine")
         if path is not None:
             return Path(path)
         if configured is None:
@@ -141,6 +176,11 @@ class Home:
         own = self._paths.data / _STATE_FILE
         theirs = None if self._named or own.exists() else hermes_file(self._environ)
         return theirs if theirs is not None and theirs.is_file() else own
+
+    @property
+    def demo_history(self) -> Path:
+        """The knowledge file of the demo history, for a machine without agents."""
+        return self._paths.data / _DEMO_HISTORY
 
     @property
     def demo_path(self) -> Path:
@@ -164,9 +204,7 @@ class Home:
         """
         from threadkeep.chat.store import ChatStore
 
-        target = self.chat_path(path)
-        if read_only or must_exist:
-            need_file(target, "chat")
+        target = self._target("chat", path, must_exist=read_only or must_exist)
         return ChatStore.open(
             target,
             read_only=read_only,
@@ -192,9 +230,7 @@ class Home:
         """
         from threadkeep.state.session_db import SessionDB
 
-        target = self.state_path(path)
-        if read_only or must_exist:
-            need_file(target, "state")
+        target = self._target("state", path, must_exist=read_only or must_exist)
         store = SessionDB(target, read_only, timeout=budget, redact=redact)
         if store.database.read_only and not read_only:
             msg = f"{target} can only be read: {store.refusal}"
@@ -216,11 +252,15 @@ class Home:
         """
         from threadkeep.knowledge.store import KnowledgeStore
 
-        target = self.knowledge_path(path)
-        if read_only or must_exist:
-            need_file(target, "knowledge")
+        target = self._target("knowledge", path, must_exist=read_only or must_exist)
         schema = self.config.stores.knowledge_schema
         return KnowledgeStore.open(target, read_only=read_only, schema=schema, timeout=budget)
+
+    def _target(self, store: str, path: Place | None, *, must_exist: bool) -> Place:
+        place = self.place(store, path)
+        if must_exist and not is_url(place):
+            need_file(Path(place), store)
+        return place
 
     def history(
         self,
@@ -347,7 +387,7 @@ class Home:
         """
         from threadkeep.chat.import_formats import read_sessions
 
-        if self.chat_path(path).exists():
+        if self.has("chat", path):
             return lines
         rest, seen = iter(lines), list[bytes]()
         first = next(read_sessions(_noted(rest, seen), self.config.chat.part_limit), None)
@@ -373,10 +413,10 @@ class Home:
             self._paths,
             self._paths.config.exists(),
             engine(),
-            looked.chat_status(self.chat_path(path)),
-            looked.state_status(self.state_path(state_path)),
+            looked.chat_status(self.place("chat", path)),
+            looked.state_status(self.place("state", state_path)),
             looked.mail_status(self.mail_path(mail_path)),
-            looked.knowledge_status(self.knowledge_path(knowledge_path)),
+            looked.knowledge_status(self.place("knowledge", knowledge_path)),
         )
 
     def backup(
@@ -494,14 +534,15 @@ def socket_path(home: Home) -> Path:
     return store_path(named, home.paths().config, home.environ)
 
 
-def fallback_folders(home: Home, store: Path) -> tuple[Path, ...]:
+def fallback_folders(home: Home, store: Path | None) -> tuple[Path, ...]:
     """Give where Hippo's programs leave what they cannot deliver: by the store, by the socket."""
-    return tuple(dict.fromkeys(near.parent / FALLBACK for near in (store, socket_path(home))))
+    places = (socket_path(home),) if store is None else (store, socket_path(home))
+    return tuple(dict.fromkeys(near.parent / FALLBACK for near in places))
 
 
 def reports_waiting(home: Home, path: str | Path | None = None) -> int:
     """Count the files that wait to be collected: in the spool, and where Hippo leaves them."""
-    folders = (spool_folder(home), *fallback_folders(home, home.knowledge_path(path)))
+    folders = (spool_folder(home), *fallback_folders(home, home.file("knowledge", path)))
     there = [folder for folder in folders if folder.exists()]
     if not there:
         return 0

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from threadkeep.base.clock import iso, now_ms
 from threadkeep.base.page import Cursor, Limit, Page, page_of, read_cursor, write_cursor
-from threadkeep.base.verbs import Number
+from threadkeep.base.verbs import Name, Number, with_limits
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 from threadkeep.home.mail import folder_of, host_of, look_into, session_named
 from threadkeep.mailbox.container.inbox import tasks as tasks_of
@@ -42,7 +42,6 @@ from threadkeep.mailbox.verification import Problem as Flaw, verify as verify_fo
 if TYPE_CHECKING:
     from threadkeep.home.home import Home
 
-Name = Annotated[str, Meta(min_length=1, max_length=500)]
 Due = Annotated[str, Meta(max_length=64, description="A time in ISO form.")] | Number | None
 Few = Annotated[int, Meta(ge=1, le=100)]
 _DAY_MS = 86_400_000
@@ -112,6 +111,7 @@ class Purged(msgspec.Struct, frozen=True):
     purged: int
 
 
+@with_limits
 class NamedMailboxes:
     """All mailboxes of a home; `session` is the beginning of an id, an agent's name, or `last`."""
 
@@ -174,7 +174,7 @@ class NamedMailboxes:
         A channel and a chat go together. `zone` is that of the agent's tasks, in all its sessions.
         """
         if (channel is None) != (chat is None):
-            raise Conflict("a channel and a chat go together", hint="give both, or neither")
+            raise Conflict("--channel and --chat go together", hint="give both, or neither")
         with self._home.mailroom() as room:
             made = room.new_session(agent, channel, chat, thread_id=thread, mode=mode)
             if zone is not None:

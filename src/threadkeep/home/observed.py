@@ -61,7 +61,7 @@ def collected(
     if there is neither a store nor anything to collect.
     """
     trouble = _collect(home) if path is None and reports_waiting(home) else None
-    if trouble is not None and not home.knowledge_path().exists():
+    if trouble is not None and not home.has("knowledge"):
         raise trouble
     with home.observations(path, read_only=True) as observations:
         yield observations, trouble

@@ -66,7 +66,8 @@ def all_sources(chats: list[Path], states: list[Path], mail: list[Path]) -> "Sou
 
 def _home_sources(home: "Home") -> "Sources":
     data = home.paths().data
-    return all_sources([home.chat_path()], [data / "state.db"], [data / "mailbox"])
+    chat = home.file("chat")
+    return all_sources([chat] if chat else [], [data / "state.db"], [data / "mailbox"])
 
 
 # ------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ def make_listable(home: "Home", store: KnowledgeStore) -> None:
         return  # to look at a file is no reason to bring it to another version
     if not store.archive.has_unlisted():
         return
-    path = store.path
+    path = store.name if store.file is None else store.path
     try:
         with home.history(path, must_exist=True) as history:
             history.note_sessions(everything=False)

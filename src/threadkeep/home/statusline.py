@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -40,6 +40,18 @@ class RecentUsage(msgspec.Struct, frozen=True):
     today: Sum
     block: BillingBlock | None
     session: Sum | None
+    budget: int | None = None  # what a day may cost, in microdollars
+
+
+Level = Literal["", "near", "over"]
+_NEAR: Final = 0.8
+
+
+def level_of(spent: int, limit: int) -> Level:
+    """Tell whether a budget is nearly spent, from 80 % on, or exceeded."""
+    if spent > limit:
+        return "over"
+    return "near" if spent >= _NEAR * limit else ""
 
 
 class Book(msgspec.Struct):
@@ -71,7 +83,9 @@ def spent_lately(
     )
     today = midnight.timestamp() * 1000
     _keep_book(home, book)
+    day = home.config.budget.day
     return RecentUsage(
+        budget=None if day is None else round(day * 1_000_000),
         today=_summed(one for one in lately if one.at >= today),
         block=next((one for one in make_blocks(lately, now) if one.active), None),
         session=None if own is None else _summed(_priced(one, book) for one in own),

@@ -8,7 +8,7 @@ change    what is there is changed
 begin     the same, and a store that is not there is begun
 
 A file that is not there, or is there no more, is `NoStore` for all but who begins one: a list is
-empty then, and only to begin makes a file. One that was replaced or restored is opened anew by the
+empty then, and only to begin makes a file. One that was replaced or restored is opened again by the
 next who asks. Whoever uses the old one just then goes on with it, and the last of them closes it.
 """
 
@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
-from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.sqlite.upkeep import is_current
 from threadkeep.errors import NoStore, ReadOnly, SchemaMismatch, ThreadkeepError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Kept:
 
     def is_current(self) -> bool:
         """Tell whether it is open, and its file the one that was opened."""
-        return not self.database.closed and sqlite_file(self.database).is_current()
+        return not self.database.closed and is_current(self.database)
 
     def enter(self) -> None:
         """Note one more who uses it."""
@@ -166,6 +166,18 @@ class Stores:
             if kept.retire():
                 kept.store.close()
 
+    @property
+    def shows_demo(self) -> bool:
+        """Whether what is shown is the made-up history of a machine without agents."""
+        return self.db is not None and Path(self.db) == self.home.demo_history
+
+    def show_own(self) -> None:
+        """Show the home's own history from now on, instead of the demo."""
+        with self._guard:
+            self.db = None
+            for name in list(self._opened):
+                self._retire(name)
+
     def _once(self, name: str, opens: Callable[[], T], inside: Callable[[T], "Database"]) -> T:
         """Give what is open as long as its file is the same one, else open it."""
         with self._guard:
@@ -223,7 +235,8 @@ class Stores:
             "knowledge": lambda _: self.browse(),
             "mail": lambda _: verb.owner.type(self.home),
         }
-        return opens[verb.owner.store](verb.opened_to)
+        opened = opens.get(verb.owner.store)
+        return verb.owner.type(self) if opened is None else opened(verb.opened_to)
 
     def _query(self, fields: dict[str, Any]) -> Any:
         """Read the fields of a filter that a request has; `q` is in the filter language."""

@@ -76,7 +76,7 @@ def assess(hit: HitFacts, evidence: Sequence[EvidencePacket], now: int) -> Confi
     )
     total = round(sum(factor.contribution for factor in factors), 4)
     if not evidence:
-        said = "Nothing that can be looked at backs this."
+        said = "No evidence that can be checked supports this."
         return Confidence("insufficient", min(total, _NOTHING), factors, said, withheld=True)
     level = _level(total, evidence)
     best = sorted(factors, key=lambda factor: -factor.contribution)[:3]
@@ -131,7 +131,7 @@ def _match(score: float) -> ConfidenceFactor:
 def _health(evidence: Sequence[EvidencePacket]) -> ConfidenceFactor:
     known = [one.freshness for one in evidence if one.freshness is not None]
     if not known:
-        return ConfidenceFactor("capture_health", 0.15, 0.5, "nothing is known of its capture")
+        return ConfidenceFactor("capture_health", 0.15, 0.5, "the state of its capture is unknown")
     bad = sum(one.is_unhealthy for one in known)
     if bad:
         said = f"{bad} of {len(known)} come from a source that is stale, failing or absent"
@@ -211,7 +211,7 @@ def capped(hits: Sequence[AgentHit], report: ConflictReport) -> list[AgentHit]:
 def _cap(one: Confidence, report: ConflictReport) -> Confidence:
     if report.has_unresolved_conflicts and one.level in {"high", "medium"}:
         level = "medium" if one.level == "high" else "low"
-        return lowered(one, level, "Others contradict it.")  # type: ignore[arg-type]
+        return lowered(one, level, "Other evidence contradicts it.")  # type: ignore[arg-type]
     if report.staleness is not None and one.level == "high":
         return lowered(one, "medium", "All of it is stale.")
     return one
@@ -374,14 +374,14 @@ def _hit(hit: Hit, node: AgentNodeView, evidence: tuple[EvidencePacket, ...], no
 
 def _answer(mode: AgentMode, hits: Sequence[AgentHit], report: ConflictReport) -> str:
     if not hits:
-        return "Nothing is known about it." if mode != "decisions" else "No decision is known."
+        return "Nothing is known about this." if mode != "decisions" else "No decision is known."
     count = f"{len(hits)} piece{'' if len(hits) == 1 else 's'} of knowledge"
     if mode == "evidence":
         rows = sum(len(hit.evidence) for hit in hits)
-        said = f"{count} with {rows} rows behind them; each stands in hits[].evidence."
+        said = f"{count} with {rows} rows behind them; each is in hits[].evidence."
     elif mode == "decisions":
         made = sum(len(hit.design_decisions) for hit in hits)
-        said = f"{count} with {made} decisions; each stands in hits[].design_decisions."
+        said = f"{count} with {made} decisions; each is in hits[].design_decisions."
     else:
         said = "\n".join(f"- {_cut(hit.summary, 300)}" for hit in hits[:_LINES])
     return _cut(f"{said}\n\n{report.summary}".strip(), _ANSWER)

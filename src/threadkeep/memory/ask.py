@@ -44,7 +44,7 @@ _FITS: Final = 0.25  # it looks like an answer to just this question
 _TELLS: Final = 0.15  # it looks like an answer to something
 _BESIDE: Final = 0.3  # what a word counts that stands near a passage, not in it
 _NEAR: Final = 0.6  # the same where it is judged whether the question is answered
-_LEAST_OF_BEST: Final = 0.4
+_LEAST_OF_BEST: Final = 0.6
 _SENTENCE: Final = re.compile(r"[^\n]*?(?:[.!?](?=\s)|[。！？]|\n|$)")
 # A name in code: a run of such characters with a sign in it. As one expression it takes 12 s for a
 # thousand slashes.
@@ -90,6 +90,34 @@ _HAS_CHOICE: Final = re.compile(
     re.IGNORECASE,
 )
 _HAS_COMMAND: Final = re.compile(r"`[^`]+`|^\s*\$ |(?:^|\s)--?[a-z]|\w/\w")
+_MANNER: Final = re.compile(r"\bhow (?:do|did|does|to|can|was|were|is|are)\b", re.IGNORECASE)
+# What a passage must have before it counts as an answer of its kind; `so` and `since` say too much.
+_SAYS_REASON: Final = re.compile(
+    r"\b(?:because|due to|caus(?:e|ed|es|ing)|reason|root cause|culprit|that['’]s why|turns out"
+    r"|led to|results? (?:from|in)|the (?:problem|issue|bug) (?:is|was)|so that|which is why"
+    r"|(?:was|were|is|are) (?:missing|wrong|stale|expired|broken|out of date|not set|too \w+))\b",
+    re.IGNORECASE,
+)
+_SAYS_MANNER: Final = re.compile(
+    r"`[^`]+`|^\s*\$ |\b(?:by \w+ing|using|use|via|instead|add(?:ed)?|change[d]?|replac(?:e|ed)"
+    r"|mov(?:e|ed)|set|run|switch(?:ed)?|fix(?:ed)?|wrap(?:ped)?|remov(?:e|ed)|now \w+s)\b",
+    re.IGNORECASE,
+)
+_SAYS_COMMAND: Final = re.compile(r"`[^`]+`|^\s*\$ |(?:^|\s)--?[a-z]|\b[a-z]+ [a-z-]+ \./")
+_SAYS: Final = (
+    (_QUANTITY, _HAS_NUMBER),
+    (_MOMENT, _HAS_MOMENT),
+    (_REASON, _SAYS_REASON),
+    (re.compile(r"\bcommand\b", re.IGNORECASE), _SAYS_COMMAND),
+    (_CHOICE, _HAS_CHOICE),
+    (_MANNER, _SAYS_MANNER),
+)
+# What an agent says it is about to do; it tells nothing of what came of it.
+_NARRATION: Final = re.compile(
+    r"(?:(?:now|ok(?:ay)?|good|great|right|next|first)[,.!]? )*"
+    r"(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i am going to|checking|looking at) ",
+    re.IGNORECASE,
+)
 _LOOKS: Final = (
     (_QUANTITY, _HAS_NUMBER),
     (_MOMENT, _HAS_MOMENT),
@@ -125,6 +153,7 @@ class ScoredPassage(NamedTuple):
     score: float
     coverage: float
     is_named: bool = False  # it has every name in code that the question has, and there is one
+    answers: bool = True  # it says what was asked for: a cause, a choice, a number, a command
 
 
 def question_terms(question: str) -> tuple[str, ...]:
@@ -261,14 +290,31 @@ def _scored(
         + 0.3 * sum(name in low for name in asked.names)
         + _FOUND * text.weight
     )
-    score = (score + _looks_right(asked.question, piece)) * text.trust
+    # A passage that has little of the question earns little by how it looks.
+    covered = own + _NEAR * beside
+    score = (score + covered * _looks_right(asked.question, piece)) * text.trust
     if piece.text.endswith("?") or _is_echo(asked.question, piece.text):
         score *= 0.5  # a question asked before is no answer
+    if _NARRATION.match(piece.text):
+        score *= 0.6
     if len(piece.text.split()) < _LEAST_WORDS and piece.text.isascii():
         score *= 0.7  # a heading, a list of names
     is_named = bool(asked.names) and all(name in low for name in asked.names)
     shown = excerpt(widened(text.text, piece.begin, piece.end), sorted(found))
-    return ScoredPassage(piece.source, shown, score, own + _NEAR * beside, is_named)
+    # A call or a node is no answer that somebody gave: neither makes a confident one.
+    answers = text.trust == 1.0 and is_answer(asked.question, shown)
+    return ScoredPassage(piece.source, shown, score, covered, is_named, answers)
+
+
+def is_answer(question: str, passage: str) -> bool:
+    """Tell whether a passage has what a question asks for: a cause, a choice, a number, a command.
+
+    A question of no such kind is answered by what it is about.
+    """
+    if passage.endswith("?") or _is_echo(question, passage) or _NARRATION.match(passage):
+        return False
+    wanted = [given for asked, given in _SAYS if asked.search(question)]
+    return all(given.search(passage) for given in wanted)
 
 
 def _looks_right(question: str, piece: Sentence) -> float:
@@ -325,8 +371,8 @@ _OF_A_NODE: Final = 0.7
 _OF_A_CALL: Final = 0.7
 _NAMED_COVERAGE: Final = 0.4  # where the names in code are the same
 _STRONG_COVERAGE: Final = 0.7  # of the question's words, by their weight
-_NOTHING: Final = "Nothing was found about this."
-_WEAK: Final = "Only weak evidence was found; it may not be about what you ask."
+_NOTHING: Final = "No matches for this."
+_WEAK: Final = "Only weak evidence found; it may not answer your question."
 
 
 class Citation(msgspec.Struct, frozen=True):
@@ -389,12 +435,13 @@ def ask(
 
 
 def confidence_of(question: str, chosen: Sequence[ScoredPassage]) -> Confidence:
-    """Judge passages by how much of the question the best of them has."""
+    """Judge passages: one must have much of the question, and say what it asks for."""
     if not chosen:
         return "none"
     enough = len(question_terms(question)) > 1 or len(chosen) > 1
     is_strong = any(
-        one.coverage >= (_NAMED_COVERAGE if one.is_named else _STRONG_COVERAGE) for one in chosen
+        one.answers and one.coverage >= (_NAMED_COVERAGE if one.is_named else _STRONG_COVERAGE)
+        for one in chosen
     )
     return "strong" if is_strong and enough else "weak"
 
@@ -489,7 +536,7 @@ def _citation(number: int, hit: Hit, quote: str, zone: tzinfo) -> Citation:
 def _with_model(answer: Answer, answer_with: Answering) -> Answer:
     """Let a model write the answer; if it cannot be trusted, the quotations stay."""
     passages = [Passage(one.ref, one.quote, _label(one)) for one in answer.citations]
-    why = "the model gave no answer that the passages bear out"
+    why = "the model gave no answer that the passages support"
     try:
         answered = answer_with(answer.question, passages)
     except ThreadkeepError as error:
@@ -497,7 +544,7 @@ def _with_model(answer: Answer, answer_with: Answering) -> Answer:
     if answered is None:
         notes = (*answer.notes, f"answered without a model: {why}")
         return msgspec.structs.replace(answer, notes=notes)
-    dropped = tuple(f"left out, not borne out: {one}" for one in answered.dropped)
+    dropped = tuple(f"left out, not supported: {one}" for one in answered.dropped)
     notes = (*answer.notes, *dropped)
     return msgspec.structs.replace(answer, text=answered.text, by_model=True, notes=notes)
 

@@ -36,6 +36,7 @@ from threadkeep.knowledge.records import (
     is_shell_tool,
     to_entry,
 )
+from threadkeep.knowledge.schema import THING_WORDS
 from threadkeep.knowledge.search_scope import ANY_NODE, Scope, scope_of
 from threadkeep.knowledge.shapes import (
     is_failure,
@@ -427,6 +428,7 @@ _CHANGED: Final = 0.2
 _FEW_WORDS: Final = 6
 _LEAST_OF_FEW: Final = 0.75  # of a short error, a word that is not there may be all of it
 _LEAST_MATCH: Final = 0.34
+_LEAST_OF_LINE: Final = 0.5  # of the words of an error that stay from time to time, in one line
 
 Evidence = Literal["same session", "later session", "not fixed yet"]
 
@@ -456,7 +458,7 @@ def fixed(
     *,
     limit: int = 5,
 ) -> list[Fix]:
-    """Find how an error was ended before, the best evidence first."""
+    """Find how an error was fixed before, the best evidence first."""
     error_text = error_text[-_ERROR:]
     words = error_words(error_text)
     if not words or limit <= 0:
@@ -466,7 +468,7 @@ def fixed(
     with memory.store.read(lenient=True) as tx:
         tables = tx.tables()
         archive = Archive(tx, memory.sources) if "tk_entries" in tables else None
-        if "tk_thing_words" not in tables:  # another program's file: the newest are looked through
+        if not THING_WORDS.is_among(tx, tables):  # another's file: the newest are looked through
             refs += [f"command:{number}" for number in newest_failures(tx, _UNINDEXED)]
         found = [*_of_events(tx, refs), *_of_ci(tx, refs)]
         if archive is not None and (not within.kind or "message" in within.kind):
@@ -521,12 +523,24 @@ def _of_ci(tx: Tx, refs: Sequence[str]) -> list[Failure]:
 def _matching(found: Sequence[Failure], words: Sequence[str]) -> list[Failure]:
     by_match = [(match_of(words, one), one) for one in found]
     least = _LEAST_OF_FEW if len(words) <= _FEW_WORDS else _LEAST_MATCH
-    enough = [pair for pair in by_match if pair[0] >= least]
+    enough = [pair for pair in by_match if pair[0] >= least and _has_shape(words, pair[1])]
     enough.sort(key=lambda pair: (-pair[0], -pair[1].run.at))
     tries: dict[tuple[str, str], Failure] = {}
     for _, one in enough:  # tries of one session end together: the last of them is told
         tries.setdefault((one.run.session or one.step.ref, shape_of(one.run.command)), one)
     return list(tries.values())[:_ENDED]
+
+
+def _has_shape(words: Sequence[str], failed: Failure) -> bool:
+    """Tell whether one line of a failure, with the next, says what the error says.
+
+    Words that are far apart in an output are no sign of the same error; numbers change each time.
+    """
+    lasting = {word for word in words if not any(map(str.isdigit, word))} or set(words)
+    lines = plain(failed.run.output).splitlines()[-_LINES:] or [failed.run.command]
+    held = [set(index_words(line[:_LINE])) for line in lines]
+    pairs = (one | other for one, other in zip(held, [*held[1:], set()], strict=True))
+    return any(len(lasting & pair) >= _LEAST_OF_LINE * len(lasting) for pair in pairs)
 
 
 def _fix(

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from threadkeep.base.match import phrases_in
-from threadkeep.base.text import one_line
+from threadkeep.base.text import decoded, one_line
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import contains_unspaced, fold, head_of, index_words, stem
 from threadkeep.knowledge import hit_rows
@@ -206,12 +206,12 @@ def thing_hit(thing: HitText, marks: Marks = NO_MARKS) -> Hit:
 
 
 def _described(tx: Tx, kind: str, row: Sequence[Any]) -> tuple[str, str]:
-    title, text = hit_rows.decoded(row[2]), hit_rows.decoded(row[3])
+    title, text = decoded(row[2]), decoded(row[3])
     if kind == "node":
         return hit_rows.summary_of(title), note_of(title) or text
     if kind == "run":
         name = run_title(title) or f"run {row[0]}"
-        said = f"{hit_rows.decoded(row[12])} {row[9]}: {name}"
+        said = f"{decoded(row[12])} {row[9]}: {name}"
         return name, "\n".join([said, *hit_rows.texts_of_run(tx, row[0])])
     return title, text
 
@@ -237,8 +237,8 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         source = next(iter(evidence_of(tx, number, 1)), source)
     if kind in {"node", "lesson"} and (of := hit_rows.session_of(tx, kind, number)) is not None:
         harness, session = of
-    folder = hit_rows.decoded(cwd) or None
-    place = (hit_rows.decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
+    folder = decoded(cwd) or None
+    place = (decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
     return Hit(
         ref=f"{kind}:{number}",
         kind=cast("Kind", _SHOWN_AS.get(kind, kind)),
@@ -250,11 +250,11 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         agent=harness,
         project=place.rpartition("/")[2] or None,
         cwd=folder,
-        branch=hit_rows.decoded(branch) or None,
+        branch=decoded(branch) or None,
         session_id=session,
-        outcome=hit_rows.decoded(outcome) or None,
+        outcome=decoded(outcome) or None,
         uuid=own if kind in {"node", "memory"} else None,
-        url=hit_rows.decoded(url) or None,
+        url=decoded(url) or None,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from threadkeep.base.text import decoded
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge import hit_rows
@@ -37,8 +38,8 @@ def parse_ref(ref: str) -> tuple[str, str]:
         kind = _BY_SOURCE.get(source, _AGENTS) if dash and number.isdecimal() else ""
     kind = _BEFORE.get(kind, kind)
     if kind not in {"message", *_THINGS} or not number:
-        msg = f"{ref!r} is no reference to something recalled"
-        raise Invalid(msg, hint="give one as recall shows it, such as message:12 or node:3")
+        msg = f"{ref!r} is not a reference such as `recall` gives"
+        raise Invalid(msg, hint="give a ref from `recall`, such as message:12 or node:3")
     return kind, number
 
 
@@ -54,7 +55,7 @@ def open_ref(tx: Tx, sources: Readers, ref: str, around: int = 3) -> HitDetail:
     else:
         opened = None
     if opened is None:
-        raise NotFound(f"there is no {ref}", hint="it may have been forgotten; recall again")
+        raise NotFound(f"there is no {ref}", hint="it may have been deleted; search again")
     return opened
 
 
@@ -122,7 +123,7 @@ def _commands_around(tx: Tx, number: int, around: int) -> tuple[tuple[Hit, ...],
 def _facts_of_node(tx: Tx, number: int) -> dict[str, Any]:
     row = hit_rows.thing_row(tx, "node", number, indexed=False)
     try:
-        content = msgspec.json.decode(hit_rows.decoded(row[2])) if row else None
+        content = msgspec.json.decode(decoded(row[2])) if row else None
     except (msgspec.DecodeError, RecursionError):
         content = None
     rests_on = evidence_of(tx, number)

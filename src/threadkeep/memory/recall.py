@@ -207,7 +207,7 @@ def _check(tx: Tx, sources: Readers, asked: RecallRequest) -> None:
         readable = {source.agent for source in sources.values()}  # loads all of them
         if not is_agent(tx, name, readable):
             known = ", ".join(sorted(readable))
-            raise Invalid(f"there is no agent {name!r}", hint=f"known: {known}")
+            raise Invalid(f"unknown agent {name!r}", hint=f"known: {known}")
     if not asked.nodes.category:
         return
     from threadkeep.knowledge.memory_documents import CATEGORIES  # noqa: PLC0415  (seldom asked)
@@ -325,9 +325,9 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     if not question.clues and asked.text.strip():
-        notes.append("the question has no word that could be looked for")
+        notes.append("the question has no searchable word")
     if not scope.placed:
-        said = "the file was never opened for writing by this version"
+        said = "this version never opened the file for writing"
         notes.append(f"{said}: only messages and knowledge count")
     if shower.archive.damaged:
         notes.append(f"{len(shower.archive.damaged)} blocks of the archive cannot be read")

@@ -58,6 +58,7 @@ class RecallResult(msgspec.Struct, frozen=True):
     by_meaning: bool  # vectors had a part in it
     notes: tuple[str, ...] = ()  # what could not be used, and why
     missing: tuple[str, ...] = ()  # words that none of the hits has: nothing has all of them
+    next: str | None = None  # the cursor of the following hits, where pages are asked for
 
 
 # What is shown once: the best hit of a session, of those that say the same, or everything.

@@ -158,8 +158,8 @@ def span_of(day: date | None, since: int | None, until: int | None, zone: tzinfo
         first = 0 if since is None else since
         return TimeSpan(first, _END_OF_TIME if until is None else until)
     if since is not None or until is not None:
-        msg = "a day and a span of time were both given"
-        raise Invalid(msg, hint="give the day alone, or when to begin and to end")
+        msg = "day cannot be combined with since or until"
+        raise Invalid(msg, hint="give either day, or since and until")
     after = _END_OF_TIME if day == date.max else _midnight(day + _ONE_DAY, zone)
     return TimeSpan(_midnight(day, zone), after)
 

@@ -97,7 +97,7 @@ def health_of(home: "Home", path: str | Path | None = None) -> HomeHealth:
     sources: tuple[SourceRow, ...] = ()
     drops: tuple[Drop, ...] = ()
     alarms: tuple[AlarmView, ...] = ()
-    trouble = "" if status.knowledge.exists else "nothing was captured yet"
+    trouble = "" if status.knowledge.exists else "nothing captured yet"
     try:
         with home.knowledge(path, read_only=True) as store:
             sources, drops = _sources(store)

@@ -136,29 +136,29 @@ def embed(
     stop: Stop = never,
     *,
     limit: int | None = None,
-    anew: bool = False,
+    rebuild: bool = False,
     show: ShowEmbedded = lambda _: None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EmbedReport:
     """Make the vectors that are missing, in this process; Conflict if there are another model's.
 
-    `anew` drops all that are there first. `progress` is told while the table of our own embedder is
+    `rebuild` drops all that exist first. `progress` is called while our embedder's table is
     made, which is done once.
     """
     refuse_write(history.store.access)
     settings, cache = home.config.embeddings, home.paths().cache
     choice = choose(settings, cache, home.environ, make=True, progress=progress)
     if choice.embedder is None:
-        hint = "`threadkeep doctor --explain` tells what is needed"
-        raise NotFound(f"no vectors are made: {choice.reason}", hint=hint)
+        hint = "`threadkeep doctor --explain` says what is needed"
+        raise NotFound(f"vectors are off: {choice.reason}", hint=hint)
     store = history.store
     try:
-        if anew:
+        if rebuild:
             embed_anew(store, choice.embedder)
         texts = archived_texts(history.sources)
         done = embed_pending(store, choice.embedder, texts, limit=limit, stop=stop, show=show)
     finally:
         choice.embedder.close()
     if done.drift:
-        raise Conflict(done.drift, hint="`threadkeep embed --anew` makes all vectors new")
+        raise Conflict(done.drift, hint="`threadkeep embed --rebuild` rebuilds all vectors")
     return done

@@ -1,6 +1,6 @@
 """Looking after the stores of a home: backups, what the user wants taken out, small tidying.
 
-The large work (a backup is a copy that is read through, taking out writes the file anew) runs in
+The large work (a backup is a copy that is read through, taking out rewrites the file) runs in
 a process of its own, which ends with its work or with the one that started it: the memory that it
 needs is given back, and nothing is left over.
 
@@ -194,7 +194,7 @@ def look_after(home: "Home", order: MaintenanceTask, now: int) -> MaintenanceRep
 def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> None:
     """Capture what agents wrote while nobody looked, and make knowledge of it by rules alone.
 
-    A model, if there is one, writes it anew later: for a long history it takes days.
+    A model, if there is one, rewrites it later: for a long history it takes days.
     """
     from threadkeep.service.learn import enrich  # noqa: PLC0415  (loads services)
 

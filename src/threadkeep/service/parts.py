@@ -4,6 +4,7 @@ Each is a few lines that call what commands call as well. Parts that need much m
 vectors, a backup) leave it to a process of their own.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,6 @@ from threadkeep.base.database import Database
 from threadkeep.base.presence import is_held
 from threadkeep.base.processes import describe_process
 from threadkeep.base.sqlite.database import SqliteDatabase
-from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.capture.capture import History
 from threadkeep.capture.github.poll import PollReport
 from threadkeep.capture.observed.backend import StoreBackend, check_brain
@@ -32,7 +32,7 @@ from threadkeep.home.capture import make_ci
 from threadkeep.home.home import socket_path
 from threadkeep.knowledge.checks import tidy
 from threadkeep.knowledge.health import the_service
-from threadkeep.knowledge.schema import read_version, target_of
+from threadkeep.knowledge.schema import NEWEST, read_version, target_of
 from threadkeep.service import learn
 from threadkeep.service.maintenance import MaintenanceTask, carry_out, due_backups, order_for
 from threadkeep.service.supervisor import Bell, ServicePart, Tell as Tell_of_supervisor, regularly
@@ -65,9 +65,9 @@ def keeping(
 
     Where `serve` does all that already, it is refused.
     """
-    database = observations.store.database
-    if is_held(serve_lock(sqlite_file(database).file)):
-        raise served_already(database)
+    store = observations.store
+    if is_held(serve_lock(store.file or _on_a_server(home))):
+        raise served_already(store.database)
     with ExitStack() as stack:
         if socket:
             port = home.config.socket.brain_port
@@ -98,12 +98,24 @@ def shake_hands(home: "Home", tell: Tell, path: str | Path | None = None) -> Non
 
 def schema_to_be(home: "Home", path: str | Path | None = None) -> int:
     """Give the version that a store will have once it is open for writing."""
-    file = home.knowledge_path(path)
+    file = home.file("knowledge", path)
+    if file is None:
+        return NEWEST
     found: int | None = None
     if file.exists():
         with SqliteDatabase(file, {}, read_only=True) as database, database.read() as tx:
             found = read_version(tx)
     return target_of(found, home.config.stores.knowledge_schema)
+
+
+def served_file(home: "Home", path: str | Path | None = None) -> Path:
+    """Give the file that a store is known by on this machine, also if it is on a server."""
+    file = home.file("knowledge", path)
+    return _on_a_server(home) if file is None else Path(os.path.realpath(file))
+
+
+def _on_a_server(home: "Home") -> Path:
+    return home.paths().data / "server"
 
 
 def serve_lock(database: Path) -> Path:
@@ -120,7 +132,7 @@ def served_already(database: Database) -> Conflict:
         since = iso(found.started_at)
         who = f"{describe_process(found.pid)}, version {found.version}, since {since},"
     msg = f"{who} serves {database.name} already"
-    return Conflict(msg, hint="end it first (`threadkeep service status`), or leave it to it")
+    return Conflict(msg, hint="stop it first (`threadkeep service status`), or let it do the work")
 
 
 def _listen(
@@ -130,7 +142,7 @@ def _listen(
     try:
         server.start()
     except ThreadkeepError as error:
-        tell(f"{error.message}; nothing is heard from its clients here")
+        tell(f"{error.message}; events from its clients are not received")
         return
     stack.callback(server.stop)
     tell(f"listening on {server.path}")
@@ -140,7 +152,7 @@ def _listen(
         if server.asked:  # a client wants the end
             stop.set()
         elif server.failure is not None:
-            tell(f"nobody is heard at {server.path} any more: {server.failure}")
+            tell(f"no longer listening at {server.path}: {server.failure}")
 
     threading.Thread(target=end_together, daemon=True).start()
 
@@ -333,7 +345,7 @@ def _watch(around: ServiceContext, bell: Bell) -> None:
 
 
 def _collect(around: ServiceContext, bell: Bell) -> None:
-    """Store what shells and browsers left; now and then count the hour and the day anew."""
+    """Store what shells and browsers left; now and then recount the hour and the day."""
     observations, counted = around.observations, float("-inf")
     while not bell.stop.is_set():
         if observations.waiting():
@@ -371,7 +383,7 @@ def _parts_listen(around: ServiceContext, path: Path, bell: Bell) -> None:
     if server.asked:
         bell.stop.set()
     elif server.failure is not None:
-        msg = f"nobody is heard at {server.path} any more: {server.failure}"
+        msg = f"no longer listening at {server.path}: {server.failure}"
         raise ThreadkeepError(msg) from server.failure
 
 

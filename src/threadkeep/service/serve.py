@@ -37,6 +37,7 @@ from threadkeep.service.parts import (
     all_parts,
     serve_lock,
     served_already,
+    served_file,
     shake_hands,
 )
 from threadkeep.service.supervisor import Bell, Books, ServicePart, Tell, slept_for, start_all
@@ -120,7 +121,7 @@ def serve(
     shake_hands(home, tell, path)
     share_one_arena()
     with ExitStack() as stack:
-        file = Path(os.path.realpath(home.knowledge_path(path)))
+        file = served_file(home, path)
         stack.enter_context(_only_one(home, file))
         history = stack.enter_context(home.history(path, user_home=user_home, roots=roots))
         refuse_write(history.store.access)
@@ -165,7 +166,7 @@ def _leave(threads: list[threading.Thread]) -> None:
 
 
 class Pulse:
-    """Looks every few seconds: gives signs of life, sees whether the machine slept."""
+    """Looks every few seconds: gives heartbeat, sees whether the machine slept."""
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class Pulse:
         slept = slept_for((wall - self._wall) / 1000, steady - self._steady)
         self._wall, self._steady = wall, steady
         if slept >= _SLEEP_SECONDS:
-            self._tell(f"the machine slept for {slept / 60:.0f} min; everything is looked at now")
+            self._tell(f"the machine slept for {slept / 60:.0f} min; checking everything now")
             self._bell.ring()
         with suppress(ThreadkeepError):  # the next look may go better
             self._books.settle()
@@ -221,6 +222,8 @@ class Pulse:
 
 def _lost(database: Database) -> ThreadkeepError | None:
     """Whatever is written now would go nowhere; only a new process opens the new file."""
+    if database.engine != "sqlite":
+        return None
     try:
         file = sqlite_file(database)
         file.wal.refuse_lost()
@@ -238,7 +241,7 @@ def _outgrown(database: Database, opened: int) -> ThreadkeepError | None:
             told = f"another program brought {database.name} to schema version {version}"
             msg = f"{told}; this process has opened it at {opened}"
             newer = "pip install --upgrade threadkeep, then " if version > NEWEST else ""
-            return SchemaMismatch(msg, hint=f"{newer}start it again")
+            return SchemaMismatch(msg, hint=f"{newer}restart it")
     return None
 
 
@@ -275,7 +278,7 @@ def _announced(database: Database, version: str, clock: Clock) -> Iterator[None]
 
 def who_serves(home: "Home", path: str | Path | None = None) -> ServiceStatus:
     """Tell who serves a store, without changing anything."""
-    file = Path(os.path.realpath(home.knowledge_path(path)))
+    file = served_file(home, path)
     held = is_held(serve_lock(file))
     with (
         suppress(ThreadkeepError),
@@ -319,7 +322,7 @@ def _observations(home: "Home", hippo_dir: Path | None, history: "History") -> O
     found = open_observations(home, history.store)
     if hippo_dir is None:
         return found
-    folders = fallback_folders(home, sqlite_file(history.store.database).file)
+    folders = fallback_folders(home, history.store.file)
     all_folders = tuple(dict.fromkeys((*folders, hippo_dir / FALLBACK)))
     rules = rules_of(home.config.browser)
     return Observations(found.around, found.spool, rules, all_folders)

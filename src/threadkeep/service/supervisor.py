@@ -176,7 +176,7 @@ def supervise(
 def _run(part: ServicePart, bell: Bell) -> None:
     part.run(bell)
     if not bell.stop.is_set():
-        raise ThreadkeepError("it ended although nobody asked it to")
+        raise ThreadkeepError("it stopped unexpectedly")
 
 
 def _rest(bell: Bell, seconds: float, monotonic: Callable[[], float]) -> None:

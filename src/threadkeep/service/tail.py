@@ -1,6 +1,5 @@
 """Following what all agents write, as it is captured: by this process, or by one that serves."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from threadkeep.base.presence import is_held
 from threadkeep.capture.capture import History
 from threadkeep.errors import ThreadkeepError
-from threadkeep.service.parts import serve_lock
+from threadkeep.service.parts import serve_lock, served_file
 
 if TYPE_CHECKING:
     from threadkeep.home.home import Home
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def is_served(home: "Home", path: str | Path | None = None) -> bool:
     """Tell whether a process serves a store: then it captures, and nobody else needs to."""
-    return is_held(serve_lock(Path(os.path.realpath(home.knowledge_path(path)))))
+    return is_held(serve_lock(served_file(home, path)))
 
 
 @contextmanager
@@ -30,7 +29,7 @@ def capturing(history: History, tell: Callable[[str], None]) -> Iterator[None]:
         try:
             history.watch(stop.is_set, lambda _: None)
         except ThreadkeepError as error:
-            tell(f"nothing is captured any more: {error.message}")
+            tell(f"capture stopped: {error.message}")
 
     thread = threading.Thread(target=work, name="threadkeep-capture", daemon=True)
     thread.start()

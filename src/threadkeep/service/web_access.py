@@ -63,7 +63,7 @@ def listen(web: WebSettings, *, exactly: bool) -> socket.socket:
             continue
         return found
     msg = f"port {web.port} of {web.host} is taken"
-    raise Conflict(msg, hint="end what listens there, or choose another [web] port")
+    raise Conflict(msg, hint="stop the program that listens there, or choose another [web] port")
 
 
 def address_of(web: WebSettings, listener: socket.socket) -> str:

@@ -132,7 +132,7 @@ def make_backup(
     file = sqlite_file(database)
     final = target or _next_name(file.path, reason, clock())
     if final.exists():
-        msg = f"{final} exists already and was left as it is"
+        msg = f"{final} already exists and was left unchanged"
         raise Conflict(msg, hint="choose another name for the backup")
     _save(final, lambda partial: _copy_snapshot(file, partial, progress), check)
     if target is None:
@@ -358,7 +358,7 @@ def _page_size(database: Database) -> int:
 def _restore_beside(
     source: Path, target: Path, budget: float, now: int, *, missing: bool
 ) -> Path | None:
-    """Build the database anew, then give it the name; what is left of the old one goes aside."""
+    """Rebuild the database, then give it the name; what is left of the old one goes aside."""
     make_private_dir(target.parent)
     _sweep_partials(target)
     lock = lock_for(target)

@@ -47,7 +47,7 @@ class Forkable(Protocol):
         """Go on in the parent."""
 
     def leave_to_parent(self) -> None:
-        """Begin anew in the child."""
+        """Start over in the child."""
 
     def connections(self) -> list[sqlite3.Connection]:
         """Give the connections that are in use."""

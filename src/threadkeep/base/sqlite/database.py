@@ -24,7 +24,7 @@ from threadkeep.base.sqlite.connect import (
 )
 from threadkeep.base.sqlite.connections import Readers, Writer, look_first
 from threadkeep.base.sqlite.errors import FileClosed, LockTimeout, is_busy, translate
-from threadkeep.base.sqlite.lock import LockHeld, WriterLock, let_go, lock_for
+from threadkeep.base.sqlite.lock import LockClaim, LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.sqlite.raw_connection import LiveConnection, LiveConnections
 from threadkeep.base.sqlite.tx import ReadTransaction, SqliteTx, WriteTransaction, roll_back
 from threadkeep.base.sqlite.wal import WalKeeper, replaced, truncate
@@ -244,8 +244,19 @@ class SqliteDatabase:
 
     def send(self, name: str, params: Params, *, durable: bool = False) -> Row | None:
         """Run one statement as its own transaction; give its row, if it gives one."""
-        with self.write(durable=durable) as tx:
-            return tx.one(name, params)
+        lock, turn = self.writer_lock(), LockClaim()
+        try:
+            lock.acquire(turn, self.budget)
+            self.check_open()
+            row = self.writer.send(name, params, self.budget, durable=durable)
+        except sqlite3.Error as error:
+            if isinstance(error, ThreadkeepError):
+                raise
+            raise self.trouble(error, self.budget) from error
+        finally:
+            lock.release(turn)
+        self.wake()
+        return row
 
     def truncate_log(self, budget: float | None = None) -> bool:
         """Empty the write-ahead log into the file; False if a reader is in the way."""
@@ -264,7 +275,7 @@ class SqliteDatabase:
                 self.writer.settle(foreign_keys=True)
 
     def vacuum(self) -> None:
-        """Write the file anew without its free pages, then empty the log into it."""
+        """Rewrite the file without its free pages, then empty the log into it."""
         with self._guarded():
             self._connect_writer()
             try:
@@ -456,7 +467,7 @@ class SqliteDatabase:
         self._readers.resume()
 
     def leave_to_parent(self) -> None:
-        """Begin anew in a forked child, which inherited our connections but none of their locks."""
+        """Start over in a forked child, which inherited our connections but none of their locks."""
         closed, writer, lock = self._closed, self.writer, self._lock
         idle, lent = self._readers.inherited()
         connections = [*idle, *self._lives.inherited()]

@@ -91,7 +91,7 @@ _MEANINGS = {
         FileDamaged, "is damaged", "restore a backup with `threadkeep restore`; keep the file"
     ),
     sqlite3.SQLITE_CORRUPT_VTAB: _Meaning(
-        FileDamaged, "has a damaged index", "`threadkeep doctor --repair` makes it anew"
+        FileDamaged, "has a damaged index", "`threadkeep doctor --repair` rebuilds it"
     ),
     sqlite3.SQLITE_NOTADB: _Meaning(
         FileDamaged, "is not a SQLite database, or its header is damaged", "check the path"
@@ -102,10 +102,10 @@ _MEANINGS = {
     sqlite3.SQLITE_AUTH: _Meaning(
         FileDamaged,
         "has a view in the place of a table, or a view or trigger without an end; it was not run",
-        "look who made it",
+        "check who created it",
     ),
     sqlite3.SQLITE_INTERRUPT: _Meaning(
-        FileClosed, "was left in the middle of a query", "this process was asked to end"
+        FileClosed, "was interrupted during a query", "this process was asked to stop"
     ),
     sqlite3.SQLITE_CONSTRAINT: _Meaning(
         BrokenRule, "refused a row that breaks a rule of its schema", "check ids and references"

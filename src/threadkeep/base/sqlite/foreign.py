@@ -24,6 +24,7 @@ from threadkeep.errors import (
     ReadOnly,
     StorageFull,
     ThreadkeepError,
+    TooLarge,
 )
 
 _PATIENCE_MS = 2_000
@@ -39,6 +40,14 @@ _SETTINGS: Final = (
 # A file that used up its budget is left alone, for longer each time it does so again.
 _FIRST_REST: Final = 60.0
 _LONGEST_REST: Final = 3600.0
+
+
+class SelectedRows(NamedTuple):
+    """What a query gave."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    cut: bool  # there were more rows, or more bytes, than were asked for
 
 
 class ForeignDatabase:
@@ -118,7 +127,7 @@ def open_foreign(
 
 def _unreadable(path: Path) -> Damaged:
     # SQLite quotes the broken schema in its message, which Python cannot read then.
-    return Damaged(f"{path} is damaged: its schema is no text", hint="it was left as it is")
+    return Damaged(f"{path} is damaged: its schema is not text", hint="it was left as it is")
 
 
 def _refuse_odd_sidecars(path: Path) -> None:
@@ -129,24 +138,74 @@ def _refuse_odd_sidecars(path: Path) -> None:
         except OSError:
             continue
         if not stat.S_ISREG(found.st_mode):
-            msg = f"{path}{suffix} is a link or no regular file, and {path} was not opened"
-            raise Damaged(msg, hint="no program leaves such a thing; look at the folder")
+            msg = f"{path}{suffix} is a link or not a regular file, and {path} was not opened"
+            raise Damaged(msg, hint="no program creates such a file; check the folder")
 
 
-def _connect(path: Path, budget: Budget) -> tuple[sqlite3.Connection, Guard]:
+def select(path: Path, sql: str, *, budget: Budget, rows: int, size: int) -> SelectedRows:
+    """Run a query that somebody typed over a database, behind the same guard as foreign files.
+
+    It reads ordinary tables, and nothing else: no file beside this one, no setting, no view. It
+    ends after so much time, so many rows, or so many bytes.
+    """
+    connection, guard = _connect(path, budget, typed=True)
+    try:
+        with guard:
+            cursor = connection.execute(sql)
+            columns = tuple(str(one[0]) for one in cursor.description or ())
+            kept: list[tuple[Any, ...]] = []
+            left = size
+            for row in cursor:
+                left -= sum(len(one) if isinstance(one, str | bytes) else 8 for one in row)
+                if len(kept) == rows or left < 0:
+                    return SelectedRows(columns, tuple(kept), cut=True)
+                kept.append(row)
+            return SelectedRows(columns, tuple(kept), cut=False)
+    except sqlite3.Error as error:
+        raise _refusal(error, guard, budget) from error
+    except (sqlite3.Warning, ValueError) as error:  # several statements, a NUL in the text
+        raise Invalid(f"that isn't one query: {error}", hint=_ONE_QUERY) from error
+    finally:
+        connection.close()
+
+
+_ONE_QUERY: Final = "give one SELECT over the tables that are listed"
+
+
+def _refusal(error: sqlite3.Error, guard: Guard, budget: Budget) -> ThreadkeepError:
+    """Say what is wrong with a typed query: it is its author's, not the file's."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_INTERRUPT:
+        long = f"the query was stopped after {budget.seconds:g} s"
+        return TooLarge(long, hint="narrow it down, or add a LIMIT")
+    if guard.refused:
+        return Invalid(f"the query can't run: {guard.refused}", hint=_ONE_QUERY)
+    if code == sqlite3.SQLITE_TOOBIG:
+        return TooLarge("the query makes a value that is too large", hint="take a part of it")
+    return Invalid(f"the query can't run: {error}", hint=_ONE_QUERY)
+
+
+def _connect(
+    path: Path, budget: Budget, *, typed: bool = False
+) -> tuple[sqlite3.Connection, Guard]:
     address = connect_uri(path, "ro")
     try:
-        return _begin(address, path, budget)
+        return _begin(address, path, budget, typed=typed)
     except (ReadOnly, StorageFull):
         # Beside a file on a medium that cannot be written no -shm can be made. Without a log
         # there is nothing in it, so the file alone is the whole truth.
         if Path(f"{path}-wal").exists():
             raise
-    return _begin(f"{address}&immutable=1", path, budget)
+    return _begin(f"{address}&immutable=1", path, budget, typed=typed)
 
 
 def _begin(
-    address: str, path: Path, budget: Budget, distrust: tuple[str, ...] = (_NO_TRUST,)
+    address: str,
+    path: Path,
+    budget: Budget,
+    distrust: tuple[str, ...] = (_NO_TRUST,),
+    *,
+    typed: bool = False,
 ) -> tuple[sqlite3.Connection, Guard]:
     """Connect and learn what is in the file; one with such an index is opened without distrust.
 
@@ -163,7 +222,7 @@ def _begin(
         )
     except sqlite3.Error as error:
         raise translate(error, path) from error
-    guard = Guard(connection, path, budget)
+    guard = Guard(connection, path, budget, typed=typed)
     try:
         connection.text_factory = _lenient_text
         for setting in (*distrust, *_SETTINGS):
@@ -173,7 +232,7 @@ def _begin(
     except BaseException as error:
         connection.close()
         if distrust and isinstance(error, sqlite3.DatabaseError) and _UNSAFE in str(error):
-            return _begin(address, path, budget, ())
+            return _begin(address, path, budget, (), typed=typed)
         if isinstance(error, sqlite3.Error) and not isinstance(error, ThreadkeepError):
             raise guard.trouble(error) from error
         if isinstance(error, UnicodeDecodeError):
@@ -196,7 +255,7 @@ class _Rest(NamedTuple):
 
 
 # By path, for the life of the process: a program that watches must not spend the whole budget on
-# one file again and again, however often it changes. Whoever asks anew, in a new process, may try.
+# one file again and again, however often it changes. Whoever asks again, in a new process, may try.
 _RESTING: dict[str, _Rest] = {}
 _RESTING_GUARD = threading.Lock()
 
@@ -207,7 +266,7 @@ def _refuse_resting(path: Path) -> None:
     if rest is not None and rest.inode == os.stat(path).st_ino:
         left = rest.until - time.monotonic()
         if left > 0:
-            msg = f"{path} kept a query running without an end, and is left alone for a while"
+            msg = f"{path} kept a query running without end and is skipped for a while"
             raise Damaged(msg, hint="look at its schema, and check it with its own program")
 
 
@@ -244,7 +303,7 @@ def copy_untouched(source: Path, target: Path) -> None:
     """Copy a database into a new file through SQLite's backup API, and leave no trace at it.
 
     A file in WAL mode that nobody has open has no log beside it, and a reader would make one: it is
-    read as a file that does not change. Should it change meanwhile, the copy begins anew.
+    read as a file that does not change. Should it change meanwhile, the copy starts over.
     """
     if not source.is_file():
         if source.is_dir():

@@ -41,6 +41,10 @@ _PRAGMAS: Final = frozenset(("table_info", "table_xinfo", "user_version", "journ
 _ALLOWED: Final = frozenset(
     (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION)
 )
+# Those that reach outside are only there if somebody built SQLite so; the last two give pointers.
+_NO_FUNCTIONS: Final = frozenset(
+    ("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "fts5")
+)
 # SQLite writes the beginning of every table's text in the schema itself, in just these letters.
 _TABLE: Final = "CREATE TABLE "
 _COMPUTED: Final = re.compile(r"\bAS\b", re.IGNORECASE)
@@ -74,9 +78,14 @@ class Guard:
         path: Path,
         budget: Budget = Budget(),  # noqa: B008  (a constant)
         *,
+        typed: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Set the limits; nothing of the file has been looked at before."""
+        """Set the limits; nothing of the file has been looked at before.
+
+        A query that was `typed` by somebody may name parts of itself (WITH), and asks no PRAGMA.
+        """
+        self._typed = typed
         self._connection = connection
         self._path = path
         self._budget = budget
@@ -134,10 +143,10 @@ class Guard:
         if code == sqlite3.SQLITE_TOOBIG:
             size = self._budget.value // 1024**2
             msg = f"{self._path} has a value of more than {size} MiB, which was not read"
-            return TooLarge(msg, hint="its program may be able to remove it")
+            return TooLarge(msg, hint="its own program may be able to remove it")
         if code == sqlite3.SQLITE_ERROR:  # a column is missing, or a table has no row numbers
             msg = f"{self._path} is not made as expected: {error}"
-            return Damaged(msg, hint="did its program change, or somebody change its tables?")
+            return Damaged(msg, hint="was its program updated, or were its tables changed?")
         return translate(error, self._path)
 
     def _named_in(self, sql: str) -> tuple[str, str] | None:
@@ -149,11 +158,11 @@ class Guard:
     def _spent(self) -> BudgetUsedUp:
         if not self._known:
             msg = f"{self._path} has too large a schema, and was not read"
-            return BudgetUsedUp(msg, hint="look at its tables: somebody may have changed it")
+            return BudgetUsedUp(msg, hint="look at its tables: it may have been changed")
         steps, seconds = self._budget.steps, self._budget.seconds
         long = f"{steps:,} steps" if self._steps < 0 else f"{seconds:g} s"
         msg = f"{self._path} kept a query running for {long}"
-        return BudgetUsedUp(msg, hint="look at its schema: somebody may have changed it")
+        return BudgetUsedUp(msg, hint="look at its schema: it may have been changed")
 
     # ------------------------------------------------------------------ tables only
 
@@ -197,17 +206,20 @@ class Guard:
         return ""
 
     def _permit(
-        self, action: int, first: str | None, _column: object, _db: object, by: str | None
+        self, action: int, first: str | None, second: object, _db: object, by: str | None
     ) -> int:
-        if by is not None:  # read for the sake of a view, whatever the schema calls it
+        # Read for the sake of a view, whatever the schema calls it; or of a query's own WITH.
+        if by is not None and (not self._typed or self._tables.get(by.lower())):
             return self._refuse(repr(by), "no table but a view")
         if action == sqlite3.SQLITE_READ:
             name = str(first)
             wrong = self._tables.get(name.lower(), "unknown")
             return self._refuse(repr(name), wrong) if wrong else sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_PRAGMA:
-            known = str(first).lower() in _PRAGMAS
+            known = not self._typed and str(first).lower() in _PRAGMAS
             return sqlite3.SQLITE_OK if known else self._refuse(f"PRAGMA {first}", "not needed")
+        if action == sqlite3.SQLITE_FUNCTION and str(second).lower() in _NO_FUNCTIONS:
+            return self._refuse(str(second), "not needed")
         if action in _ALLOWED:
             return sqlite3.SQLITE_OK
         return self._refuse("a query", "a program")
@@ -215,6 +227,11 @@ class Guard:
     def _refuse(self, name: str, wrong: str) -> int:
         self._refused = name[:80], wrong
         return sqlite3.SQLITE_DENY
+
+    @property
+    def refused(self) -> str:
+        """What was refused last, and why; empty if nothing was."""
+        return " is ".join(self._refused) if self._refused else ""
 
     def need_table(self, name: str) -> None:
         """Raise if a name stands for anything but an ordinary table; it may be missing."""
@@ -225,7 +242,7 @@ class Guard:
 
 def _program(name: str, wrong: str, path: Path) -> Damaged:
     msg = f"{name} in {path} is {wrong}, and was not read"
-    return Damaged(msg, hint="only ordinary tables are read; look who made it")
+    return Damaged(msg, hint="only ordinary tables are read; check who created it")
 
 
 # ---------------------------------------------------------------------- stores of ours
@@ -262,8 +279,8 @@ def refuse_views(connection: sqlite3.Connection, queries: Mapping[str, str]) -> 
 def refuse_endless(tx: Tx, path: Path) -> None:
     """Raise if a file that is to become a store has a view or a trigger that may never end."""
     for name in _endless(tx.all(Sql(_PROGRAMS))):
-        msg = f"{name} in {path} holds a query that may never end"
-        raise Damaged(msg, hint="look who made it")
+        msg = f"{name} in {path} contains a query that may never end"
+        raise Damaged(msg, hint="check who created it")
 
 
 def _endless(found: Iterable[Row]) -> list[str]:

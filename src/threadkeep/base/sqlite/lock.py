@@ -354,7 +354,7 @@ def lock_for(database: Path) -> WriterLock:
         if lock is None or lock.pid != os.getpid():
             lock = _LOCKS[key] = WriterLock(Path(key + ".lock"))
         lock.users += 1
-        lock._until_look = 0  # noqa: SLF001  (same module; a folder may have been made anew)
+        lock._until_look = 0  # noqa: SLF001  (same module; a folder may have been rebuilt)
         return lock
 
 
@@ -374,7 +374,7 @@ def all_locks() -> list[WriterLock]:
 
 
 def forget_locks() -> None:
-    """Begin anew in a forked child: it has none of its parent's locks."""
+    """Start over in a forked child: it has none of its parent's locks."""
     global _LOCKS_GUARD  # noqa: PLW0603
     _LOCKS_GUARD = threading.Lock()
     _LOCKS.clear()

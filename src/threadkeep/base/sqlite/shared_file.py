@@ -201,7 +201,7 @@ class SharedFile:
 
     def _locked(self, by: str) -> Busy:
         msg = f"{self.path} is locked by {by}; waited {self.budget:g} s"
-        return Busy(msg, hint="try again; does somebody keep a transaction open?")
+        return Busy(msg, hint="try again; another program may hold a transaction open")
 
     # ------------------------------------------------------------------ opening
 
@@ -295,7 +295,7 @@ class SharedFile:
         return [] if connection is None else [connection]
 
     def leave_to_parent(self) -> None:
-        """Begin anew in the child."""
+        """Start over in the child."""
         if self._connection is not None:
             connect.keep_for_ever(self.path, [self._connection])
         if self._tx is not None:
@@ -320,8 +320,8 @@ def check_place(path: Path) -> None:
     except OSError as error:
         raise translate_os(error, path, "cannot find") from error
     if not _is_plain(found):
-        msg = f"{path} is a link or no regular file, and was not opened"
-        raise Damaged(msg, hint="the other side may have put it there; look at the folder")
+        msg = f"{path} is a link or not a regular file, and was not opened"
+        raise Damaged(msg, hint="the other side may have put it there; check the folder")
     _refuse_planted_journal(f"{path}-journal")
 
 

@@ -6,8 +6,9 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
+from threadkeep.base.sql import fill_pieces
 from threadkeep.base.sqlite.errors import FileClosed, is_of_file
 from threadkeep.base.sqlite.lock import LockClaim, WriterLock
 from threadkeep.base.sqlite.statements import split_statements
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TABLES = Sql("SELECT name FROM sqlite_master WHERE type = 'table'")
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
 class KeepingConnection(sqlite3.Connection):
@@ -60,13 +61,14 @@ class SqliteTx:
     """A transaction: runs the named queries of its database."""
 
     __slots__ = ("_connection", "_queries")
+    engine: Final = "sqlite"
 
     def __init__(self, connection: sqlite3.Connection, queries: Mapping[str, str]) -> None:
         self._connection: sqlite3.Connection | _Ended = connection
         self._queries = queries
 
     def _execute(self, name: str, params: Params) -> sqlite3.Cursor:
-        sql = self._queries[name] if name.__class__ is str else name
+        sql = self._queries[name] if name.__class__ is str else _written(name)
         try:
             return self._connection.execute(sql, params)
         except UnicodeEncodeError:  # a lone surrogate: rare, so it costs nothing until it happens
@@ -90,13 +92,13 @@ class SqliteTx:
 
     def run_bulk(self, name: str, rows: Iterable[Params]) -> None:
         """Run a query for many rows of values that are fit to be stored: half the time."""
-        sql = self._queries[name] if name.__class__ is str else name
+        sql = self._queries[name] if name.__class__ is str else _written(name)
         self._connection.executemany(sql, rows)
 
     def script(self, sql: str) -> None:
         """Run the statements of a script, which shape the schema, inside this transaction."""
         for statement in split_statements(sql):
-            self._execute(Sql(statement), ())
+            self._connection.execute(statement)
 
     def one(self, name: str, params: Params = ()) -> Row | None:
         """Give the first row of a query, None if there is none."""
@@ -124,11 +126,11 @@ class SqliteTx:
 
     def tables(self) -> set[str]:
         """Name the tables of the database."""
-        return {row[0] for row in self.all(_TABLES)}
+        return {row[0] for row in self._connection.execute(_TABLES)}
 
     def columns(self, table: str) -> list[str]:
-        """Name the columns that a table really has, in order; none if there is no such table."""
-        return [row[1] for row in self.all(Sql(f'PRAGMA table_info("{table}")'))]
+        """Name the columns that a table really has, in order; none if no such table exists."""
+        return [row[1] for row in self._connection.execute(f'PRAGMA table_info("{table}")')]
 
     def kept(self, name: object, make: Callable[[], T]) -> T:
         """Give what was made under a name on this connection, or make it: until anybody commits."""
@@ -173,6 +175,10 @@ class SqliteTx:
     def end(self) -> None:
         """Refuse everything from now on."""
         self._connection = _ENDED
+
+
+def _written(sql: str) -> str:
+    return fill_pieces(sql) if "{" in sql else sql
 
 
 def _storable(params: Params) -> Params:

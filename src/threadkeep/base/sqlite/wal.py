@@ -143,7 +143,7 @@ class WalKeeper:
 def replaced(path: str | Path) -> Damaged:
     """Say that a file is no longer the one that was opened."""
     msg = f"{path} was removed or replaced while the database was open"
-    hint = "start this program again; `threadkeep doctor` tells whether the store is whole"
+    hint = "start this program again; `threadkeep doctor` checks whether the store is intact"
     return FileDamaged(msg, hint=hint)
 
 

@@ -87,7 +87,7 @@ class Ci:
             tell(report)
             for trouble in report.errors:
                 if trouble.final and trouble.repo.lower() == one.repo.lower():
-                    raise GithubRefusal(trouble.message, hint="waiting would be of no use")
+                    raise GithubRefusal(trouble.message, hint="waiting will not help")
             left = self._find(one)
             if left is None:
                 return "success"
@@ -120,7 +120,7 @@ class Ci:
 
     def _need_repos(self) -> None:
         if not self.settings.watched_repos and not self.watched():
-            msg = "no repository is followed and no commit is watched"
+            msg = "no repository and no commit is watched"
             raise Invalid(
                 msg, hint='name one: --project owner/name, or [github] watched_repos = ["…"]'
             )

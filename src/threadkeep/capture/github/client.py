@@ -165,7 +165,7 @@ class Api:
                     return
             target = http.redirected(target, where)
         raise http.GithubBadAnswer(
-            f"{http.show(target)}: redirects without end", hint="check [github] api_url"
+            f"{http.show(target)}: too many redirects", hint="check [github] api_url"
         )
 
     def _headers(self, target: http.Target, etag: str | None) -> Mapping[str, str]:
@@ -214,7 +214,7 @@ class _Again(Exception):
 def _checked(token: str) -> str:
     """Refuse what cannot stand in a header: the standard library would show it in its error."""
     if not (token.isascii() and token.isprintable() and " " not in token):
-        msg = "the token has characters that no token has"
+        msg = "the token contains invalid characters"
         raise Invalid(msg, hint="check the variable that holds it")
     return token
 

@@ -152,7 +152,7 @@ def redirected(target: Target, location: str) -> Target:
         there = parse_url(urljoin(f"{here}{host}:{name.port}{target.path}", location))
     except ValueError:
         raise GithubRefusal(
-            f"{show(target)} leads nowhere", hint="check [github] api_url"
+            f"{show(target)} does not resolve", hint="check [github] api_url"
         ) from None
     if name.scheme == "https" and there.origin.scheme != "https":
         msg = f"{show(target)} leads to {there.origin.host} without encryption"

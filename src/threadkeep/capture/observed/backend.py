@@ -195,7 +195,7 @@ class StoreBackend:
             queue_failed=today.queue_failed,
             drop_count=today.drops + sum(self._uncounted.values()),
             brain_reachable=brain_answers(self._brain_port),
-            db_size_bytes=file.stat().st_size,
+            db_size_bytes=0 if file is None else file.stat().st_size,
             fallback_files_pending=observations.undelivered(),
         )
 
@@ -249,5 +249,5 @@ class StoreBackend:
         store_all(self._observations.around, [watch])
 
     def heartbeat(self, beat: Heartbeat) -> None:
-        """Note a producer's sign of life."""
+        """Note a producer's heartbeat."""
         store_all(self._observations.around, [beat])

@@ -190,7 +190,7 @@ def uninstall(browser: str, around: InstallContext) -> tuple[Path, ...]:
 def known_browser(name: str) -> Browser:
     """Give what is known about a browser."""
     if name not in BROWSERS:
-        raise Invalid(f"{name!r} is no browser known here", hint="one of " + ", ".join(BROWSERS))
+        raise Invalid(f"{name!r} is not a supported browser", hint="one of " + ", ".join(BROWSERS))
     return BROWSERS[name]
 
 

@@ -78,7 +78,7 @@ class CollectorClient:
         return frame
 
     def _too_slow(self) -> Busy:
-        msg = f"whoever listens at {self.path} did not answer in time"
+        msg = f"the process listening at {self.path} did not answer in time"
         return Busy(msg, hint="try again in a moment, or restart `threadkeep watch`")
 
     def _hung_up(self, why: str) -> Closed:

@@ -305,7 +305,7 @@ def run_command(
 
 def _cannot_start(program: str, error: OSError, at: int) -> tuple["_Ended", bytes]:
     missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
-    reason = "there is no such program" if missing else f"cannot be run: {error.strerror}"
+    reason = "no such program" if missing else f"cannot be run: {error.strerror}"
     message = f"threadkeep run: {program}: {reason}\n".encode("utf-8", "surrogateescape")
     return _Ended(_NOT_FOUND if missing else _NOT_RUNNABLE, at), message
 

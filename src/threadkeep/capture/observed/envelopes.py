@@ -278,7 +278,7 @@ def _uuid(text: str, field: str) -> str:
     found = _UUID.fullmatch(text)
     if not found:
         shown = ascii(text[:40])
-        raise Invalid(f"the envelope's {field} is no UUID: {shown}", hint="send a UUID as text")
+        raise Invalid(f"the envelope's {field} is not a UUID: {shown}", hint="send a UUID as text")
     return str(UUID(found[1]))
 
 
@@ -302,7 +302,7 @@ def _time(text: str) -> int:
 
 def _no_time(text: str) -> Invalid:
     hint = "send RFC 3339, such as 2026-08-14T11:19:55.136Z"
-    return Invalid(f"the envelope's timestamp is no time: {text[:40]!a}", hint=hint)
+    return Invalid(f"the envelope's timestamp is not a time: {text[:40]!a}", hint=hint)
 
 
 def _shell_name(given: str | dict[str, str]) -> str:
@@ -347,7 +347,7 @@ def _depth(given: float | None) -> float | None:
 
 def _envelope(thing: Command | Visit) -> dict[str, Any]:
     if not _FIRST <= thing.at <= _LAST:
-        msg = f"{thing.at} ms since 1970 is no date that an envelope can hold"
+        msg = f"{thing.at} ms since 1970 is not a date that an envelope can hold"
         raise Invalid(msg, hint="give the time in epoch milliseconds")
     value = {
         "envelope_id": _uuid(thing.envelope_id, "envelope_id"),

@@ -177,7 +177,7 @@ class Observations:
         return probe(self.around, self.spool, source, self._visits)
 
     def recount(self) -> None:
-        """Count the events of the last hour and day anew."""
+        """Recount the events of the last hour and day."""
         self.store.upkeep.recount(self.store.clock())
 
     def events(self, query: Query = EVERYTHING, *, limit: int = 50) -> list[CommandRow]:

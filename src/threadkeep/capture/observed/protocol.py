@@ -81,7 +81,7 @@ class RegisterWatchSha(msgspec.Struct, frozen=True):
 
 
 class UpdateSourceHealthHeartbeat(msgspec.Struct, frozen=True):
-    """A producer's sign of life."""
+    """A producer's heartbeat."""
 
     source: str
     ts: _Int
@@ -285,16 +285,16 @@ def watch_of(request: RegisterWatchSha, now: int) -> Watch:
     """Read what to wait for, from now on."""
     if not _SHA.fullmatch(request.sha):
         shown = cut(request.sha, 80)
-        raise Invalid(f"{shown!a} is no commit", hint="send its hexadecimal id")
+        raise Invalid(f"{shown!a} is not a commit", hint="send its hexadecimal id")
     if not _REPO.fullmatch(request.repo):
         shown = cut(request.repo, 80)
-        raise Invalid(f"{shown!a} is no repository", hint="send owner/name")
+        raise Invalid(f"{shown!a} is not a repository", hint="send owner/name")
     ttl = min(request.ttl_secs, LONGEST_WATCH)
     return Watch(sha=request.sha.lower(), repo=request.repo, at=now, ttl_secs=ttl)
 
 
 def heartbeat_of(request: UpdateSourceHealthHeartbeat) -> Heartbeat:
-    """Read a sign of life; only those who have reason to give one may."""
+    """Read a heartbeat; only those who have reason to give one may."""
     if request.source not in HEARTBEAT_SOURCES:
         msg = f"{cut(request.source, 80)!a} gives no heartbeat"
         raise Invalid(msg, hint="known: " + ", ".join(HEARTBEAT_SOURCES))

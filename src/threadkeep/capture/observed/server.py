@@ -73,7 +73,7 @@ class Backend(Protocol):
         """Wait for the CI runs of a commit."""
 
     def heartbeat(self, heartbeat: Heartbeat, /) -> None:
-        """Write down a producer's sign of life."""
+        """Write down a producer's heartbeat."""
 
 
 def answer(backend: Backend, request: protocol.Request, now: int) -> protocol.Response:

@@ -266,7 +266,7 @@ def _atuin(path: Path, tally: Tally) -> Iterator[HistoryCommand]:
     with open_foreign(path) as database:
         columns = set(database.columns("history"))
         if not columns >= {"timestamp", "command"}:
-            raise Invalid(f"{path} is no history of atuin", hint="name its history.db")
+            raise Invalid(f"{path} is not an atuin history", hint="give the path of its history.db")
         for row in database.rows(_atuin_query(columns)):
             entry = _atuin_entry(dict(zip(_ATUIN, row, strict=True)))
             if entry is None:

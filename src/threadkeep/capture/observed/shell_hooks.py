@@ -289,7 +289,7 @@ def _home(environ: Mapping[str, str]) -> Path:
     home = environ.get("HOME")
     if not home:
         raise Invalid(
-            "there is no HOME in the environment, so there is no start-up file",
+            "HOME is not set, so there is no start-up file",
             hint="set HOME to your home folder",
         )
     return Path(home)

@@ -6,7 +6,8 @@ Everything is done on UTF-8 bytes: lowering is a table look-up there and places 
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple, Self, TypeVar
 
@@ -373,24 +374,46 @@ class MaskedBlock(NamedTuple):
 class Redactor:
     """Masks secrets and private parts. It keeps no state, so threads can share it."""
 
-    __slots__ = ("_everywhere", "_marking", "_plan", "_rules", "_spared")
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        spared: Collection[str] = (),
+        *,
+        first: Callable[[], Sequence[Rule]] = tuple,
+    ) -> None:
+        """Take rules; what a spared one finds stays, whichever other rules find it as well.
 
-    def __init__(self, rules: Sequence[Rule], spared: Collection[str] = ()) -> None:
-        """Take rules; what a spared one finds stays, whichever other rules find it as well."""
-        self._rules = rules
+        `first` gives further ones, which stand before them, when something is to be masked.
+        """
+        self._named = rules
+        self._first = first
         self._spared = frozenset(spared)
-        self._plan: KeywordIndex = make_plan([*rules, _MARKER])
-        self._everywhere = [rule for rule in rules if not rule.keywords]
-        together = enumerate(self._plan.rules)
-        self._marking = frozenset(number for number, some in together if _MARKER in some)
 
     @classmethod
     def default(cls, extra_rules: Sequence[Rule] = ()) -> Self:
         """Give a redactor with the rules of threadkeep, and any others after them."""
-        return cls([*own_rules(), *extra_rules])
+        # To read and compile our own takes 100 ms, and most captures find nothing to mask.
+        return cls(extra_rules, first=own_rules)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Sequence[Rule], Collection[str]]]:
-        return type(self), (self._rules, self._spared)  # another process plans anew
+        return type(self), (self._rules, self._spared)  # another process plans again
+
+    @cached_property
+    def _rules(self) -> Sequence[Rule]:
+        return [*self._first(), *self._named]
+
+    @cached_property
+    def _plan(self) -> KeywordIndex:
+        return make_plan([*self._rules, _MARKER])
+
+    @cached_property
+    def _everywhere(self) -> Sequence[Rule]:
+        return [rule for rule in self._rules if not rule.keywords]
+
+    @cached_property
+    def _marking(self) -> frozenset[int]:
+        together = enumerate(self._plan.rules)
+        return frozenset(number for number, some in together if _MARKER in some)
 
     @property
     def names(self) -> Sequence[str]:

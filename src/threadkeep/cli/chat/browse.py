@@ -10,7 +10,7 @@ from threadkeep.base.clock import iso
 from threadkeep.chat.replies import running_runs
 from threadkeep.chat.usage import Timeline, Turn
 from threadkeep.cli.command import Call, session_argument, store_command
-from threadkeep.cli.options import complete_session, limit_option, since_option
+from threadkeep.cli.options import OneOf, complete_session, limit_option, since_option
 from threadkeep.cli.output import (
     StyledText,
     counted,
@@ -39,10 +39,10 @@ _NAME = 16  # a terminal shows so much of the name of an agent or a model
 @click.option("--workspace", metavar="DIR", help="Only sessions rooted in this folder.")
 @click.option("--parent", shell_complete=complete_session, help="Only branches of this session.")
 @click.option("--archived", is_flag=True, help="Only archived sessions.")
-@click.option("--all", "everything", is_flag=True, help="Archived ones and side branches too.")
+@click.option("--all", "everything", is_flag=True, help="Include archived ones and side branches.")
 @click.option("--title", metavar="TEXT", help="Only sessions with this in their title.")
 @limit_option(50, "How many, at most 500.")
-@click.option("--cursor", help="Go on where the page before ended.")
+@click.option("--cursor", help="Continue after the previous page.")
 def ls(
     call: Call,
     *,
@@ -55,7 +55,7 @@ def ls(
     limit: int,
     cursor: str | None,
 ) -> None:
-    """List sessions, the one that changed last first."""
+    """List sessions, most recently changed first."""
     with call.reading() as store:
         page = store.sessions(
             agent=agent,
@@ -71,16 +71,16 @@ def ls(
     if call.as_json:
         call.answer("sessions", sessions=page.items, next_cursor=more)
         if more is not None and call.as_lines:
-            note(f"there are more: --cursor {more}")
+            note(f"More: --cursor {more}")
         return
     columns = ("id", "updated", "agent", "model", "tokens", "cost", "title")
     spare = ("cost", "model", "tokens", "agent", "updated")
     with paging(wanted=call.pager):
         table(columns, map(_row, page.items), wide="title", spare=spare)
     if more is not None:
-        note(f"there are more: --cursor {more}")
+        note(f"More: --cursor {more}")
     elif not page.items:
-        note("no session matches; --all lists archived ones and side branches too")
+        note("No sessions match; --all includes archived ones and side branches")
 
 
 def _row(session: Session) -> tuple[str, ...]:
@@ -102,9 +102,9 @@ def _row(session: Session) -> tuple[str, ...]:
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", shell_complete=complete_session, help="Only in this session.")
 @click.option("--agent", help="Only in sessions of this agent.")
-@click.option("--role", type=click.Choice(["user", "assistant", "system"]), help="Who said it.")
+@click.option("--role", type=OneOf(["user", "assistant", "system"]), help="Who said it.")
 @since_option()
-@click.option("--all", "everything", is_flag=True, help="Archived and rewound messages too.")
+@click.option("--all", "everything", is_flag=True, help="Include archived and rewound messages.")
 @limit_option(20, "How many, at most 200.")
 def search(
     call: Call,
@@ -117,7 +117,7 @@ def search(
     everything: bool,
     limit: int,
 ) -> None:
-    """Find WORDS in what was said, thought, called and answered; best first."""
+    """Search messages, reasoning, tool calls and results for WORDS, best match first."""
     with call.following() as store:
         hits = store.search(
             " ".join(words),
@@ -148,7 +148,7 @@ def _show_hit(hit: ChatHit) -> None:
 
 @store_command("size", "threadkeep chat size --json")
 def size(call: Call) -> None:
-    """Show what the store takes on disk, and which sessions take the most."""
+    """Show the disk usage of the store, and its largest sessions."""
     with call.reading() as store:
         report = store.size()
     if call.as_json:
@@ -181,13 +181,13 @@ _DIGEST = 12
 @session_argument
 @click.option(
     "--view",
-    type=click.Choice(["transcript", "model", "all"]),
+    type=OneOf(["transcript", "model", "all"]),
     default="transcript",
     show_default=True,
     help="What people see, what the model gets, or everything.",
 )
 @click.option("--prompt", is_flag=True, help="Show the text of the system prompts.")
-@click.option("--full", is_flag=True, help="Do not cut long tool inputs and outputs.")
+@click.option("--full", is_flag=True, help="Show long tool inputs and outputs in full.")
 def show(call: Call, *, session: str, view: Any, prompt: bool, full: bool) -> None:
     """Show a session: every turn with its model, prompt, tools, verdicts, tokens and cost."""
     with call.reading() as store:
@@ -264,9 +264,7 @@ def _session_pieces(found: Timeline) -> Iterator[StyledText]:
     if session.parent_id is not None:
         yield from facts_line(f"branch of {session.parent_id}", f"at {session.parent_message_id}")
     yield from facts_line(f"in context: {session.total_tokens:,} tokens", tokens(session.usage))
-    yield from facts_line(
-        f"spent in all: {sum(found.used.values()):,} tokens", money(found.cost_usd)
-    )
+    yield from facts_line(f"total: {sum(found.used.values()):,} tokens", money(found.cost_usd))
     for rule in session.permissions:
         yield from facts_line("rule " + " ".join(_rule_words(rule)))
 
@@ -318,7 +316,7 @@ def _marks(message: Message) -> Iterator[str]:
     if message.hidden:
         yield "hidden by a rewind"
     if message.queued:
-        yield "waits in the queue"
+        yield "queued"
     if "compaction" in message.metadata:
         yield "compaction"
 
@@ -386,5 +384,5 @@ def _verdict_pieces(verdict: Json) -> Iterator[StyledText]:
 
 def _prompt_pieces(digest: str, text: str | None) -> Iterator[StyledText]:
     yield StyledText(f"  system prompt {digest[:_DIGEST]}:\n", "magenta")
-    shown = "(its text is not stored)" if text is None else text
+    shown = "(text not stored)" if text is None else text
     yield StyledText(indented(shown.rstrip("\n"), "    ") + "\n", "dim")

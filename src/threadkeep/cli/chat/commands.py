@@ -41,9 +41,9 @@ from threadkeep.errors import Invalid
 )
 @db_option("Use this chat file.")
 def chat() -> None:
-    """Conversations: list, read, search, follow, record, branch and keep them.
+    """Recorded conversations: list, read, search, follow, record and branch.
 
-    Where a SESSION is asked for, the beginning of its id will do, or `last`.
+    SESSION is an id, the beginning of one, or `last`.
     """
 
 
@@ -53,10 +53,10 @@ def chat() -> None:
 
 @store_command("rm", "threadkeep chat rm ses_019a4c21 --dry-run")
 @click.argument("sessions", nargs=-1, required=True, shell_complete=complete_session)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> None:
-    """Delete SESSIONS with all their messages; branches of them stay."""
+    """Delete SESSIONS with all their messages; their branches are kept."""
     with call.reading() as store:
         found = {one.id: one for one in (store.find_session(ref) for ref in sessions)}
     if not dry_run:
@@ -78,9 +78,9 @@ def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> No
 @click.option("--keep", type=int, metavar="N", help="All but the N newest sessions.")
 @click.option("--agent", help="Only sessions of this agent.")
 @click.option("--archived", is_flag=True, help="Only archived sessions.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
-@click.option("--vacuum", is_flag=True, help="Give the space back to the disk.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
+@click.option("--vacuum", is_flag=True, help="Return the free space to the disk.")
 def prune(
     call: Call,
     *,
@@ -92,7 +92,7 @@ def prune(
     dry_run: bool,
     vacuum: bool,
 ) -> None:
-    """Delete old sessions: by age, by number, or both; none that is being recorded."""
+    """Delete old sessions by age, by count, or both; never one that is being recorded."""
     before = None if older_than is None else now_ms() - parse_duration(older_than)
     freed = None
     with call.reading() as store:
@@ -123,9 +123,9 @@ def prune(
 
 
 @store_command("verify", "threadkeep chat verify", "threadkeep chat --db ./copy.db verify --json")
-@click.option("--adopt", is_flag=True, help="Take in a file, or rows, that another program wrote.")
+@click.option("--adopt", is_flag=True, help="Adopt a file or rows that another program wrote.")
 def verify(call: Call, *, adopt: bool) -> int:
-    """Check the file, and every row against its content hash; exit with 1 if anything is wrong."""
+    """Check the file, and every row against its content hash. Exit code 1 if anything is wrong."""
     with call.changing() if adopt else call.reading() as store, progress("checking"):
         report = store.verify(adopt=adopt)
     if call.as_json:
@@ -147,12 +147,14 @@ def verify(call: Call, *, adopt: bool) -> int:
 
 @store_command("fork", "threadkeep chat fork last --at msg_019a --title 'another way'")
 @session_argument
-@click.option("--at", metavar="MESSAGE", help="Branch off after this message (default: the last).")
+@click.option(
+    "--at", metavar="MESSAGE", help="Branch off after this message (default: the last one)."
+)
 @click.option("--title", help="The title of the branch.")
 def fork(call: Call, *, session: str, at: str | None, title: str | None) -> None:
     """Branch off a session and print the id of the branch.
 
-    MESSAGE may be the beginning of an id, or `last` for the last thing the user said.
+    MESSAGE is an id, the beginning of one, or `last` for the user's last message.
     """
     with call.changing() as store:
         parent = store.find_session(session)
@@ -168,17 +170,19 @@ def fork(call: Call, *, session: str, at: str | None, title: str | None) -> None
 @session_argument
 @click.argument("message", required=False)
 @click.option("--inclusive", is_flag=True, help="Hide MESSAGE itself as well.")
-@click.option("--undo", is_flag=True, help="Show again what the latest rewind hid.")
+@click.option("--undo", is_flag=True, help="Show what the latest rewind hid.")
 def rewind(call: Call, *, session: str, message: str | None, inclusive: bool, undo: bool) -> None:
-    """Go back to a user message: hide all that came after it; print what was hidden.
+    """Go back to a user message: hide everything after it, and print what was hidden.
 
     MESSAGE may be the beginning of an id, or `last` for the last thing the user said.
     """
     if undo and message is not None:
-        raise Invalid("a rewind goes to a message or is undone, not both", hint="leave one out")
+        raise Invalid("give a message or --undo, not both", hint="leave one out")
     if not undo and message is None:
-        hint = "`last` is the last thing the user said; `chat show` has the ids; --undo takes back"
-        raise Invalid(f"to which message of session {session} should it go back?", hint=hint)
+        hint = (
+            "`last` is the user's last message; `chat show` lists the ids; --undo reverses a rewind"
+        )
+        raise Invalid(f"Which message of session {session} should it go back to?", hint=hint)
     with call.changing() as store:
         found = store.find_session(session)
         if message is None:
@@ -196,9 +200,9 @@ def rewind(call: Call, *, session: str, message: str | None, inclusive: bool, un
 
 @store_command("archive", "threadkeep chat archive last", "threadkeep chat archive last --undo")
 @click.argument("sessions", nargs=-1, required=True, shell_complete=complete_session)
-@click.option("--undo", is_flag=True, help="Put the sessions back into the list.")
+@click.option("--undo", is_flag=True, help="Put the sessions back in the list.")
 def archive(call: Call, *, sessions: tuple[str, ...], undo: bool) -> None:
-    """Take SESSIONS out of the list; nothing is deleted."""
+    """Hide SESSIONS from the list; nothing is deleted."""
     with call.changing() as store:
         found = [store.find_session(session) for session in sessions]
         changed = [store.unarchive(one) if undo else store.archive(one) for one in found]

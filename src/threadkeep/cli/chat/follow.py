@@ -164,7 +164,7 @@ class EventText:
 
     def _approval(self, chunk: Json) -> list[StyledText]:
         name = self._names.get(chunk["toolCallId"], "a tool")
-        return [*self._break(), StyledText(f"  ? {name} waits for an approval\n", "bold yellow")]
+        return [*self._break(), StyledText(f"  ? {name} is waiting for approval\n", "bold yellow")]
 
     # ------------------------------------------------------------------ the end
 
@@ -189,11 +189,11 @@ class EventText:
 @store_command("tail", "threadkeep chat tail last", "threadkeep chat tail last --until-idle --json")
 @session_argument
 @click.option("--after", default=0, metavar="SEQ", help="Only events after this number.")
-@click.option("--until-idle", is_flag=True, help="End when nobody records the session any more.")
+@click.option("--until-idle", is_flag=True, help="Exit once nobody records the session.")
 def tail(call: Call, *, session: str, after: int, until_idle: bool) -> None:
     """Follow a session live: text, thinking and tools as they stream in.
 
-    With --json every event is one line, numbered by `seq`; go on later with --after.
+    With --json every event is one line, numbered by `seq`; --after continues from one.
     """
     with call.following() as store, stopped_by_signals() as goes_on:
         found = store.find_session(session)

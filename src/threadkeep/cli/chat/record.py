@@ -11,7 +11,7 @@ import click
 
 from threadkeep import ChatStore, Recorder, Run, Session
 from threadkeep.cli.command import INTERRUPTED, PROBLEMS, Call, close_stdout, store_command
-from threadkeep.cli.options import complete_session
+from threadkeep.cli.options import OneOf, complete_session
 from threadkeep.cli.output import counted, document, fail, note, write
 from threadkeep.errors import Conflict, Invalid, NotFound
 
@@ -183,10 +183,12 @@ class Outcome(NamedTuple):
 @click.option("--model", metavar="PROVIDER/MODEL", help="The model that replies.")
 @click.option("--title", help="The title of a new session.")
 @click.option("--workspace", metavar="DIR", default="", help="The folder of a new session.")
-@click.option("--say", metavar="TEXT", help="Store what the user said, before the reply.")
-@click.option("--message-id", metavar="ID", help="Go on with this message.")
-@click.option("--strict", is_flag=True, help="Stop at a chunk that does not fit the stream.")
-@click.option("--save-on", type=click.Choice(["chunk", "step", "turn"]), help="When to store.")
+@click.option("--say", metavar="TEXT", help="Store this as the user's message before the reply.")
+@click.option("--message-id", metavar="ID", help="Continue this message.")
+@click.option(
+    "--strict", is_flag=True, help="Stop at the first chunk that does not fit the stream."
+)
+@click.option("--save-on", type=OneOf(["chunk", "step", "turn"]), help="When to write to disk.")
 @click.option(
     "--protocol",
     type=click.IntRange(6, 7),
@@ -194,14 +196,14 @@ class Outcome(NamedTuple):
     show_default=True,
     help="The version of the AI SDK that the stream comes from.",
 )
-@click.option("--tee", is_flag=True, help="Pass the input on to stdout as well.")
+@click.option("--tee", is_flag=True, help="Copy the input to stdout as well.")
 def record(call: Call, *, tee: bool, **options: Any) -> int:
-    """Record a streamed reply from stdin: JSON lines, or the SSE body of an AI SDK response.
+    """Record a streamed reply from stdin: JSON Lines, or the SSE body of an AI SDK response.
 
-    Every chunk is stored before the next is read. Without --session a new one is begun, and its
-    id is printed on stderr; stdout gets the id of the message. Exits with 1 if the stream ended
-    before its finish, reported an error, or had chunks that did not fit and were skipped; with
-    130 after Ctrl-C. What had arrived is stored either way.
+    Every chunk is stored before the next is read. Without --session a new session is started and
+    its id printed to stderr; stdout gets the message id. Exit code 1 if the stream ended early,
+    reported an error, or had invalid chunks, which are skipped; 130 after Ctrl-C. Whatever arrived
+    is stored in any case.
     """
     if tee and call.as_json:
         raise Invalid("--tee and --json both want stdout", hint="leave one of them out")
@@ -260,7 +262,7 @@ def _take_back(store: ChatStore, session: Session) -> None:
     replies = [m for m in store.ui_messages(session, "all") if m["role"] == "assistant"]
     if not replies:
         store.delete(session)
-        note(f"session {session.id} was taken back: no reply was recorded in it")
+        note(f"session {session.id} was removed: no reply was recorded in it")
 
 
 def _begin(store: ChatStore, wanted: RecordOptions) -> Session:
@@ -277,7 +279,7 @@ def _begin(store: ChatStore, wanted: RecordOptions) -> Session:
 def _first(events: Iterator[Numbered]) -> Numbered:
     for data in events:
         return data
-    raise Invalid("nothing came in on stdin", hint="pipe a stream into this command; see --help")
+    raise Invalid("stdin was empty", hint="pipe a stream into this command; see --help")
 
 
 def _events(pieces: Iterator[bytes], sink: BinaryIO | None) -> Iterator[Numbered]:
@@ -352,7 +354,7 @@ def _tell(call: Call, done: Outcome, *, quiet: bool) -> None:
         _tell_skipped(recorder, done.fed.skipped_line)
     if run.end_reason == "cut":
         more = f"--session {done.session.id} --message-id {recorder.message_id}"
-        fail("the stream ended before its finish", _CONTINUE.format(more=more))
+        fail("the stream ended without a finish chunk", _CONTINUE.format(more=more))
 
 
 def _tell_skipped(recorder: Recorder, line: int | None) -> None:
@@ -361,5 +363,5 @@ def _tell_skipped(recorder: Recorder, line: int | None) -> None:
     fail(
         f"{chunks} did not fit the stream and were not stored, first: {place}"
         f"{recorder.violations[0]}",
-        "what they held is missing in the message; --strict stops at the first one",
+        "their content is missing from the message; --strict stops at the first one",
     )

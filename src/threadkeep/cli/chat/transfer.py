@@ -10,7 +10,7 @@ from threadkeep import ChatStore
 from threadkeep.base.text import printable
 from threadkeep.cli.command import PROBLEMS, Call, as_typed, session_argument, store_command
 from threadkeep.cli.export_file import print_pieces, save_pieces
-from threadkeep.cli.options import complete_session
+from threadkeep.cli.options import OneOf, complete_session
 from threadkeep.cli.output import (
     StyledText,
     document,
@@ -35,8 +35,8 @@ _SHOWN = 200
     "threadkeep chat export --all -o sessions.jsonl",
 )
 @click.argument("session", required=False, shell_complete=complete_session)
-@click.option("--format", "kind", type=click.Choice(_FORMATS), help="[default: jsonl]")
-@click.option("--all", "everything", is_flag=True, help="Every session, archived ones too.")
+@click.option("--format", "kind", type=OneOf(_FORMATS), help="[default: jsonl]")
+@click.option("--all", "everything", is_flag=True, help="Every session, including archived ones.")
 @click.option("-o", "--output", metavar="FILE", help="Write a file that only you can read.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def export(
@@ -48,12 +48,12 @@ def export(
     output: str | None,
     force: bool,
 ) -> None:
-    """Write a session, or all, as JSON lines (the exact format), JSON, CSV or Markdown.
+    """Export a session, or all, as JSON Lines (lossless), JSON, CSV or Markdown.
 
     --json is short for --format json; with -o it reports what was written instead.
     """
     if everything == (session is not None):
-        raise Invalid("an export is of one session or of --all", hint="name a session, or --all")
+        raise Invalid("export one session, or --all", hint="name a session, or --all")
     chosen = kind or ("json" if call.as_json and output is None else "jsonl")
     with call.reading() as store:
         if output is None:
@@ -77,11 +77,11 @@ def _pieces(store: ChatStore, session: str | None, kind: str) -> Iterator[str]:
 
 @store_command("import", "threadkeep chat import sessions.jsonl", "threadkeep chat import -")
 @click.argument("file")
-@click.option("--replace", is_flag=True, help="Put sessions in the place of those that differ.")
+@click.option("--replace", is_flag=True, help="Replace sessions that differ.")
 def import_(call: Call, *, file: str, replace: bool) -> int:
-    """Import sessions from JSON lines or JSON; doing it twice changes nothing.
+    """Import sessions from JSON Lines or JSON; importing twice is safe.
 
-    FILE is what `export` wrote, or - for stdin. Sessions that exist with other content are left
+    FILE comes from `export`; - reads stdin. Sessions that exist with different content are left
     alone and reported, and the exit code is 1.
     """
     with click.open_file(file, "rb") as given, progress("importing") as advance:
@@ -110,7 +110,7 @@ def import_(call: Call, *, file: str, replace: bool) -> int:
 @store_command("diff", "threadkeep chat diff ses_019a4c21 last")
 @session_argument
 @click.argument("other", shell_complete=complete_session)
-@click.option("--view", type=click.Choice(["transcript", "model", "all"]), default="transcript")
+@click.option("--view", type=OneOf(["transcript", "model", "all"]), default="transcript")
 def diff(call: Call, *, session: str, other: str, view: Any) -> None:
     """Compare two sessions turn by turn: a fork and its parent, two answers to one question."""
     with call.reading() as store:

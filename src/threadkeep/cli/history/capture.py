@@ -12,8 +12,7 @@ import click
 import msgspec
 
 from threadkeep import __version__
-from threadkeep.cli.command import PROBLEMS, SECONDS, Call, store_command, typed
-from threadkeep.cli.demo import program
+from threadkeep.cli.command import PROBLEMS, SECONDS, Call, program, store_command, typed
 from threadkeep.cli.history.progress import progress_bar, speed_text, without_log
 from threadkeep.cli.history.sessions import (
     LogPlaces,
@@ -48,14 +47,12 @@ if TYPE_CHECKING:
     from threadkeep.capture.engine import CaptureFilter
     from threadkeep.capture.observed.intake import BatchReport
     from threadkeep.capture.records import AgentReport, CaptureReport
-    from threadkeep.memory.learn.worker import EnrichReport
     from threadkeep.memory.records import Hit
 
 
 # ------------------------------------------------------------------------------
 # A first look at a captured history: the latest sessions, a search, and what to try next.
 
-DEMO_FILE: Final = "demo-knowledge.db"
 _LATEST: Final = 5
 _HITS: Final = 3
 _WORD: Final = re.compile(r"[^\W\d_]{5,20}")
@@ -87,13 +84,13 @@ def demo_folder() -> Iterator[Path]:
 
 def demo_path(call: Call) -> str:
     """Give the file of the demo's own store."""
-    return str(call.home.paths().data / DEMO_FILE)
+    return str(call.home.demo_history)
 
 
 def without_history(call: Call) -> Call:
     """Say that no agent was found here, and give the call that works on the demo's own store."""
     path = demo_path(call)
-    note("No agent has left a log on this machine. This is a DEMO: a small made-up history of")
+    note("No agent logs were found on this machine. This is a DEMO: a small made-up history of")
     note(f"several agents on a few projects, captured into {path}.\n")
     return call._replace(db=path)
 
@@ -176,12 +173,17 @@ def tell_collected(found: SpoolReport | None, *, quiet: bool) -> int:
 
 def collect_reports(call: Call, *, dry_run: bool = False) -> SpoolReport:
     """Collect what shells and browsers left; a dry run only counts the files."""
+    from threadkeep.capture.observed.intake import BatchReport
     from threadkeep.home.home import reports_waiting
-    from threadkeep.home.observed import collect_now
 
     try:
+        waiting = reports_waiting(call.home, call.db)
         if dry_run:
-            return SpoolReport(None, reports_waiting(call.home, call.db))
+            return SpoolReport(None, waiting)
+        if not waiting:
+            return SpoolReport(BatchReport())
+        from threadkeep.home.observed import collect_now
+
         return SpoolReport(collect_now(call.home, call.db))
     except ThreadkeepError as error:
         return SpoolReport(None, trouble=error.message)
@@ -206,14 +208,16 @@ _COLUMNS = (
 _SPARE = ("bad lines", "lines", "unknown types", "found")
 _TITLE = 50
 
-user_home_option = folder_option("--user-home", "Look below this folder, not below your own home.")
+user_home_option = folder_option(
+    "--user-home", "Look for logs below this folder instead of your home."
+)
 roots_option = click.option(
     "--root",
     "roots",
     multiple=True,
     metavar="DIR",
     shell_complete=complete_folder,
-    help="Look for logs that lie in projects (Aider's) below this folder too; may be repeated.",
+    help="Also look below this folder for logs kept in projects, such as Aider's; repeatable.",
 )
 
 
@@ -229,14 +233,14 @@ roots_option = click.option(
     multiple=True,
     metavar="NAME",
     shell_complete=complete_agent,
-    help="Only this agent; `threadkeep sources` names them. A part of one means all of it.",
+    help="Only this agent; `threadkeep sources` lists them.",
 )
-@since_option("Only logs touched since a date, or within: 12h, 7d.")
+@since_option("Only logs changed since this date or age: 2026-03-01, 12h, 7d.")
 @user_home_option
 @roots_option
-@click.option("--dry-run", is_flag=True, help="Say which logs have something new, read none.")
+@click.option("--dry-run", is_flag=True, help="List the logs with something new; read nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Show errors only.")
-@click.option("--or-demo", is_flag=True, help="Where no agent has left a log, show a demo history.")
+@click.option("--or-demo", is_flag=True, help="If no agent has left a log, show a demo history.")
 def capture(
     call: Call,
     *,
@@ -248,12 +252,12 @@ def capture(
     quiet: bool,
     or_demo: bool,
 ) -> int:
-    """Bring in what coding agents wrote on this machine: every line, once, secrets masked.
+    """Capture the logs of coding agents on this machine: every line, once, with secrets masked.
 
-    Logs are only read, never changed. What was captured stays when its agent deletes it. A
-    second run reads what is new; one that was interrupted goes on where it stopped. What shells
-    and browsers left in the spool is collected as well, unless --agent names one. Then
-    knowledge is made of what is new, by rules; `threadkeep enrich` lets a model do it.
+    Logs are only read, never changed, and what was captured is kept when the agent deletes its log.
+    A second run reads only what is new; an interrupted one continues where it stopped. Reports from
+    shells and browsers are collected as well, unless --agent is given. Then new sessions are
+    summarized by rules; `threadkeep enrich` can use a model.
     """
     first, _ = read_times(since, None)
     if or_demo and not dry_run:
@@ -261,11 +265,12 @@ def capture(
     if dry_run:
         with comparing(call, LogPlaces(user_home, roots)) as history, without_log():
             report = history.capture(_wanted(history, sources, first), dry_run=True)
+        observed, learned = None if sources else collect_reports(call, dry_run=True), None
     else:
         with call.home.history(call.db, user_home=user_home, roots=roots) as history:
             report = _run(history, _wanted(history, sources, first), quiet=quiet or call.as_json)
-    observed = None if sources else collect_reports(call, dry_run=dry_run)
-    learned = None if dry_run else learn_from_it(call, quiet=quiet or call.as_json)
+            observed = None if sources else collect_reports(call)
+            learned = _learned(call, history, report, observed, quiet=quiet or call.as_json)
     if call.as_json:
         document(capture=report_json(report, observed, learned))
     elif not quiet:
@@ -279,6 +284,20 @@ def _run(history: "History", wanted: "CaptureFilter", *, quiet: bool) -> "Captur
         return history.capture(wanted, show=show)
 
 
+def _learned(
+    call: Call,
+    history: "History",
+    report: "CaptureReport",
+    observed: SpoolReport | None,
+    *,
+    quiet: bool,
+) -> int | None:
+    came = any(part.lines or part.memories for part in report.agents.values())
+    if observed is not None and observed.stored is not None:
+        came = came or any(msgspec.structs.astuple(observed.stored))
+    return learn_from_it(call, history, something_came=came, quiet=quiet)
+
+
 def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "CaptureFilter":
     """Read names of agents and of their sources."""
     from threadkeep.capture.engine import CaptureFilter
@@ -287,7 +306,7 @@ def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "C
     known = agents | {agent: agent for agent in agents.values()}
     for name in named:
         if name not in known:
-            msg = f"there is no agent {name!r}"
+            msg = f"unknown agent {name!r}"
             raise Invalid(msg, hint=f"the agents are {', '.join(sorted(known))}")
     return CaptureFilter(frozenset(known[name] for name in named), since)
 
@@ -321,7 +340,7 @@ def capture_or_demo(call: Call, user_home: str | None) -> Call:
         call, user_home = (call, user_home) if found else (without_history(call), str(demo))
         with call.home.history(call.db, user_home=user_home) as history:
             report = _run(history, _wanted(history, (), None), quiet=call.as_json)
-    learned = learn_from_it(call, quiet=call.as_json)
+            learned = _learned(call, history, report, None, quiet=call.as_json)
     if not call.as_json:
         tell_report(report)
         tell_learned(learned)
@@ -340,7 +359,7 @@ def _captured_and_shown(
     with call.home.history(call.db, user_home=where.user_home, roots=where.roots) as history:
         report = _run(history, _wanted(history, sources, since), quiet=call.as_json)
         observed = None if sources or demo else collect_reports(call)
-        learned = learn_from_it(call, quiet=call.as_json)
+        learned = _learned(call, history, report, observed, quiet=call.as_json)
         if call.as_json:
             shown = show_around(call, history)
             path = history.store.access.path
@@ -359,7 +378,7 @@ def _captured_and_shown(
 def report_json(
     report: "CaptureReport",
     observed: SpoolReport | None = None,
-    learned: "EnrichReport | None" = None,
+    learned: int | None = None,
 ) -> dict[str, object]:
     """Shape a report for `--json`; commands, visits and nodes only where they were looked at."""
     parts = {name: msgspec.to_builtins(part) for name, part in report.agents.items()}
@@ -370,7 +389,7 @@ def report_json(
         "agents": parts,
         "harnesses": parts,  # what it was called before
         **({} if observed is None else {"observed": observed.as_json()}),
-        **({} if learned is None else {"nodes": learned.nodes}),
+        **({} if learned is None else {"nodes": learned}),
     }
 
 
@@ -379,7 +398,7 @@ def tell_report(report: "CaptureReport") -> None:
     parts = {name: part for name, part in report.agents.items() if _is_worth_a_row(part)}
     table(_COLUMNS, [_row(name, part) for name, part in parts.items()], spare=_SPARE)
     if not parts:
-        note("no agent has left a log here; --user-home DIR looks elsewhere")
+        note("No agent logs found; --user-home DIR looks elsewhere")
         return
     new = sum(part.changed for part in parts.values())
     if report.dry_run:
@@ -419,11 +438,11 @@ def tell_errors(report: "CaptureReport") -> int:
     """Name the logs that could not be read, and what to do; give the exit code."""
     for name, part in report.agents.items():
         for path, why in part.passed.items():
-            note(f"{name}: {path} is passed over; {one_line(why)}")
+            note(f"{name}: {path} was skipped: {one_line(why)}")
         for path, problem in part.errors.items():
             warn(f"{name}: {_problem(path, problem)}")
     if report.errors:
-        note(f"{counted(report.errors, 'log')} could not be read; the next run tries again")
+        note(f"{counted(report.errors, 'log')} could not be read; the next run retries")
     return PROBLEMS if report.errors else 0
 
 
@@ -440,11 +459,11 @@ def _problem(path: str, problem: str) -> str:
     type=SECONDS,
     default=2.0,
     show_default=True,
-    help="Seconds between two looks, where the system does not tell what changes.",
+    help="Seconds between scans, where the system does not report changes.",
 )
 @user_home_option
 @roots_option
-@click.option("--once", is_flag=True, help="Look once and end.")
+@click.option("--once", is_flag=True, help="Scan once and exit.")
 @click.option("--no-socket", is_flag=True, help="Do not listen for Hippo's programs.")
 def watch(
     call: Call,
@@ -455,10 +474,10 @@ def watch(
     once: bool,
     no_socket: bool,
 ) -> int:
-    """Go on capturing what agents write, a line for each time that brought something.
+    """Keep capturing what agents write, with a line for each update.
 
-    Commands and visits are collected as they come, and CI is followed where [github] enabled says
-    so. It goes on until it is ended with Ctrl-C. With --json every line is the report of a capture.
+    Commands and visits are collected as they arrive, and CI is followed if [github] is enabled. It
+    runs until you press Ctrl-C. With --json every line is a capture report.
     """
     from threadkeep.service.parts import shake_hands
 
@@ -474,7 +493,7 @@ def watch(
             if once:
                 return (PROBLEMS if report.errors else 0) | collected
             with _kept_current(call, stop, socket=not no_socket):
-                note("watching; Ctrl-C ends it")
+                note("Watching; Ctrl-C to stop")
                 history.watch(
                     lambda: stop.is_set() or not need_reader(),
                     follower.tell,

@@ -55,12 +55,12 @@ _EXAMPLE = 160
     help="These sessions, by id.",
 )
 @project_option("All sessions of this project.", multiple=True)
-@since_option("With --until: all that happened in this time.")
+@since_option("With --until: everything in this span of time.")
 @until_option("A date, or an age: 12h, 7d.")
-@click.option("--pattern", metavar="REGEX", help="Every line in which this is found.")
-@agent_option("Of that, only what is of this agent.", multiple=True)
-@click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--pattern", metavar="REGEX", help="Every line that matches this regular expression.")
+@agent_option("Of those, only this agent's.", multiple=True)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(
     call: Call,
     *,
@@ -70,12 +70,12 @@ def forget(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Delete captured sessions, projects, a span of time, or lines, with all that came of them.
+    """Delete captured sessions, projects, a span of time or lines, and all derived data.
 
-    It says what would go and asks first. A forgotten session is not captured again. The agents'
-    own logs are not touched, and backups made before still hold it: it names them. FILTER is what
-    `threadkeep sessions` understands, but for words; each piece narrows it. Names of projects and
-    agents must be whole.
+    It shows what would be deleted and asks for confirmation. A forgotten session is not captured
+    again. The agents' own logs are not touched; earlier backups still contain the data and are
+    listed. FILTER is what `threadkeep sessions` takes, except plain words. Names of projects and
+    agents must be complete.
     """
     what = _what(call, said, pattern, options)
     if dry_run:
@@ -90,7 +90,7 @@ def forget(
         return
     if not call.as_json:
         _examples(planned)
-    confirm(f"delete {_counts(planned)} for good?", yes=yes)
+    confirm(f"Permanently delete {_counts(planned)}?", yes=yes)
     with (
         call.home.history(call.db, must_exist=True) as history,
         progress_bar(wanted=not call.as_json) as show,
@@ -111,7 +111,7 @@ def _planning(call: Call) -> Iterator["History"]:
 
 def _collect_first(call: Call) -> None:
     """Bring in what shells and browsers left: it could not be forgotten else."""
-    if call.home.knowledge_path(call.db).exists():
+    if call.home.has("knowledge", call.db):
         with call.home.observations(call.db, must_exist=True) as observations:
             observations.collect()
 
@@ -135,7 +135,7 @@ def _what(
     if not said:
         refuse_mixture(what, dashes="--")
     elif pattern is not None or any(options.values()):
-        raise Invalid("that is said in two ways", hint="give a filter, or options")
+        raise Invalid("that is given in two ways", hint="give a filter, or options")
     if not what.session:
         return what
     agent = what.agent[0] if len(what.agent) == 1 else None
@@ -167,7 +167,7 @@ def _tell(call: Call, found: "ForgetReport", *, dry_run: bool) -> None:
         left = counted(found.vectors_left, "vector")
         warn(f"{left} of it stayed: taking them out needs the extension sqlite-vec")
     if found.backups:
-        warn(f"{counted(len(found.backups), 'backup')} from before still may hold it:")
+        warn(f"{counted(len(found.backups), 'backup')} made earlier may still contain it:")
         for path in found.backups:
             write(f"  {path}", err=True)
         note("remove these files with rm; `threadkeep backup --store knowledge` makes a new one")
@@ -193,10 +193,10 @@ def redact() -> None:
 @command("test", 'threadkeep redact test "token: ghp_…"', "threadkeep redact test - < .env --json")
 @click.argument("text", required=False)
 def check(call: Call, *, text: str | None) -> None:
-    """Show what of TEXT would be masked, by which rule and why; without TEXT, or with -, of stdin.
+    """Show what would be masked in TEXT, and why; without TEXT, or with -, read stdin.
 
-    First the rules with the places they found and what speaks for a secret there, then the text as
-    it would be stored. Nothing is stored here.
+    First the rules with their matches and reasons, then the text as it would be stored. Nothing is
+    stored.
     """
     given = sys.stdin.read() if text in (None, "-") else str(text)
     redactor = call.home.redactor()
@@ -218,7 +218,7 @@ def check(call: Call, *, text: str | None) -> None:
     table(("rule", "line", "place", "begins with", "why"), rows, wide="why")
     write(masked.removesuffix("\n"))
     if masked == given:
-        note("nothing here is taken for a secret")
+        note("No secrets found")
 
 
 def _line_of(text: str, found: "SecretMatch") -> int:
@@ -231,7 +231,7 @@ def _hint_of(text: str, found: "SecretMatch") -> str:
 
 @command("rules", "threadkeep redact rules", "threadkeep redact rules --json", lists=True)
 def rules(call: Call) -> None:
-    """List the rules for secrets: our own, and those of the files that the configuration names."""
+    """List the rules for secrets: built-in, and from the files in the configuration."""
     from threadkeep.home.capture import rule_book
 
     book = rule_book(call.home)
@@ -246,11 +246,11 @@ def rules(call: Call) -> None:
 
 
 @store_command("rescan", "threadkeep redact rescan --dry-run", "threadkeep redact rescan")
-@click.option("--dry-run", is_flag=True, help="Say what would be masked, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be masked; change nothing.")
 def rescan(call: Call, *, dry_run: bool) -> None:
-    """Look through all that was captured with the rules of today, and mask what they find.
+    """Apply today's rules to everything that was captured, and mask what they find.
 
-    For secrets that came in before there was a rule for them.
+    For secrets captured before a rule for them existed.
     """
     opened = _planning(call) if dry_run else call.home.history(call.db, must_exist=True)
     with opened as history, progress_bar(wanted=not call.as_json) as show:
@@ -272,13 +272,12 @@ def rescan(call: Call, *, dry_run: bool) -> None:
     "threadkeep redact undo 5f0c2a7e",
 )
 @click.argument("name", metavar="RULE|SESSION")
-@click.option("--dry-run", is_flag=True, help="Say what would be put back, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be put back; change nothing.")
 def undo(call: Call, *, name: str, dry_run: bool) -> None:
-    """Put back what RULE masked by mistake, or all that is masked in SESSION.
+    """Restore what RULE masked by mistake, or everything masked in SESSION.
 
-    The original is read again from its log, as long as that exists, and only where everything
-    around the mask is still the same. The rule masks no more in these sessions. What was marked as
-    private stays so.
+    The original is read from its log, if that still exists and the text around the mask is
+    unchanged. The rule no longer masks in these sessions. What was marked as private stays masked.
     """
     opened = _planning(call) if dry_run else call.home.history(call.db, must_exist=True)
     with opened as history, progress_bar(wanted=not call.as_json) as show:
@@ -290,9 +289,9 @@ def undo(call: Call, *, name: str, dry_run: bool) -> None:
     would = "would put back" if dry_run else "put back"
     note(f"{would} {counted(done.lines, 'line')} of {counted(done.logs, 'log')}")
     if done.unlike:
-        note(f"{counted(done.unlike, 'line')} with a mask did not stand in the log any more")
+        note(f"{counted(done.unlike, 'line')} with a mask are no longer in the log")
     for path in done.gone:
-        warn(f"{path} is not there any more: what is masked of it stays masked")
+        warn(f"{path} no longer exists: what was masked stays masked")
 
 
 for _command in (check, rules, rescan, undo):

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     "threadkeep knowledge migrate ~/.local/share/hippo/hippo.db --dry-run",
 )
 def knowledge() -> None:
-    """Knowledge files, in Hippo's format: check one, bring an older one up."""
+    """Knowledge files in Hippo's format: check or migrate one."""
 
 
 @store_command("check", "threadkeep knowledge check", "threadkeep knowledge check ./copy.db --json")
 @click.argument("file", required=False)
 def check(call: Call, *, file: str | None) -> int:
-    """Say what the schema version of a knowledge file means, and whether the file is sound.
+    """Check a knowledge file and its schema version.
 
     Exit code 5 if this program cannot write its version, 1 if the file is damaged.
     """
@@ -74,12 +74,12 @@ def _tell_check(found: "KnowledgeCheck") -> None:
     metavar="VERSION",
     help="The schema version: 18 unless given, 23 for today's Hippo. There is no way back.",
 )
-@click.option("--dry-run", is_flag=True, help="Try it on a private copy, leave the file alone.")
+@click.option("--dry-run", is_flag=True, help="Try it on a private copy; leave the file alone.")
 def migrate(call: Call, *, file: str | None, to: int | None, dry_run: bool) -> int:
-    """Bring an older knowledge FILE to schema version 18 or 23, after a backup of it.
+    """Migrate an older knowledge FILE to schema version 18 or 23, after a backup.
 
-    Without FILE it is the home's own. Rows that lack their parent are set aside, not deleted. Each
-    version of Hippo works on its own schema version alone: 23 is that of August 2026.
+    Default: the home's own file. Orphaned rows are set aside, not deleted. Each version of Hippo
+    works with one schema version only: 23 is that of August 2026.
     """
     from threadkeep.knowledge.upgrade import migrate_knowledge
 

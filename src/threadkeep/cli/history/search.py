@@ -13,7 +13,7 @@ from threadkeep.cli.memory.recall import (
     remembering,
     show_found,
 )
-from threadkeep.cli.options import complete_captured, limit_option, query_options
+from threadkeep.cli.options import OneOf, complete_captured, limit_option, query_options
 from threadkeep.knowledge.records import Kind, Role
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 )
 @click.argument("words", nargs=-1, required=True)
 @query_options(words=False, everything=False)
-@click.option("--role", type=click.Choice(get_args(Role)), help="Who said it.")
-@click.option("--part", type=click.Choice(get_args(Kind)), help="Only this part of a session.")
+@click.option("--role", type=OneOf(get_args(Role)), help="Who said it.")
+@click.option("--part", type=OneOf(get_args(Kind)), help="Only this part of a session.")
 @click.option("--session", shell_complete=complete_captured, help="Only in this session.")
 @newest_option
 @all_hits_option
@@ -48,10 +48,10 @@ def search(
     all_hits: bool,
     limit: int,
 ) -> None:
-    """Find WORDS in what was asked, answered and done: `recall`, among messages alone.
+    """Search messages for WORDS: `recall`, limited to messages.
 
-    Any text will do, punctuation and all; "a phrase", OR, NOT and a prefix* are understood. What
-    has all words comes first. Below each hit stands the command that opens the session there.
+    Any text works, including punctuation; "a phrase", OR, NOT and a prefix* are understood. Matches
+    with all words come first, each with the command that opens the session there.
     """
     chosen = replace(
         query,

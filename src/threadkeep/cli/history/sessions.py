@@ -5,12 +5,14 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import click
+import msgspec
 
 from threadkeep.cli.command import Call, Function, store_command
 from threadkeep.cli.options import (
+    OneOf,
     agent_option,
     complete_captured,
     limit_option,
@@ -23,8 +25,9 @@ from threadkeep.errors import Conflict, Invalid, NotFound
 if TYPE_CHECKING:
     from threadkeep.capture.capture import History
     from threadkeep.knowledge.copies import Links
-    from threadkeep.knowledge.query import Query
+    from threadkeep.knowledge.query import Field, Query
     from threadkeep.knowledge.records import CapturedSession
+    from threadkeep.knowledge.results import Sum
     from threadkeep.knowledge.transcript import SessionArchive
 
 
@@ -52,7 +55,7 @@ class LogPlaces(NamedTuple):
 @contextmanager
 def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
     """Open the history to compare it with the disk; where there is none, an empty one for now."""
-    if call.home.knowledge_path(call.db).exists():
+    if call.home.has("knowledge", call.db):
         with call.home.history(
             call.db, read_only=True, user_home=where.user_home, roots=where.roots
         ) as history:
@@ -70,7 +73,7 @@ def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
 
 def session_argument(function: Function) -> Function:
     """Add the argument that names a session, and the option that tells agents apart."""
-    agent = agent_option("The agent that the session is of.")
+    agent = agent_option("The agent of the session.")
     return click.argument("session", shell_complete=complete_captured)(agent(function))
 
 
@@ -80,7 +83,7 @@ def find(history: "SessionArchive", name: str, agent: str | None) -> "CapturedSe
         return _named(history, name, agent)
     newest = history.sessions(_of(agent), limit=1)
     if not newest:
-        raise NotFound("no session was captured yet", hint="`threadkeep capture` brings them in")
+        raise NotFound("No sessions captured yet", hint="`threadkeep capture` brings them in")
     return newest[0]
 
 
@@ -97,7 +100,7 @@ def _named(history: "SessionArchive", name: str, agent: str | None) -> "Captured
     if len(found) == 1:
         return found[0]
     ids = ", ".join(f"{one.agent}:{one.session_id}" for one in found[:_SHOWN])
-    raise Conflict(f"several sessions are called {name!r}: {ids}", hint="give the id of one")
+    raise Conflict(f"several sessions match {name!r}: {ids}", hint="give one id")
 
 
 def _titled(history: "SessionArchive", name: str, agent: str | None) -> list["CapturedSession"]:
@@ -137,8 +140,9 @@ def _is_found(history: "SessionArchive", name: str, session: "CapturedSession") 
 
 Row = tuple[str, ...]
 
-_COLUMNS = ("id", "when", "agent", "project", "messages", "title")
-_SPARE = ("messages", "project", "agent", "when")
+_COLUMNS = ("id", "when", "agent", "project", "messages", "tokens", "cost", "title")
+_SPARE = ("messages", "tokens", "project", "agent", "when", "cost")
+_SORTS = ("newest", "cost", "tokens", "messages", "prompts", "tools", "errors", "minutes")
 _NAME = 20  # a terminal shows so much of the name of a project
 _ALL = 2**31
 
@@ -151,14 +155,16 @@ _ALL = 2**31
     pages=True,
 )
 @query_options()
+@click.option("--sort", type=OneOf(_SORTS), default="newest", help="What comes first.")
 @limit_option(30, "How many; -1 for all.")
-def sessions(call: Call, *, query: "Query", limit: int) -> None:
-    """List captured sessions, the latest first: of all agents, in all projects.
+def sessions(call: Call, *, query: "Query", sort: str, limit: int) -> None:
+    """List captured sessions of all agents and projects, latest first.
 
-    FILTER is words, and what the page's filter bar understands: agent:codex project:web
-    'cost:>1' is:failed since:7d. A terminal shows as much of each id as `show` needs; --json has
-    everything.
+    FILTER is words and the filters of the page: agent:codex project:web 'cost:>1' is:failed
+    since:7d. A terminal shows as much of each id as `show` needs; --json has everything.
     """
+    if sort != "newest":
+        query = msgspec.structs.replace(query, sort=cast("Field", sort))
     with looking(call) as history:
         found = history.sessions(query, limit=_ALL if limit < 0 else limit)
         missing = history.store.missing_words(query.text) if query.text else ()
@@ -168,28 +174,55 @@ def sessions(call: Call, *, query: "Query", limit: int) -> None:
         with paging(wanted=call.pager):
             session_table(session_rows(history, found))
     if not found:
-        note("No sessions match; --all lists subagents, `threadkeep capture` brings in more")
+        note("No sessions match; --all includes subagents, `threadkeep capture` brings in more")
     elif missing:
         note(none_has(missing)[0])
     elif len(found) == limit:
-        note(f"there may be more: --limit {limit * 2}")
+        note(f"More with --limit {limit * 2}")
 
 
 def _as_json(history: "SessionArchive", sessions: list["CapturedSession"]) -> list[Json]:
     from threadkeep.knowledge.copies import NO_LINKS
 
-    links = history.links(sessions)
-    return [session_json(one, links.get(one.id, NO_LINKS)) for one in sessions]
+    links, sums = history.links(sessions), history.sums(sessions)
+    return [
+        {**session_json(one, links.get(one.id, NO_LINKS)), **_spent_json(sums.get(one.id))}
+        for one in sessions
+    ]
+
+
+def _spent_json(spent: "Sum | None") -> Json:
+    """Give tokens and cost; a cost of which a part has no price is null."""
+    if spent is None:
+        return {"tokens": 0, "cost_microdollars": 0}
+    from threadkeep.knowledge.prices import cost_known, tokens_of
+
+    return {"tokens": tokens_of(spent), "cost_microdollars": cost_known(spent)}
 
 
 def session_rows(history: "SessionArchive", sessions: Iterable["CapturedSession"]) -> list[Row]:
     """Describe sessions: with short ids and names for a person, with whole ones for a program."""
     listed = list(sessions)
-    links = history.links(listed)
-    return [_row(history, session, links.get(session.id)) for session in listed]
+    links, sums = history.links(listed), history.sums(listed)
+    return [
+        _row(history, session, links.get(session.id), sums.get(session.id)) for session in listed
+    ]
 
 
-def _row(history: "SessionArchive", session: "CapturedSession", links: "Links | None") -> Row:
+def _spent(spent: "Sum | None") -> tuple[str, str]:
+    """Write tokens and cost; a plus says that some of it has no price."""
+    told = _spent_json(spent)
+    cost = 0 if spent is None else spent.cost
+    unpriced = "+" if told["cost_microdollars"] is None else ""
+    return f"{told['tokens']:,}", f"${cost / 1_000_000:.2f}{unpriced}" if cost or unpriced else ""
+
+
+def _row(
+    history: "SessionArchive",
+    session: "CapturedSession",
+    links: "Links | None",
+    spent: "Sum | None",
+) -> Row:
     person = is_terminal()
     name = one_name(session)
     if links is not None and links.continues and links.continues.partition(":")[2] not in name:
@@ -201,6 +234,7 @@ def _row(history: "SessionArchive", session: "CapturedSession", links: "Links | 
         session.agent,
         one_line(project_of(session), _NAME if person else 0),
         f"{session.entries:,}",
+        *_spent(spent),
         marks + name,
     )
 

@@ -55,10 +55,14 @@ class TranscriptView:
     pages=True,
 )
 @session_argument
-@click.option("--no-tools", is_flag=True, help="Without tool calls and their results.")
-@click.option("--reasoning", is_flag=True, help="With what the model thought, where it is told.")
-@click.option("--full", is_flag=True, help="Do not fold long tool calls and results.")
-@click.option("--at", metavar="KEY", help="Only this entry and its neighbours; `search` names it.")
+@click.option("--no-tools", is_flag=True, help="Leave out tool calls and their results.")
+@click.option(
+    "--reasoning", is_flag=True, help="Include the model's reasoning, where it was logged."
+)
+@click.option("--full", is_flag=True, help="Show long tool calls and results in full.")
+@click.option(
+    "--at", metavar="KEY", help="Only this entry and those around it; `search` gives its name."
+)
 def show(
     call: Call,
     *,
@@ -69,10 +73,10 @@ def show(
     full: bool,
     at: str | None,
 ) -> None:
-    """Show a captured session: facts and tokens, then all that was asked, answered and done.
+    """Show a captured session: facts and tokens, then every prompt, answer and tool call.
 
-    SESSION is an id or the beginning of one, `agent:id`, a title, or `last`. With --json every
-    entry is there, whole.
+    SESSION is an id or the beginning of one, `agent:id`, a title, or `last`. --json has every entry
+    in full.
     """
     view = TranscriptView(tools=not no_tools, reasoning=reasoning, full=full, at=at)
     with looking(call) as history:
@@ -89,9 +93,9 @@ def show(
 @store_command("raw", "threadkeep raw last > session.jsonl", "threadkeep raw codex:019caf10")
 @session_argument
 def raw(call: Call, *, session: str, agent: str | None) -> None:
-    """Write the lines of a session as its agent wrote them, but for masked secrets.
+    """Print the log lines of a session as its agent wrote them, with secrets masked.
 
-    Nothing else is written to stdout.
+    Nothing else is printed to stdout.
     """
     with looking(call) as history:
         found = find(history, session, agent)

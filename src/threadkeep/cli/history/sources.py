@@ -23,13 +23,12 @@ _STORE = ("agent", "sessions", "messages", "lines", "size", "bad lines", "failed
 @user_home_option
 @roots_option
 def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> None:
-    """Show which agents were found, how much of each is captured, and what was not understood.
+    """Show which agents were found, how much of each is captured, and what could not be read.
 
-    Three tables: what is on the disk by source, what is in the store by agent, and record types
-    that this version does not know. The disk decides, not what the store says about itself. A log
-    counts as captured while it looks as it did when it was read; "checked" says since when all that
-    was read of a source's logs is known to be what is still there. What cannot be looked into is
-    named, with what to do about it.
+    Three tables: what is on disk by source, what is in the store by agent, and record types that
+    this version does not know. A log counts as captured if it has not changed since it was read;
+    "checked" is the last time its content was compared with the store. Places that cannot be read
+    are listed with a fix.
     """
     with comparing(call, LogPlaces(user_home, roots)) as history:
         found = history.coverage()
@@ -44,7 +43,8 @@ def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> Non
     missing = list(_missing(found, below))
     if missing:
         write()
-        table(("not found", "looked for in"), missing, wide="looked for in")
+        columns = ("not found", "looked for in", "moved by")
+        table(columns, missing, wide="looked for in", spare=("moved by",))
     if found.unknown:
         write()
         rows = [(one.agent, one.kind, f"{one.count:,}", one.path or "") for one in found.unknown]
@@ -68,15 +68,18 @@ def _disk(found: "Coverage", home: str) -> Iterator[tuple[str, ...]]:
             )
 
 
-def _missing(found: "Coverage", home: str) -> Iterator[tuple[str, str]]:
-    """Name each program of which nothing is here, and where it was looked for."""
+def _missing(found: "Coverage", home: str) -> Iterator[tuple[str, str, str]]:
+    """Name each program of which nothing is here, where it was looked for, and what moves it."""
     looked: dict[str, list[str]] = {}
+    variables: dict[str, set[str]] = {}
     for one in found.sources:
         looked.setdefault(one.agent, []).extend(one.looked)
+        variables.setdefault(one.agent, set()).update(one.variables)
     here = {one.agent for one in found.sources if one.found or one.gone or one.passed}
     for agent, places in sorted(looked.items()):
         if agent not in {*here, *found.stored, *_OWN} and places:
-            yield agent, _places(list(dict.fromkeys(places)), home)
+            named = ", ".join(sorted(variables[agent]))
+            yield agent, _places(list(dict.fromkeys(places)), home), named
 
 
 def _places(places: list[str], home: str) -> str:
@@ -126,7 +129,7 @@ def _remarks(found: "Coverage") -> None:
     gone = sum(one.gone for one in found.sources)
     failed = sum(one.failed for one in found.stored.values())
     if not any(one.found or one.gone for one in found.sources):
-        note("no agent has left a log here; --user-home DIR looks elsewhere")
+        note("No agent logs found; --user-home DIR looks elsewhere")
     if behind:
         some = next(path for one in found.sources for path in one.behind)
         note(f"{counted(behind, 'log')} not captured yet, such as {some}: `threadkeep capture`")
@@ -138,7 +141,7 @@ def _remarks(found: "Coverage") -> None:
         note(f"{told}: `threadkeep capture` does it")
     for one in found.sources:
         for path, said in one.passed.items():
-            note(f"{one.name}: {path} is passed over; {said}")
+            note(f"{one.name}: {path} was skipped: {said}")
     for path, said in {p: s for one in found.sources for p, s in one.unseen.items()}.items():
         warn(f"{path} cannot be looked into: {said}")
     if failed:

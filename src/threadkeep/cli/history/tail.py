@@ -43,9 +43,11 @@ _LONGEST = 500  # characters of a line where nobody's terminal says how wide it 
 )
 @click.argument("session", required=False, shell_complete=complete_captured)
 @query_options(words=False, everything=False)
-@limit_option(10, "Begin with the newest so many.")
-@click.option("--no-tools", is_flag=True, help="Without tool calls and their results.")
-@click.option("--reasoning", is_flag=True, help="With what the model thought, where it is told.")
+@limit_option(10, "Start with the latest N.")
+@click.option("--no-tools", is_flag=True, help="Leave out tool calls and their results.")
+@click.option(
+    "--reasoning", is_flag=True, help="Include the model's reasoning, where it was logged."
+)
 @user_home_option
 def tail(
     call: Call,
@@ -59,8 +61,8 @@ def tail(
 ) -> None:
     """Follow what all agents on this machine write, or one SESSION, until Ctrl-C.
 
-    Where nobody serves the store, the logs are captured here meanwhile. With --json every line is
-    an object.
+    If no service is running, this command captures the logs meanwhile. With --json every line is an
+    object.
     """
     from threadkeep.knowledge.tail import Tail
 
@@ -90,7 +92,7 @@ def kept_current(call: Call, user_home: str | None = None) -> Iterator["SessionA
     with call.home.history(call.db, user_home=user_home) as history, without_log():
         with progress_bar(wanted=not call.as_json) as bar:
             history.capture(show=bar)
-        note("following; Ctrl-C ends it")
+        note("Following; Ctrl-C to stop")
         with capturing(history, warn):
             yield history
 

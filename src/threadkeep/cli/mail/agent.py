@@ -16,8 +16,7 @@ import click
 
 from threadkeep import Home, Mailroom
 from threadkeep.base.clock import now_ms
-from threadkeep.cli.command import SECONDS, Call, command
-from threadkeep.cli.demo import program
+from threadkeep.cli.command import SECONDS, Call, command, program
 from threadkeep.cli.mail import group
 from threadkeep.cli.options import limit_option
 from threadkeep.cli.output import document, json_text, note, one_line, table, write
@@ -39,11 +38,13 @@ from threadkeep.mailbox.runner import ProcessRunner
     "poll", "threadkeep mail poll last", "threadkeep mail poll ./box --claim --json", lists=True
 )
 @group.session_argument
-@click.option("--claim", is_flag=True, help="Take the mail in hand; then `ack` says how it went.")
-@click.option("--first", is_flag=True, help="As at a start: with mail for the moment of waking.")
-@limit_option(10, "At most so many.")
+@click.option("--claim", is_flag=True, help="Claim the mail; `ack` then reports how it went.")
+@click.option(
+    "--first", is_flag=True, help="As at start-up: include mail for the moment of waking."
+)
+@limit_option(10, "At most N.")
 def poll(call: Call, *, session: str, claim: bool, first: bool, limit: int) -> None:
-    """Show the mail that waits for the agent, the oldest first, as the agent would get it."""
+    """Show the mail waiting for the agent, oldest first, as the agent would get it."""
     ctx = group.looking(call, session)
     found = poll_mail(ctx, max(limit, 0), first=first)
     claimed = group.containing(call, session).claim(found) if claim else []
@@ -59,7 +60,7 @@ def poll(call: Call, *, session: str, claim: bool, first: bool, limit: int) -> N
     columns = ("number", "id", "kind", "place", "text")
     table(columns, [_row(mail) for mail in shown], wide="text", spare=("place", "kind"))
     if not shown:
-        note("nothing waits for the agent")
+        note("No mail is waiting for the agent")
 
 
 def _row(mail: Mail) -> tuple[str, ...]:
@@ -80,17 +81,17 @@ def _row(mail: Mail) -> tuple[str, ...]:
 )
 @group.session_argument
 @click.argument("messages", nargs=-1, required=True)
-@click.option("--failed", metavar="REASON", help="It could not be done: it becomes a dead letter.")
-@click.option("--release", is_flag=True, help="Give it back untouched, for the next poll.")
+@click.option("--failed", metavar="REASON", help="Report failure: it becomes a dead letter.")
+@click.option("--release", is_flag=True, help="Release it untouched for the next poll.")
 def ack(
     call: Call, *, session: str, messages: tuple[str, ...], failed: str | None, release: bool
 ) -> None:
-    """Say what became of MESSAGES to the agent, named by number or id: they are done.
+    """Acknowledge MESSAGES to the agent, by number or id, as done.
 
-    The first word on a message counts.
+    The first acknowledgement of a message counts.
     """
     if failed is not None and release:
-        raise Invalid("mail is failed or given back, not both", hint="leave one out")
+        raise Invalid("use --failed or --release, not both", hint="leave one out")
     container = group.containing(call, session)
     ids = list(dict.fromkeys(_inbound_id(container, message) for message in messages))
     if release:
@@ -131,11 +132,11 @@ _LATER_MS = 1000
     "--every", type=SECONDS, default=0.2, show_default=True, help="Seconds between two looks."
 )
 def echo(call: Call, *, session: str | None, every: float) -> None:
-    """Work as an agent that answers every message with its own words, until it is ended.
+    """Run an agent that echoes every message, until stopped.
 
-    Without SESSION in the folder that THREADKEEP_MAIL names. A file comes back in capitals. `ask …`
-    asks back with buttons, `remind …` sets a task for a second later, and `crash …` kills the agent
-    the first time it tries.
+    Default SESSION: the folder in THREADKEEP_MAIL. A file is returned in capitals. `ask …` asks
+    back with buttons, `remind …` schedules a task one second later, and `crash …` kills the agent
+    on its first attempt.
     """
     container = open_here() if session is None else group.containing(call, session)
     told = EchoAgent(container)
@@ -209,8 +210,8 @@ class EchoAgent:
 def ncl(call: Call, *, session: str, timeout: float, words: tuple[str, ...]) -> None:
     """Run a host command as the agent, mostly `tasks …`, and print the answer.
 
-    This is what `ncl` does inside NanoClaw's containers. Flags of the command follow its WORDS.
-    A host must be running (`threadkeep mail serve`), for it is the host that answers.
+    This is what `ncl` does inside NanoClaw's containers. Flags of the command follow its WORDS. A
+    host must be running (`threadkeep mail serve`) to answer.
     """
     typed, flags = read_typed(words)
     answer = group.containing(call, session).run_command(typed, flags, timeout)
@@ -234,12 +235,12 @@ _FILE = "note.txt"
 
 
 @command("demo", "threadkeep mail demo", "threadkeep mail demo --keep ./try")
-@click.option("--keep", metavar="FOLDER", help="Leave the mailroom there, to look into.")
+@click.option("--keep", metavar="FOLDER", help="Keep the mailroom in this folder.")
 def demo(call: Call, *, keep: str | None) -> None:
-    """Exchange mail between a host and an echo agent in a process of its own.
+    """Exchange mail between a host and an echo agent in another process.
 
-    A greeting, a question with buttons, a file, a task for later, and an agent that is killed in
-    the middle of its work. It ends by itself.
+    A greeting, a question with buttons, a file, a task for later, and an agent killed in the middle
+    of its work. The demo stops on its own.
     """
     with _place(keep) as folder, ProcessRunner(_AGENT) as runner, stopped_by_signals():
         channel = Channel(folder / "channel.jsonl", quiet=call.as_json)

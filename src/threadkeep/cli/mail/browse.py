@@ -10,7 +10,7 @@ import msgspec
 from threadkeep.base.clock import now_ms
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.mail import group
-from threadkeep.cli.options import limit_option
+from threadkeep.cli.options import OneOf, limit_option
 from threadkeep.cli.output import json_line, note, one_line, paging, table, warn, write_pieces
 from threadkeep.cli.signals import need_reader, stopped_by_signals
 from threadkeep.errors import ThreadkeepError
@@ -49,11 +49,11 @@ _STATES = (
     pages=True,
 )
 @group.optional_session
-@click.option("--status", type=click.Choice(_STATES), help="Only mail that is in this state.")
+@click.option("--status", type=OneOf(_STATES), help="Only mail in this state.")
 @click.option("--in", "only_in", is_flag=True, help="Only mail to the agent.")
 @click.option("--out", "only_out", is_flag=True, help="Only mail from the agent.")
-@limit_option(50, "The newest so many; -1 for all.")
-@click.option("--all", "closed", is_flag=True, help="Without SESSION: closed ones, too.")
+@limit_option(50, "How many of the newest; -1 for all.")
+@click.option("--all", "closed", is_flag=True, help="Without SESSION: include closed ones.")
 def ls(
     call: Call,
     *,
@@ -64,9 +64,9 @@ def ls(
     limit: int,
     closed: bool,
 ) -> None:
-    """List the sessions with what is open in each; or the mail of one SESSION.
+    """List the sessions with their open mail; or the mail of one SESSION.
 
-    Even numbers are mail to the agent, odd ones mail from it. Nothing is changed.
+    Even numbers are mail to the agent, odd ones mail from it.
     """
     if session is None:
         _list_sessions(call, closed=closed)
@@ -83,7 +83,7 @@ def ls(
     with paging(wanted=call.pager):
         table(columns, [_letter_row(one) for one in found], wide="text", spare=spare)
     if not found:
-        note("no mail matches" if status or direction else "there is no mail yet")
+        note("No mail matches" if status or direction else "No mail yet")
 
 
 def _letter_row(letter: Letter) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def _list_sessions(call: Call, *, closed: bool) -> None:
         if row["problem"]:
             warn(f"{row['id']}: {row['problem']}")
     if not rows:
-        note("no session has a mailbox; `threadkeep mail new NAME` makes one")
+        note("No mailboxes yet; `threadkeep mail new NAME` makes one")
 
 
 def _described(call: Call, index: MailIndex, session: MailboxSession) -> group.Json:
@@ -153,12 +153,12 @@ def _session_row(row: group.Json, now: int) -> tuple[str, ...]:
 
 @command("tail", "threadkeep mail tail last -f", "threadkeep mail tail ./box -f --json")
 @group.session_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on as mail comes and its state changes.")
-@click.option("-n", "--lines", default=20, show_default=True, help="Begin with the newest so many.")
+@click.option("-f", "--follow", is_flag=True, help="Keep following new mail and changes of state.")
+@click.option("-n", "--lines", default=20, show_default=True, help="Start with the latest N.")
 def tail(call: Call, *, session: str, follow: bool, lines: int) -> None:
-    """Show mail of both directions, and with -f what becomes of it, live.
+    """Show mail in both directions; with -f, follow it live.
 
-    With --json every line is a message as it is then; it comes again when its state changes.
+    With --json every line is a message; it is printed again when its state changes.
     """
     ctx = group.looking(call, session)
     with stopped_by_signals() as goes_on:
@@ -213,7 +213,7 @@ def _noted(coming: list[Letter], going: list[Letter], newest: dict[str, int]) ->
 @group.session_argument
 @click.argument("message")
 def trace(call: Call, *, session: str, message: str) -> None:
-    """Tell all that happened to one MESSAGE, named by its number or id, in order of time."""
+    """Show everything that happened to one MESSAGE, by number or id, in order."""
     ctx = group.looking(call, session)
     events = trace_mail(ctx, group.message_ref(message))
     if call.as_json:

@@ -67,15 +67,15 @@ from threadkeep.mailbox.verification import Problem, verify as verify_folder
 )
 @session_argument
 @click.argument("task", required=False)
-@click.option("--resume", is_flag=True, help="Go on with the task.")
-@click.option("--cancel", is_flag=True, help="Drop it, with all later runs.")
+@click.option("--resume", is_flag=True, help="Resume the task.")
+@click.option("--cancel", is_flag=True, help="Cancel it and all later runs.")
 def pause(call: Call, *, session: str, task: str | None, resume: bool, cancel: bool) -> None:
-    """Hold a TASK that is still to come, named by number, id or series; without one, list all."""
+    """Pause a scheduled TASK, by number, id or series; without TASK, list all."""
     if resume and cancel:
-        raise Invalid("a task goes on or is dropped, not both", hint="leave one out")
+        raise Invalid("use --resume or --cancel, not both", hint="leave one out")
     if task is None:
         if resume or cancel:
-            raise Invalid("no task is named", hint="`threadkeep mail pause SESSION` lists them")
+            raise Invalid("no task given", hint="`threadkeep mail pause SESSION` lists them")
         _show_tasks(call, tasks(looking(call, session)))
         return
     host = hosting(call, session)
@@ -95,7 +95,7 @@ def _find_task(host: Host, task: str) -> Mail:
     for found in host.tasks():
         if which in (found.id, found.seq, found.series_id):
             return found
-    hint = "`threadkeep mail pause SESSION` lists the tasks that are still to come"
+    hint = "`threadkeep mail pause SESSION` lists the scheduled tasks"
     raise NotFound(f"there is no live task {task[:80]!r}", hint=hint)
 
 
@@ -117,7 +117,7 @@ def _show_tasks(call: Call, found: list[Mail]) -> None:
     ]
     table(columns, rows, wide="prompt", spare=("every", "id"))
     if not found:
-        note("no task is to come")
+        note("No tasks scheduled")
 
 
 # ---------------------------------------------------------------------- verify
@@ -129,10 +129,10 @@ def _show_tasks(call: Call, found: list[Mail]) -> None:
 def verify(call: Call, *, sessions: tuple[str, ...], everywhere: bool) -> int:
     """Check session folders: files, numbers, states, times, hashes and attachments.
 
-    Nothing is changed. Exits with 1 if anything is wrong; warnings alone do not count.
+    Nothing is changed. Exit code 1 if anything is wrong; warnings do not count.
     """
     if bool(sessions) == everywhere:
-        raise Invalid("name the sessions to check, or all", hint="give SESSION …, or --all")
+        raise Invalid("name the sessions to check, or use --all", hint="give SESSION …, or --all")
     found = {name: _problems(call, name) for name in sessions or _all_sessions(call)}
     flat = [(name, problem) for name, problems in found.items() for problem in problems]
     wrong = [problem for _, problem in flat if problem.severity == "error"]
@@ -174,9 +174,9 @@ def _show_problem(name: str, problem: Problem) -> None:
 @command("sweep", "threadkeep mail sweep", "threadkeep mail sweep ./box --json")
 @optional_session
 def sweep(call: Call, *, session: str | None) -> int:
-    """Take over what agents said of their mail, let go of claims of the dead, set up next runs.
+    """Record acknowledgements, release the claims of dead agents, schedule next runs.
 
-    Of one SESSION or all active ones. No agent is started or ended: `serve` does that.
+    For one SESSION or all active ones. Agents are not started or stopped: `serve` does that.
     """
     if session is not None and not is_of_mailroom(session):
         host = hosting(call, session)
@@ -241,12 +241,12 @@ def swept_text(one: SweepReport | ThreadkeepError) -> str:
 )
 @session_argument
 @click.argument("message", required=False)
-@click.option("--list", "listing", is_flag=True, help="Only show the dead letters.")
-@click.option("--purge", is_flag=True, help="Remove what they say instead of trying again.")
+@click.option("--list", "listing", is_flag=True, help="Only list the dead letters.")
+@click.option("--purge", is_flag=True, help="Remove their content instead of retrying.")
 @click.option("--older-than", default="30d", show_default=True, metavar="AGE", help="With --purge.")
-@click.option("--force", is_flag=True, help="Also what may have been sent already.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, do nothing.")
+@click.option("--force", is_flag=True, help="Include what may have been sent already.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; do nothing.")
 def retry(
     call: Call,
     *,
@@ -259,13 +259,13 @@ def retry(
     yes: bool,
     dry_run: bool,
 ) -> int:
-    """Try dead letters once more: all of a session, or MESSAGE, named by number or id.
+    """Retry dead letters: all of a session, or MESSAGE, by number or id.
 
-    Mail to the agent is tried under a new id. Mail of which nobody knows whether it was sent is
-    left out, unless --force.
+    Mail to the agent is retried under a new id. Mail that may have been sent already is left out,
+    unless --force.
     """
     if listing and (purge or force):
-        raise Invalid("--list only shows", hint="leave it out, or --purge and --force")
+        raise Invalid("--list changes nothing", hint="leave out --list, or --purge and --force")
     host = hosting(call, session)
     found = _dead(host, message)
     if listing:
@@ -324,7 +324,7 @@ def _show_dead(call: Call, found: list[DeadLetter]) -> None:
     ]
     table(columns, rows, wide="text", spare=("retried as", "when", "tries", "id"))
     if not found:
-        note("there is no dead letter")
+        note("No dead letters")
 
 
 def _retry_all(
@@ -358,7 +358,7 @@ def _name(tried: Mail | Delivery) -> str:
 def _purge(call: Call, host: Host, chosen: list[DeadLetter], *, yes: bool, dry_run: bool) -> None:
     count = 0
     if chosen and not dry_run:
-        confirm(f"remove what {counted(len(chosen), 'dead letter')} say?", yes=yes)
+        confirm(f"Remove the content of {counted(len(chosen), 'dead letter')}?", yes=yes)
         count = sum(host.purge(letter.id) for letter in chosen)
     if call.as_json:
         document(dead=[letter.id for letter in chosen], purged=count, dry_run=dry_run)
@@ -379,10 +379,10 @@ def _purge(call: Call, host: Host, chosen: list[DeadLetter], *, yes: bool, dry_r
     "threadkeep mail prune ./box --keep 1000 --yes",
 )
 @session_argument
-@click.option("--older-than", metavar="AGE", help="Only what is older: 90d, 12h.")
+@click.option("--older-than", metavar="AGE", help="Only what is older than: 90d, 12h.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="The newest N stay.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; do nothing.")
 def prune(
     call: Call,
     *,
@@ -392,17 +392,17 @@ def prune(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Remove old, delivered mail of the agent, and acknowledgements that the host has recorded.
+    """Remove old, delivered mail of the agent, and acknowledgements recorded by the host.
 
-    Give an age, a number to keep, or both. Mail that is waiting, has failed, or answers mail that
-    is still open is kept. This is refused while an agent works in the folder. Mail that was
-    removed can no longer be edited, reacted to or traced.
+    Give an age, a number to keep, or both. Mail that is waiting, has failed, or answers open mail
+    is kept. Refused while an agent is working in the folder. Removed mail can no longer be edited,
+    reacted to or traced.
     """
     host = hosting(call, session)
     age = None if older_than is None else parse_duration(older_than)
     found = host.prune(older_than_ms=age, keep=keep, dry_run=True)
     if not dry_run and (found.messages or found.answers):
-        confirm(f"remove {counted(found.messages, 'message')} for good?", yes=yes)
+        confirm(f"remove {counted(found.messages, 'message')} permanently?", yes=yes)
         found = host.prune(older_than_ms=age, keep=keep)
     if call.as_json:
         document(messages=found.messages, answers=found.answers, dry_run=dry_run)
@@ -424,8 +424,8 @@ _BY_HAND = "start the command by hand, with THREADKEEP_MAIL set to the folder of
     'threadkeep mail serve --agent "threadkeep mail echo" --channel-log out.jsonl',
     "threadkeep mail serve --once --json",
 )
-@click.option("--agent", metavar="COMMAND", help="Run this for a session that has mail.")
-@click.option("--channel-log", metavar="FILE", help="Every channel is this file of JSON lines.")
+@click.option("--agent", metavar="COMMAND", help="The command to run for a session with mail.")
+@click.option("--channel-log", metavar="FILE", help="Use this file of JSON lines as every channel.")
 @click.option(
     "--every", type=SECONDS, default=1.0, show_default=True, help="Seconds between two deliveries."
 )
@@ -436,7 +436,7 @@ _BY_HAND = "start the command by hand, with THREADKEEP_MAIL set to the folder of
     show_default=True,
     help="Seconds between two sweeps.",
 )
-@click.option("--once", is_flag=True, help="End when there is nothing left to do now.")
+@click.option("--once", is_flag=True, help="Exit when nothing is left to do.")
 def serve(
     call: Call,
     *,
@@ -446,14 +446,14 @@ def serve(
     sweep_every: float,
     once: bool,
 ) -> int:
-    """Serve all sessions: start agents that have mail, deliver what they send, until it is ended.
+    """Serve all sessions until stopped: start agents that have mail, and deliver what they send.
 
-    The agent COMMAND runs in a shell of its own for each session, with its folder in
-    THREADKEEP_MAIL; what it prints goes to stderr. A message for which there is no channel here
-    waits. With --json every line is what one turn did.
+    The agent COMMAND runs in a separate shell for each session, with its folder in THREADKEEP_MAIL;
+    its output goes to stderr. A message without a channel stays queued. With --json every line
+    reports one round.
     """
     if channel_log is None:
-        note("no channel is served: mail to people waits; --channel-log FILE takes it")
+        note("no channels: mail to people stays queued; --channel-log FILE receives it")
     with _room(call, agent, channel_log) as (room, adapters), ended_by_signals() as stop:
         turns = TurnCounter(stop, once=once, has_agent=agent is not None)
 
@@ -488,7 +488,7 @@ class TurnCounter:
                 self._starts[session] = 0
             if swept.started is False or self._starts[session] > _STARTS:
                 self.problems += 1
-                fail(f"the agent of {session} does not take its mail", _BY_HAND)
+                fail(f"the agent of {session} does not pick up its mail", _BY_HAND)
         self.problems += len(turn.errors)
         if self.problems or not left_to_do(turn, has_agent=self._has_agent):
             self._stop.set()

@@ -28,8 +28,8 @@ from threadkeep.mailbox.rows import read_moment
 def mail() -> None:
     """Mail between a host and an agent in a sandbox, over two SQLite files in a folder.
 
-    Where a SESSION is asked for, the beginning of its id will do, the name of an agent with one
-    session, `last`, or the path of any session folder, also of one that NanoClaw made.
+    SESSION is an id or the beginning of one, the name of an agent with one session, `last`, or the
+    path of a session folder, including NanoClaw's.
     """
 
 

@@ -12,7 +12,7 @@ import click
 from threadkeep.base.clock import iso, now_ms, parse_duration
 from threadkeep.cli.command import Call, command
 from threadkeep.cli.mail.group import containing, hosting, session_argument
-from threadkeep.cli.options import limit_option
+from threadkeep.cli.options import OneOf, limit_option
 from threadkeep.cli.output import document, facts, note, table, warn, write
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.host.host import Host
@@ -29,12 +29,12 @@ from threadkeep.mailbox.rows import parse_moment
     "threadkeep mail new helper --folder ./box --channel cli --chat me",
 )
 @click.argument("name")
-@click.option("--channel", metavar="TYPE", help="Where the agent's mail goes: the kind of channel.")
-@click.option("--chat", metavar="ID", help="And the chat, as that channel calls it.")
-@click.option("--thread", metavar="ID", help="And the thread of that chat.")
+@click.option("--channel", metavar="TYPE", help="Where the agent's mail goes: the type of channel.")
+@click.option("--chat", metavar="ID", help="The chat, by that channel's id for it.")
+@click.option("--thread", metavar="ID", help="The thread in that chat.")
 @click.option(
     "--mode",
-    type=click.Choice(get_args(SessionMode)),
+    type=OneOf(get_args(SessionMode)),
     default="shared",
     show_default=True,
     help="One session for a chat, for each of its threads, or for all chats of the agent.",
@@ -52,12 +52,12 @@ def new(
     folder: str | None,
     tz: str | None,
 ) -> None:
-    """Make a mailbox for a session of the agent NAME, or give the one that is there.
+    """Create a mailbox for a session of the agent NAME, or print the existing one.
 
-    Without a channel the session belongs to no chat.
+    Without --channel the session has no chat.
     """
     if (channel is None) != (chat is None):
-        raise Invalid("a channel and a chat go together", hint="give both, or neither")
+        raise Invalid("--channel and --chat go together", hint="give both, or neither")
     if folder is not None:
         made = _bare(folder, name, Place(channel, chat, thread))
         if tz is not None:
@@ -98,22 +98,24 @@ def _bare(folder: str, name: str, place: Place) -> Host:
 )
 @session_argument
 @click.argument("text")
-@click.option("--from", "sender", metavar="NAME", default="user", help="Who says it.")
+@click.option("--from", "sender", metavar="NAME", default="user", help="The sender's name.")
 @click.option("--task", is_flag=True, help="A task: the agent reports when it is done.")
-@click.option("--at", metavar="TIME", help="Not before this time, or in a while: +10m, +2h.")
-@click.option("--every", metavar="CRON", help="With --task: again and again.")
-@click.option("--tz", metavar="ZONE", help="What --at is meant in, and the first run of --every.")
+@click.option("--at", metavar="TIME", help="Not before this time, or after a delay: +10m, +2h.")
+@click.option("--every", metavar="CRON", help="With --task: repeat on this schedule.")
+@click.option("--tz", metavar="ZONE", help="The time zone of --at and of the first run of --every.")
 @click.option("--file", "files", multiple=True, metavar="PATH", help="Attach this file.")
-@click.option("--context", is_flag=True, help="Only to be known: it wakes nobody.")
-@click.option("--on-wake", is_flag=True, help="For the moment when the agent starts.")
-@click.option("--id", "message_id", metavar="ID", help="Told twice under one id, it is kept once.")
+@click.option("--context", is_flag=True, help="For information only: it wakes nobody.")
+@click.option("--on-wake", is_flag=True, help="Deliver when the agent starts.")
+@click.option(
+    "--id", "message_id", metavar="ID", help="An id of its own: sent twice, it is kept once."
+)
 @click.option(
     "--as",
     "side",
-    type=click.Choice(["host", "agent"]),
+    type=OneOf(["host", "agent"]),
     default="host",
     show_default=True,
-    help="Which side writes.",
+    help="Which side sends it.",
 )
 @click.option("--to", metavar="NAME", help="With --as agent: to this destination.")
 def send(
@@ -126,7 +128,7 @@ def send(
     at: str | None,
     **options: Any,
 ) -> None:
-    """Put TEXT into a mailbox; `-` reads it from stdin. It is on the disk when this ends."""
+    """Send TEXT to a mailbox; `-` reads it from stdin. It is on disk when the command returns."""
     words = sys.stdin.read() if text == "-" else text
     _refuse_mixture(side, options, tz)
     due = _moment(at)
@@ -161,7 +163,7 @@ def _refuse_mixture(side: str, options: dict[str, Any], tz: str | None) -> None:
     elif options["to"]:
         raise Invalid("--to is for mail from the agent", hint="add --as agent")
     if options["every"] and not options["task"]:
-        raise Invalid("--every is about a task", hint="add --task")
+        raise Invalid("--every needs --task", hint="add --task")
     odd = [name for name in ("files", "context", "on_wake") if options[name]]
     if options["task"] and odd:
         name = {"files": "--file"}.get(odd[0], f"--{odd[0].replace('_', '-')}")
@@ -207,13 +209,13 @@ _MOST = 1000
     lists=True,
 )
 @click.argument("expr", metavar="EXPR")
-@click.option("--tz", metavar="ZONE", help="The time zone EXPR is meant in; else this machine's.")
-@click.option("--after", metavar="TIME", help="The first one after this time; else after now.")
+@click.option("--tz", metavar="ZONE", help="The time zone of EXPR; default: this machine's.")
+@click.option("--after", metavar="TIME", help="Start after this time; default: now.")
 @limit_option(3)
 def next_(call: Call, *, expr: str, tz: str | None, after: str | None, limit: int) -> None:
-    """Show the next times a recurring task with the cron expression EXPR is due.
+    """Show when a task with the cron expression EXPR is due next.
 
-    One a line: in UTC, then as the clock on the wall shows it in the zone.
+    One per line: in UTC, then in local time of the zone.
     """
     if not 0 < limit <= _MOST:
         raise Invalid(f"-n is {limit}", hint=f"ask for 1 to {_MOST} times")

@@ -1,6 +1,5 @@
 """`threadkeep ask`, `fixed` and `context`: what memory answers, and what it gives to a prompt."""
 
-import datetime as dt
 import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from threadkeep.cli.options import limit_option, project_option, since_option, u
 from threadkeep.cli.output import document, note, one_line, paging, progress, table, write
 from threadkeep.cli.times import read_times
 from threadkeep.cli.words import when
-from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import Query
 
 if TYPE_CHECKING:
@@ -34,20 +32,20 @@ _STEP = 160
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
-@limit_option(8, "How many passages at most.")
-@click.option("--no-model", is_flag=True, help="Quote only, even where a model is configured.")
+@limit_option(8, "Maximum number of passages.")
+@click.option("--no-model", is_flag=True, help="Quote only, even if a model is configured.")
 def ask(call: Call, *, words: tuple[str, ...], limit: int, no_model: bool, **chosen: Any) -> None:
-    """Answer a question with passages that were really said, each with the place it stands at.
+    """Answer a question with quoted passages, each with its source.
 
-    Where [model] is configured, the model writes the answer from these passages, and what it cannot
-    prove by them stays out.
+    If [model] is configured, the model writes the answer from these passages; claims they do not
+    support are left out.
     """
     from threadkeep.home.opening import answering
 
     within, nodes = read_within(**chosen)
     with remembering(call) as memory:
         model = None if no_model else answering(call.home, memory)
-        with nullcontext() if model is None else progress("the model writes"):
+        with nullcontext() if model is None else progress("the model is writing"):
             answer = memory.ask(
                 " ".join(words),
                 within=within,
@@ -87,9 +85,9 @@ def _place(one: "Citation") -> str:
 @filter_options
 @limit_option(5)
 def fixed(call: Call, *, words: tuple[str, ...], limit: int, **chosen: Any) -> None:
-    """Find how an error was ended before: the next success of the same command.
+    """Find how an error was fixed before: what was changed before the same command succeeded.
 
-    WORDS are the error, or a part of it; `-` reads it from standard input.
+    WORDS is the error or a part of it; `-` reads it from stdin.
     """
     error = sys.stdin.read() if words == ("-",) else " ".join(words)
     within, _ = read_within(**chosen)
@@ -101,7 +99,7 @@ def fixed(call: Call, *, words: tuple[str, ...], limit: int, **chosen: Any) -> N
     for fix in fixes:
         _show_fix(call, fix)
     if not fixes:
-        note("no failure like this is known; `threadkeep recall` looks for the words everywhere")
+        note("No known fix: no failure like this was recorded; `recall` searches everything")
 
 
 def _show_fix(call: Call, fix: "Fix") -> None:
@@ -110,7 +108,7 @@ def _show_fix(call: Call, fix: "Fix") -> None:
     write(f"  failed  {_step(fix.failure)}")
     for step in fix.between:
         write(f"  then    {_step(step)}")
-    write("  not fixed yet, as far as is known" if fix.success is None else _passed(fix.success))
+    write("  no fix known yet" if fix.success is None else _passed(fix.success))
     last = fix.success or fix.failure
     write(f"  {typed(call, 'open', last.ref)}", "dim")
 
@@ -130,15 +128,15 @@ def _step(step: "FixStep") -> str:
 )
 @click.argument("words", nargs=-1, required=True)
 @filter_options
-@limit_option(8, "How many hits at most.")
-@click.option("--max-chars", default=4000, show_default=True, help="How long it may be.")
+@limit_option(8, "Maximum number of hits.")
+@click.option("--max-chars", default=4000, show_default=True, help="Maximum length in characters.")
 def context(
     call: Call, *, words: tuple[str, ...], limit: int, max_chars: int, **chosen: Any
 ) -> None:
-    """Give what is remembered about WORDS as a block for a prompt: fenced, labelled, with its age.
+    """Print what is remembered about WORDS as a block for a prompt: fenced, labelled, with ages.
 
-    Stored text can never close the fence. When an agent's log with such a block in it is captured,
-    the block is not learned again.
+    Stored text cannot close the fence, and a block that appears in an agent's log is not summarized
+    again.
     """
     within, nodes = read_within(**chosen)
     with remembering(call) as memory:
@@ -150,7 +148,7 @@ def context(
     elif block:
         write(block)
     else:
-        note("nothing is remembered about this")
+        note("Nothing is remembered about this")
 
 
 # ------------------------------------------------------------------------------
@@ -174,9 +172,13 @@ _COLUMNS = ("repository", "note", "heading", "state", "text", "ref")
 @click.option(
     "--category", default="", metavar="C", help="Only: user, feedback, project, reference, index."
 )
-@since_option("Only notes that changed since a date, or within: 12h, 7d.")
-@click.option("--history", is_flag=True, help="What became of one note; needs both its names.")
-@click.option("--waiting", is_flag=True, help="Where nothing is found, notes not yet learned.")
+@since_option("Only notes changed since this date or age: 2026-03-01, 12h, 7d.")
+@click.option(
+    "--history", is_flag=True, help="The history of one note; needs --repository and --path."
+)
+@click.option(
+    "--waiting", is_flag=True, help="If nothing is found, include notes not yet processed."
+)
 @limit_option(20)
 def memories(
     call: Call,
@@ -190,11 +192,10 @@ def memories(
     waiting: bool,
     limit: int,
 ) -> None:
-    """List the notes that Claude keeps for projects, those with the text WORDS in them.
+    """List the notes that Claude keeps for projects; with WORDS, those that contain the text.
 
     They are captured into stores of schema version 23 (`[stores] knowledge_schema`, or `threadkeep
-    knowledge migrate --to 23`). `threadkeep recall --kind node` also finds what was learned
-    of them.
+    knowledge migrate --to 23`). `threadkeep recall --kind node` also finds the summaries of them.
     """
     from threadkeep.knowledge.memory_documents import MemoryFilter
 
@@ -224,11 +225,11 @@ def _show(call: Call, parts: "list[MemoryPart]", *, more: bool) -> None:
     with paging(wanted=call.pager):
         table(_COLUMNS, [_row(one) for one in parts], wide="text", spare=("state", "heading"))
     if not parts:
-        note("no note is known; a store of schema version 23 captures them")
+        note("No notes yet; a store of schema version 23 captures them")
     elif more:
-        note("there are more; -n shows more of them")
+        note("More with -n")
     else:
-        note(f"`{typed(call, 'open', 'REF')}` opens one of them")
+        note(f"`{typed(call, 'open', 'REF')}` opens one")
 
 
 def _row(one: "MemoryPart") -> tuple[str, ...]:
@@ -249,7 +250,7 @@ def _show_history(call: Call, revisions: "list[MemoryRevision]", *, more: bool) 
             if one.diff_text:
                 write(one.diff_text)
     if not revisions:
-        note("no such note is known; `threadkeep memories` lists them")
+        note("No such note; `threadkeep memories` lists them")
 
 
 # ------------------------------------------------------------------------------
@@ -260,37 +261,37 @@ _TIMELINE_COLUMNS = ("when", "what", "text", "ref")
 
 @store_command(
     "timeline",
-    "threadkeep timeline --day yesterday",
+    "threadkeep timeline yesterday",
     "threadkeep timeline --project harbor --since 3d",
     lists=True,
     pages=True,
 )
+@click.argument("day", required=False)
+@click.option("--day", "on", metavar="DAY", help="The same as DAY.")
 @project_option()
-@click.option("--day", metavar="DATE", help="One day: 2026-03-01, today or yesterday.")
 @since_option()
 @until_option()
-@limit_option(200, "The latest so many.")
+@limit_option(200, "The latest N.")
 def timeline(
     call: Call,
     *,
-    project: str | None,
     day: str | None,
+    on: str | None,
+    project: str | None,
     since: str | None,
     until: str | None,
     limit: int,
 ) -> None:
-    """Tell what happened: commands, turns of agents, visits, runs and commits, the earliest first.
+    """Show what happened, in order: turns of agents, commands, visits, runs and commits.
 
-    Without a day or a time it is today.
+    DAY is a date, `yesterday`, `monday` or `last week`; by default today.
     """
     zone = ZoneInfo(call.home.zone)
-    first, last = read_times(since, until)
-    if day is None and since is None and until is None:
-        day = "today"
+    whole = day or on or ("today" if since is None and until is None else None)
+    first, last = read_times(since, until, whole)
     with remembering(call) as memory:
         moments = memory.timeline(
             within=Query(project=(project,) if project else (), since=first, until=last),
-            day=None if day is None else read_day(day, dt.datetime.now(zone).date()),
             zone=zone,
             limit=max(limit, 0),
         )
@@ -305,21 +306,9 @@ def timeline(
             spare=("ref", "what"),
         )
     if moments:
-        note(f"`{typed(call, 'open', 'REF')}` opens one of them")
+        note(f"`{typed(call, 'open', 'REF')}` opens one")
     else:
-        note("nothing is known of this time; --since 7d looks further back")
-
-
-def read_day(text: str, today: dt.date) -> dt.date:
-    """Read a day as people write it."""
-    named = {"today": 0, "yesterday": 1}
-    if text in named:
-        return today - dt.timedelta(days=named[text])
-    try:
-        return dt.date.fromisoformat(text)
-    except ValueError:
-        msg = f"{text!r} is not a day"
-        raise Invalid(msg, hint="2026-03-01, today or yesterday") from None
+        note("Nothing recorded in this time; --since 7d looks further back")
 
 
 def _timeline_row(one: "Moment") -> tuple[str, str, str, str]:

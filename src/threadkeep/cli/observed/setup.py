@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from threadkeep.cli.command import PROBLEMS, Call, command, group, store_command
+from threadkeep.cli.options import OneOf
 from threadkeep.cli.output import counted, document, note, progress, table, warn, write
 from threadkeep.errors import Invalid, ThreadkeepError
 
@@ -35,21 +36,21 @@ _PLANNED = {"create": "create", "change": "change", "keep": "leave as it is", "r
     "threadkeep shell-init bash --dry-run",
     "threadkeep shell-init fish --uninstall",
 )
-@click.argument("shell", type=click.Choice(["zsh", "bash", "fish"]))
-@click.option("--uninstall", is_flag=True, help="Take it out again, byte for byte.")
-@click.option("--print", "only_print", is_flag=True, help="Print the hook, change nothing.")
-@click.option("--dry-run", is_flag=True, help="Say what would change, change nothing.")
+@click.argument("shell", type=OneOf(["zsh", "bash", "fish"]))
+@click.option("--uninstall", is_flag=True, help="Remove it, byte for byte.")
+@click.option("--print", "only_print", is_flag=True, help="Print the hook; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 def shell_init(call: Call, *, shell: str, uninstall: bool, only_print: bool, dry_run: bool) -> None:
-    """Keep every command of a SHELL from now on: with exit code, duration and folder.
+    """Record every command of a SHELL from now on, with exit code, duration and folder.
 
-    A hook appends them to the spool; no program runs at the prompt. A command typed with a space
-    in front is never kept, and THREADKEEP_SHELL=off pauses it.
+    A hook appends them to the spool; no program runs at the prompt. A command typed with a leading
+    space is never kept, and THREADKEEP_SHELL=off pauses recording.
     """
     from threadkeep.home.observed import hook_text, install_hook, uninstall_hook
 
     if only_print:
         if uninstall or dry_run:
-            raise Invalid("--print changes nothing by itself", hint="use --print alone")
+            raise Invalid("--print changes nothing", hint="use --print alone")
         _print(call, shell, hook_text(call.home, shell))
         return
     change = uninstall_hook if uninstall else install_hook
@@ -75,13 +76,13 @@ def _files(plan: "ShellInstallPlan") -> list[Json]:
 
 def _tell(plan: "ShellInstallPlan", *, uninstall: bool, dry_run: bool) -> None:
     if not plan.changes:
-        note("nothing to do: " + ("it is not installed" if uninstall else "it is all set up"))
+        note("nothing to do: " + ("it is not installed" if uninstall else "already set up"))
     elif dry_run:
         note("nothing was changed")
     elif uninstall:
-        note("shells that run now keep their hook until they end")
+        note("shells running now keep their hook until they exit")
     else:
-        note(f"open a new {plan.shell} to begin; `threadkeep commands` shows what it does")
+        note(f"open a new {plan.shell} to start; `threadkeep commands` shows what it does")
 
 
 # ---------------------------------------------------------------------- histories
@@ -97,14 +98,14 @@ def _tell(plan: "ShellInstallPlan", *, uninstall: bool, dry_run: bool) -> None:
 @click.option(
     "--shell",
     "kind",
-    type=click.Choice(["zsh", "bash", "fish", "atuin"]),
-    help="Only of this one; or which one wrote PATH.",
+    type=OneOf(["zsh", "bash", "fish", "atuin"]),
+    help="Only this shell; or the shell that wrote PATH.",
 )
-@click.option("--dry-run", is_flag=True, help="Count the commands, store none.")
+@click.option("--dry-run", is_flag=True, help="Count the commands; store nothing.")
 def import_history(call: Call, *, paths: tuple[str, ...], kind: Any, dry_run: bool) -> int:
-    """Bring in the commands that shells wrote into their histories before, each once.
+    """Import the commands from shell histories, each once.
 
-    Without PATH all histories of this user are looked for. The files are only read.
+    Without PATH, all histories of this user are imported. The files are only read.
     """
     from threadkeep.home.observed import named_histories, user_histories
 
@@ -129,7 +130,7 @@ def _tell_none(call: Call, *, dry_run: bool) -> None:
     if call.as_json:
         document(dry_run=dry_run, files=[], errors=[])
     else:
-        note("no shell has left a history here; name a file to import it")
+        note("No shell history found; name a file to import it")
 
 
 @contextmanager
@@ -204,7 +205,7 @@ _WORDS = {
 
 @group("browser", "threadkeep browser install firefox", "threadkeep browser domains")
 def browser() -> None:
-    """Keep the pages that are read, of sites for developers alone."""
+    """Record the web pages you read, on developer sites only."""
 
 
 @command(
@@ -214,12 +215,12 @@ def browser() -> None:
 )
 @click.argument("name", metavar="BROWSER")
 @click.option("--hippo", is_flag=True, help="Hippo's own extension may report here, too.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written, write nothing.")
-@click.option("--replace", is_flag=True, help="Put another program's manifest aside.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+@click.option("--replace", is_flag=True, help="Move another program's manifest aside.")
 def install(call: Call, *, name: str, hippo: bool, dry_run: bool, replace: bool) -> None:
-    """Tell a BROWSER where to report, and lay the extension ready for it.
+    """Set up a BROWSER: register the native host and unpack the extension.
 
-    It knows firefox, librewolf, chromium, chrome, brave, edge and vivaldi.
+    Supported: firefox, librewolf, chromium, chrome, brave, edge and vivaldi.
     """
     from threadkeep.home.observed import carry_out, plan_for
 
@@ -237,7 +238,7 @@ def install(call: Call, *, name: str, hippo: bool, dry_run: bool, replace: bool)
         return
     for line in by_folder(written):
         write(line)
-    note("all of it was there already" if not written else "written")
+    note("everything was installed already" if not written else "written")
     note(f"next: {plan.next_step}")
 
 
@@ -257,9 +258,9 @@ def by_folder(paths: Iterable[Path]) -> Iterator[str]:
 
 @command("uninstall", "threadkeep browser uninstall firefox")
 @click.argument("name", metavar="BROWSER")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 def uninstall(call: Call, *, name: str, dry_run: bool) -> None:
-    """Take away what was installed for a BROWSER; what it reported stays."""
+    """Remove what was installed for a BROWSER; recorded pages are kept."""
     from threadkeep.home.observed import plan_removal, remove_from
 
     paths = (plan_removal if dry_run else remove_from)(call.home, name)
@@ -268,13 +269,15 @@ def uninstall(call: Call, *, name: str, dry_run: bool) -> None:
         return
     for path in paths:
         write(str(path))
-    done = "nothing was removed" if dry_run else "removed; take the extension out of the browser"
+    done = (
+        "nothing was removed" if dry_run else "removed; now remove the extension from the browser"
+    )
     note(done if paths else f"nothing is installed for {name}")
 
 
 @command("domains", "threadkeep browser domains", lists=True)
 def domains(call: Call) -> None:
-    """List the domains whose pages are kept, with all their sub-domains."""
+    """List the domains whose pages are kept; their sub-domains are included."""
     from threadkeep.home.observed import visit_rules
 
     rules = visit_rules(call.home)

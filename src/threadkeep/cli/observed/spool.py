@@ -31,7 +31,7 @@ _TOOL = "claude-tool"
     "threadkeep send-event watchlist --sha 4f2a9c1 --repo owner/name",
 )
 def send_event() -> None:
-    """Report a command, or a commit to wait for, from a script; Hippo's own flags."""
+    """Report a command, or a commit to watch, from a script; takes Hippo's flags."""
 
 
 @command(
@@ -41,24 +41,24 @@ def send_event() -> None:
     "--source-kind claude-tool --tool-name Bash",
 )
 @click.option("--cmd", required=True, metavar="TEXT", help="The command.")
-@click.option("--exit", "exit_code", required=True, type=int, metavar="N", help="Its exit code.")
-@click.option("--cwd", required=True, metavar="DIR", help="The folder that it ran in.")
+@click.option("--exit", "exit_code", required=True, type=int, metavar="N", help="The exit code.")
+@click.option("--cwd", required=True, metavar="DIR", help="The folder it ran in.")
 @click.option(
     "--duration-ms", required=True, type=click.IntRange(min=0), metavar="MS", help="How long."
 )
-@click.option("--git-repo", metavar="R", help="owner/name; not given, the folder tells.")
+@click.option("--git-repo", metavar="R", help="owner/name; default: from the folder.")
 @click.option("--git-branch", metavar="B", help="The branch that was checked out.")
 @click.option("--git-commit", metavar="SHA", help="The commit that was checked out.")
-@click.option("--git-dirty", is_flag=True, help="There were changes that are not committed.")
-@click.option("--output", metavar="TEXT", help="What it printed.")
-@click.option("--probe-tag", metavar="ID", help="A test of the way: nobody gets to see it.")
+@click.option("--git-dirty", is_flag=True, help="There were uncommitted changes.")
+@click.option("--output", metavar="TEXT", help="Its output.")
+@click.option("--probe-tag", metavar="ID", help="A test event, shown nowhere.")
 @click.option("--source-kind", metavar="KIND", help="shell, or claude-tool for a tool's command.")
 @click.option("--tool-name", metavar="NAME", help="The tool that ran it, such as Bash.")
 def shell(call: Call, **said: Any) -> None:
     """Report a command that has ended.
 
-    It goes into the spool, secrets masked; the next `threadkeep capture`, `events` or `watch`
-    stores it. Nothing is said when all is well.
+    It goes into the spool, with secrets masked; the next `threadkeep capture`, `commands` or
+    `watch` stores it. Prints nothing on success.
     """
     made = _command(**said | {"cwd": _whole(said["cwd"])})
     kept = call.home.reporter().report(made)
@@ -162,7 +162,7 @@ def _git(
     help="How long to wait for its runs.",
 )
 def watchlist(call: Call, *, sha: str, repo: str, ttl: int) -> None:
-    """Report a commit whose CI runs somebody waits for; `threadkeep watch` follows them."""
+    """Report a commit whose CI runs to watch; `threadkeep watch` follows them."""
     from threadkeep.home.observed import commit_to_watch
 
     made = commit_to_watch(sha, repo, ttl, now_ms())
@@ -188,12 +188,12 @@ _OFF = "off"
     "threadkeep run -c 'make 2>&1 | tail'",
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND...")
-@click.option("-c", "line", metavar="TEXT", help="Let your shell run this text.")
+@click.option("-c", "line", metavar="TEXT", help="Run this text with your shell.")
 def run(call: Call, *, words: tuple[str, ...], line: str | None) -> int:
-    """Run a command and keep what it prints: the beginning and the end, secrets masked.
+    """Run a command and keep its output: the beginning and the end, secrets masked.
 
-    It runs as it would by itself, and its exit code is given. With THREADKEEP_SHELL=off nothing
-    is kept. With --json a line about it goes to stderr.
+    The command runs unchanged, and its exit code is passed on. With THREADKEEP_SHELL=off nothing is
+    kept. With --json a report of one line goes to stderr.
     """
     from threadkeep.home.observed import run_here
 

@@ -10,7 +10,13 @@ import click
 from threadkeep import SessionDB
 from threadkeep.cli import transcript
 from threadkeep.cli.command import Call
-from threadkeep.cli.options import complete_state_session, limit_option, since_option, until_option
+from threadkeep.cli.options import (
+    OneOf,
+    complete_state_session,
+    limit_option,
+    since_option,
+    until_option,
+)
 from threadkeep.cli.output import (
     StyledText,
     counted,
@@ -43,14 +49,14 @@ _TITLE = 60
     pages=True,
 )
 @click.option("--source", help="Only sessions of this source, such as cli or telegram.")
-@click.option("--exclude-source", "excluded", multiple=True, help="None of this source.")
-@click.option("--children", is_flag=True, help="Continuations, branches and delegates, too.")
-@click.option("--archived", is_flag=True, help="Archived sessions, too.")
-@click.option("--hidden", is_flag=True, help="Sessions that a program hides, too.")
-@click.option("--by-activity", is_flag=True, help="The one used last first, not the newest.")
-@click.option("--min-messages", default=0, metavar="N", help="Only with so many messages.")
+@click.option("--exclude-source", "excluded", multiple=True, help="Leave out this source.")
+@click.option("--children", is_flag=True, help="Include continuations, branches and delegates.")
+@click.option("--archived", is_flag=True, help="Include archived sessions.")
+@click.option("--hidden", is_flag=True, help="Include hidden sessions.")
+@click.option("--by-activity", is_flag=True, help="Order by last use instead of by start.")
+@click.option("--min-messages", default=0, metavar="N", help="Only with at least N messages.")
 @limit_option(20, "How many; -1 for all.")
-@click.option("--offset", default=0, help="Leave out so many at the beginning.")
+@click.option("--offset", default=0, help="Skip the first N.")
 def ls(
     call: Call,
     *,
@@ -64,9 +70,9 @@ def ls(
     limit: int,
     offset: int,
 ) -> None:
-    """List sessions, the newest first; a compressed one as the session in which it goes on.
+    """List sessions, newest first; a compressed one appears as its continuation.
 
-    With --json everything is given but the system prompts, which `show` has.
+    --json has everything except the system prompts, which `show` has.
     """
     with group.reading(call) as store:
         found = store.list_sessions_rich(
@@ -90,9 +96,9 @@ def ls(
     with paging(wanted=call.pager):
         table(columns, rows, wide="title", spare=spare)
     if not found:
-        note("no session matches; --children and --archived list more")
+        note("No sessions match; --children and --archived include more")
     elif len(found) == limit:
-        note(f"there may be more: --offset {offset + limit}")
+        note(f"More with --offset {offset + limit}")
 
 
 def _listed(session: group.Json, flags: group.Json) -> group.Json:
@@ -131,14 +137,14 @@ def _row(session: group.Json) -> tuple[str, ...]:
 @until_option()
 @click.option(
     "--sort",
-    type=click.Choice(["rank", "newest", "oldest"]),
+    type=OneOf(["rank", "newest", "oldest"]),
     default="rank",
     show_default=True,
-    help="What comes first.",
+    help="The order.",
 )
 @click.option("--session", shell_complete=complete_state_session, help="Only in this session.")
 @limit_option(20, "How many; -1 for all.")
-@click.option("--offset", default=0, help="Leave out so many at the beginning.")
+@click.option("--offset", default=0, help="Skip the first N.")
 def search(
     call: Call,
     *,
@@ -153,9 +159,9 @@ def search(
     limit: int,
     offset: int,
 ) -> None:
-    """Find WORDS in what was said, called and answered.
+    """Search messages and tool calls for WORDS.
 
-    Any text will do, punctuation and all; "a phrase", OR, NOT and a prefix* are understood.
+    Any text works, including punctuation; "a phrase", OR, NOT and a prefix* are understood.
     """
     now = time.time()
     with group.searching(call) as store:
@@ -218,9 +224,11 @@ _COUNTERS = {
 )
 @click.argument("session", required=False, shell_complete=complete_state_session)
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N messages.")
-@click.option("--around", type=int, metavar="MESSAGE", help="Only this message and its neighbours.")
+@click.option(
+    "--around", type=int, metavar="MESSAGE", help="Only this message and those around it."
+)
 @click.option("--prompt", is_flag=True, help="Show the system prompt.")
-@click.option("--full", is_flag=True, help="Do not cut long texts.")
+@click.option("--full", is_flag=True, help="Show long texts in full.")
 def show(
     call: Call,
     *,
@@ -230,9 +238,9 @@ def show(
     prompt: bool,
     full: bool,
 ) -> None:
-    """Show a session: what was said, thought, called and answered, message by message.
+    """Show a session message by message, with reasoning, tool calls and results.
 
-    `search` and `show` number the messages; with --around the SESSION need not be named.
+    `search` and `show` number the messages; with --around, SESSION can be left out.
     """
     with group.reading(call) as store:
         chosen = _around(store, around) if around is not None else None
@@ -320,7 +328,7 @@ def _session_pieces(session: group.Json) -> Iterator[StyledText]:
     )
     yield from transcript.facts_line(
         f"child of {session['parent_session_id']}" if session["parent_session_id"] else "",
-        f"goes on in {session['continued_in']}" if "continued_in" in session else "",
+        f"continued in {session['continued_in']}" if "continued_in" in session else "",
     )
 
 
@@ -361,7 +369,7 @@ def _call_pieces(call: Any, limit: int) -> list[StyledText]:
 def lineage(call: Call, *, session: str) -> None:
     """Show the family of a session: continuations after compression, branches, delegates.
 
-    A relation in brackets was not written down by anybody but inferred from times and reasons.
+    A relation in brackets was inferred from times and reasons, not recorded.
     """
     with group.reading(call) as store:
         session_id = find_state_session(store, session)
@@ -417,15 +425,15 @@ _LEAST: Final = 10
 )
 @click.option(
     "--by",
-    type=click.Choice(["day", "model", "source", "session"]),
+    type=OneOf(["day", "model", "source", "session"]),
     default="day",
     show_default=True,
-    help="What the bars are about.",
+    help="What the bars stand for.",
 )
 @click.option(
     "--of",
     "measure",
-    type=click.Choice(["tokens", "cost", "sessions"]),
+    type=OneOf(["tokens", "cost", "sessions"]),
     default="tokens",
     show_default=True,
     help="What the bars measure.",
@@ -479,7 +487,7 @@ def stats(
         if len(used) > limit:
             note(f"{len(used) - limit:,} more: --limit {len(used)}")
     if not used:
-        note("nobody reported tokens or cost" + (f" in the last {_DAYS}" if not since else ""))
+        note("No tokens or cost were reported" + (f" in the last {_DAYS}" if not since else ""))
 
 
 def _totals(used: Sequence[group.Json]) -> group.Json:

@@ -52,9 +52,9 @@ _TITLE = 40
     help="Sessions whose last message is older than this.",
 )
 @click.option("--source", help="Only sessions of this source.")
-@click.option("--include-active", is_flag=True, help="Never-ended ones without messages, too.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
+@click.option("--include-active", is_flag=True, help="Include open ones without messages.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 def prune(
     call: Call,
     *,
@@ -64,7 +64,7 @@ def prune(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Delete sessions that were not used for long, and give their space back; none is pinned."""
+    """Delete sessions not used for long, except pinned ones, and free their space."""
     age = days(older_than)
     with reading(call) as store:
         found = store.prune_candidates(age, source, include_active=include_active)
@@ -89,10 +89,10 @@ def prune(
 
 @state_command("rm", "threadkeep state rm 20260115_103000 --dry-run")
 @sessions_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, delete nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> None:
-    """Delete SESSIONS with all their messages; their children stay, without a parent."""
+    """Delete SESSIONS with all their messages; their children are kept, without a parent."""
     with reading(call) as store:
         ids = dict.fromkeys(find_state_session(store, session) for session in sessions)
         named = [f"{one} {one_line(store.get_session_title(one) or '', _TITLE)}" for one in ids]
@@ -115,20 +115,20 @@ def rm(call: Call, *, sessions: tuple[str, ...], yes: bool, dry_run: bool) -> No
     "compact", "threadkeep state compact", "threadkeep state compact --offload --dry-run"
 )
 @click.option("--offload", is_flag=True, help="Pack the blobs of ended sessions; see docs.")
-@click.option("--inline", is_flag=True, help="Put packed blobs back into their messages.")
+@click.option("--inline", is_flag=True, help="Move packed blobs back into their messages.")
 @click.option("--older-than", metavar="AGE", help="With --offload: only of sessions idle so long.")
-@click.option("--dry-run", is_flag=True, help="Say what there is to do, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 def compact(
     call: Call, *, offload: bool, inline: bool, older_than: str | None, dry_run: bool
 ) -> None:
     """Make the file smaller without losing anything.
 
-    With --offload base64, long tool output and long reasoning of ended sessions are moved out of
-    the messages and kept once, compressed: threadkeep reads them as before, Hermes sees a marker
+    With --offload, base64, long tool output and long reasoning of ended sessions are moved out of
+    the messages and stored once, compressed: threadkeep reads them as before, Hermes sees a marker
     until --inline.
     """
     if offload and inline:
-        raise Invalid("blobs are offloaded or put back, not both", hint="leave one out")
+        raise Invalid("offload blobs or restore them, not both", hint="leave one out")
     if older_than is not None and not offload:
         raise Invalid("--older-than is about what to offload", hint="add --offload")
     age = 0.0 if older_than is None else days(older_than)
@@ -169,7 +169,7 @@ def _tell_work(call: Call, store: SessionDB, age: float | None, *, inline: bool)
 
 @state_command("sizes", "threadkeep state sizes --json")
 def sizes(call: Call) -> None:
-    """Show what the file takes on disk, by kind of data, and which sessions take the most."""
+    """Show the disk usage of the file by kind of data, and its largest sessions."""
     with reading(call) as store, progress("measuring"):
         report = store.size_report()
     if call.as_json:
@@ -204,12 +204,12 @@ def sizes(call: Call) -> None:
 
 
 @state_command("check", "threadkeep state check", "threadkeep state --db ./copy.db check --json")
-@click.option("--quick", is_flag=True, help="Without comparing every row with its fingerprint.")
-@click.option("--adopt", is_flag=True, help="Take in a file that only Hermes wrote: it is changed.")
+@click.option("--quick", is_flag=True, help="Do not compare every row with its fingerprint.")
+@click.option("--adopt", is_flag=True, help="Adopt a file that only Hermes wrote; this changes it.")
 def check(call: Call, *, quick: bool, adopt: bool) -> int:
-    """Check file, rows and search index; exit with 1 if anything is wrong.
+    """Check file, rows and search index. Exit code 1 if anything is wrong.
 
-    In a file of ours, rows that another program wrote get a fingerprint when all is well.
+    In our own file, rows that another program wrote get a fingerprint if all is well.
     """
     with changing(call) if adopt else joining(call) as store, progress("checking"):
         problems = store.check(quick=quick)
@@ -224,10 +224,10 @@ def check(call: Call, *, quick: bool, adopt: bool) -> int:
 
 @state_command("reindex", "threadkeep state reindex")
 def reindex(call: Call) -> None:
-    """Build the search index anew, and repair a damaged one; messages are not touched."""
+    """Rebuild the search index, and repair a damaged one; messages are not touched."""
     with changing(call) as store, progress("indexing") as advance:
         store.reindex(advance)
-        count, path = store.message_count(), store.db_path
+        count, path = store.message_count(), store.database.name
     if call.as_json:
         document(file=path, messages=count)
     else:
@@ -237,14 +237,14 @@ def reindex(call: Call) -> None:
 @state_command("release", "threadkeep state release ~/.hermes/state.db")
 @click.argument("path", required=False)
 def release(call: Call, *, path: str | None) -> None:
-    """Take everything of threadkeep out of the file at PATH: it is Hermes's alone again.
+    """Remove everything of threadkeep's from the file at PATH, so that it is Hermes's alone.
 
-    A backup is made first. Sessions and messages stay as they are, packed blobs go back into
-    their messages, and the search index is built anew in Hermes's own form.
+    A backup is made first. Sessions and messages are kept, packed blobs go back into their
+    messages, and the search index is rebuilt in Hermes's form.
     """
     target = path or call.db
     with call.home.state(target, read_only=True) as looked:
-        ours, file = is_adopted(looked), looked.db_path
+        ours, file = is_adopted(looked), looked.database.name
     report: Json = {"removed": [], "backup": None}
     if ours:
         with call.home.state(target, must_exist=True) as store, progress("releasing"):
@@ -267,14 +267,14 @@ def release(call: Call, *, path: str | None) -> None:
 )
 @session_argument
 @click.argument("text", required=False)
-@click.option("--clear", is_flag=True, help="Take the title away.")
+@click.option("--clear", is_flag=True, help="Remove the title.")
 def title(call: Call, *, session: str, text: str | None, clear: bool) -> None:
-    """Print the title of a session, or give it the title TEXT.
+    """Print the title of a session, or set it to TEXT.
 
-    No two sessions have one title; a clash names the session that has it.
+    Titles are unique; a conflict names the session that has the title.
     """
     if clear and text is not None:
-        raise Invalid("a title is given or cleared, not both", hint="leave one out")
+        raise Invalid("give a title or --clear, not both", hint="leave one out")
     if text is not None and SessionDB.sanitize_title(text) is None:
         raise Invalid("the title is empty", hint="add --clear to take the title away")
     with changing(call) if clear or text is not None else reading(call) as store:
@@ -293,22 +293,22 @@ def title(call: Call, *, session: str, text: str | None, clear: bool) -> None:
 @state_command("pin", "threadkeep state pin last")
 @sessions_argument
 def pin(call: Call, *, sessions: tuple[str, ...]) -> None:
-    """Pin SESSIONS, so that prune never takes them."""
+    """Pin SESSIONS, so that prune keeps them."""
     _flag(call, sessions, "set_session_pinned", on=True)
 
 
 @state_command("unpin", "threadkeep state unpin last")
 @sessions_argument
 def unpin(call: Call, *, sessions: tuple[str, ...]) -> None:
-    """Take the pins off SESSIONS."""
+    """Unpin SESSIONS."""
     _flag(call, sessions, "set_session_pinned", on=False)
 
 
 @state_command("archive", "threadkeep state archive last", "threadkeep state archive last --undo")
 @sessions_argument
-@click.option("--undo", is_flag=True, help="Put the sessions back into the list.")
+@click.option("--undo", is_flag=True, help="Put the sessions back in the list.")
 def archive(call: Call, *, sessions: tuple[str, ...], undo: bool) -> None:
-    """Take SESSIONS out of the list; search and `show` still find them."""
+    """Hide SESSIONS from the list; search and `show` still find them."""
     _flag(call, sessions, "set_session_archived", on=not undo)
 
 
@@ -329,9 +329,9 @@ def _flag(call: Call, sessions: tuple[str, ...], verb: str, *, on: bool) -> None
 @session_argument
 @click.argument("message", type=int)
 def rewind(call: Call, *, session: str, message: int) -> None:
-    """Take back MESSAGE and all after it, until `undo`; Hermes does not see them meanwhile.
+    """Hide MESSAGE and everything after it, also from Hermes, until `undo`.
 
-    MESSAGE is a number that `show` prints.
+    MESSAGE is a number from `show`.
     """
     with changing(call) as store:
         session_id = find_state_session(store, session)
@@ -342,9 +342,9 @@ def rewind(call: Call, *, session: str, message: int) -> None:
 @state_command("undo", "threadkeep state undo last")
 @session_argument
 def undo(call: Call, *, session: str) -> None:
-    """Bring back what the last rewind of a session took.
+    """Undo the last rewind of a session.
 
-    Messages written since that rewind are taken back in turn: another undo brings them back.
+    Messages written since are hidden in turn; another undo brings them back.
     """
     with changing(call) as store:
         session_id = find_state_session(store, session)

@@ -27,9 +27,9 @@ _LARGE = 50_000
 )
 @db_option("Use this state file.")
 def state() -> None:
-    """Session history, in Hermes Agent's own file format: list, read, search and keep it.
+    """Session history in Hermes Agent's file format: list, read, search and maintain it.
 
-    Where a SESSION is asked for, the beginning of its id will do, its title, or `last`.
+    SESSION is an id, the beginning of one, a title, or `last`.
     """
 
 
@@ -74,7 +74,7 @@ def writing(call: Call) -> SessionDB:
 def changing(call: Call) -> SessionDB:
     """Open a state store that is there, to change it; say so if it becomes ours by that."""
     with reading(call) as looked:
-        ours, path = is_adopted(looked), looked.db_path
+        ours, path = is_adopted(looked), looked.database.name
     store = call.home.state(call.db, must_exist=True)
     if not ours:
         note(f"{path} now has threadkeep's side tables (tk_…), which Hermes ignores")

@@ -8,7 +8,7 @@ import click
 from threadkeep import SessionDB
 from threadkeep.cli.command import Call
 from threadkeep.cli.export_file import print_pieces, save_pieces
-from threadkeep.cli.options import complete_state_session
+from threadkeep.cli.options import OneOf, complete_state_session
 from threadkeep.cli.output import counted, document, note, progress
 from threadkeep.cli.state.group import reading, state_command, writing
 from threadkeep.errors import Invalid
@@ -29,13 +29,13 @@ _FORMATS = ("jsonl", "sessions")
     "threadkeep state export --all -o sessions.jsonl",
 )
 @click.argument("session", required=False, shell_complete=complete_state_session)
-@click.option("--all", "everything", is_flag=True, help="Every session, archived ones too.")
+@click.option("--all", "everything", is_flag=True, help="Every session, including archived ones.")
 @click.option("--source", help="With --all: only sessions of this source.")
 @click.option("--lineage", is_flag=True, help="The whole chain of compressions of SESSION.")
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(_FORMATS),
+    type=OneOf(_FORMATS),
     default="jsonl",
     show_default=True,
     help="A line for each message, or one for each session with all in it, as Hermes has it.",
@@ -53,7 +53,7 @@ def export(
     output: str | None,
     force: bool,
 ) -> None:
-    """Write a session, its lineage, or all sessions as lines of JSON; `import` takes them.
+    """Export a session, its lineage, or all sessions as JSON Lines for `import`.
 
     With -o and --json it reports what was written.
     """
@@ -76,7 +76,7 @@ def _check_choice(
     session: str | None, source: str | None, *, everything: bool, lineage: bool
 ) -> None:
     if everything == (session is not None):
-        raise Invalid("an export is of one session or of --all", hint="name a session, or --all")
+        raise Invalid("export one session, or --all", hint="name a session, or --all")
     if everything and lineage:
         raise Invalid("--lineage needs a session", hint="--all has every lineage in it")
     if not everything and source is not None:
@@ -131,16 +131,16 @@ def _total(store: SessionDB, session: str | None, kind: str) -> int:
 @click.argument("file")
 @click.option(
     "--on-conflict",
-    type=click.Choice(["skip", "update", "replace", "error"]),
+    type=OneOf(["skip", "update", "replace", "error"]),
     default="skip",
     show_default=True,
     help="What to do with a session that is there already.",
 )
 def import_(call: Call, *, file: str, on_conflict: str) -> None:
-    """Import sessions that `export` or Hermes wrote; doing it twice changes nothing.
+    """Import sessions exported by `export` or Hermes; importing twice is safe.
 
-    FILE has lines of JSON, or a list of sessions; - is stdin. Each session is stored whole or not
-    at all.
+    FILE has JSON Lines or a list of sessions; - reads stdin. Each session is stored whole or not at
+    all.
     """
     with click.open_file(file, "rb") as given, progress("importing") as advance:
         lines = session_lines(given)
@@ -150,7 +150,7 @@ def import_(call: Call, *, file: str, on_conflict: str) -> None:
                 on_conflict=on_conflict,
                 progress=advance and (lambda count: advance(count, 0)),
             )
-            path = store.db_path
+            path = store.database.name
     if call.as_json:
         document(file=path, **{"import": counts})
     named = ("added", "updated", "replaced", "skipped")

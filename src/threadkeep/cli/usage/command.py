@@ -13,7 +13,7 @@ import msgspec
 
 from threadkeep.base.old_words import renamed
 from threadkeep.cli.command import Call, store_command
-from threadkeep.cli.options import query_options
+from threadkeep.cli.options import OneOf, query_options
 from threadkeep.cli.output import counted, document, note, one_line, paging, table, write
 from threadkeep.cli.usage.rows import (
     COLUMNS,
@@ -91,12 +91,24 @@ def _parts(told: Json, lately: "RecentUsage | None", *, cost: bool) -> Iterator[
         yield f"{_amount(lately.session, cost=cost)} session"
     if lately is None:
         return
-    yield f"{_amount(lately.today, cost=cost)} today"
+    yield f"{_amount(lately.today, cost=cost)} today{_budget(lately) if cost else ''}"
     if lately.block is not None:
         left = hours_text(lately.block.minutes_left)
         pace = lately.block.cost_per_hour
         rate = f", {dollars(pace)}/h" if cost and pace is not None else ""
         yield f"{_amount(lately.block.total, cost=cost)} block ({left} left{rate})"
+
+
+def _budget(lately: "RecentUsage") -> str:
+    """Say how much of the day's budget is spent, once it matters."""
+    from threadkeep.home.statusline import level_of
+
+    if lately.budget is None:
+        return ""
+    level = level_of(lately.today.cost, lately.budget)
+    told = {"": "", "near": " (80 % of {} spent)", "over": " (over the budget of {}!)"}
+    share = 100 * lately.today.cost // lately.budget
+    return told[level].replace("80", str(share)).format(dollars(lately.budget))
 
 
 def _amount(one: "Sum", *, cost: bool) -> str:
@@ -154,6 +166,13 @@ _LOOK_SECONDS: Final = 2.0  # what is left of a block changes also while nobody 
 _SPARE: Final = ("reasoning", "cache write", "answers", "cache read", "input", "output")
 
 
+@store_command("statusline", "threadkeep statusline")
+@click.option("--no-cost", is_flag=True, help="Tokens only.")
+def statusline(call: Call, *, no_cost: bool) -> None:
+    """Print one line about usage for a prompt: the same as `usage statusline`."""
+    show_line(call, cost=not no_cost)
+
+
 class UsageView(NamedTuple):
     """Which table is wanted."""
 
@@ -163,7 +182,7 @@ class UsageView(NamedTuple):
     zone: ZoneInfo
 
 
-class _Key(click.Choice[str]):
+class _Key(OneOf):
     """What a row is about; an old name of it is understood."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -181,12 +200,18 @@ class _Key(click.Choice[str]):
     lists=True,
     pages=True,
 )
-@click.argument("report", required=False, type=click.Choice(_REPORTS))
-@click.option("--by", type=_Key(KEYS), help="What a row is about.  [default: model]")
-@click.option("--breakdown", is_flag=True, help="Below each day, week or month, its models.")
-@click.option("--live", is_flag=True, help="Draw it anew as it changes, until Ctrl-C.")
+@click.argument("report", required=False, type=OneOf(_REPORTS))
+@click.option("--by", type=_Key(KEYS), help="What to group by.  [default: model]")
+@click.option(
+    "--breakdown", is_flag=True, help="List the models of each day, week or month below it."
+)
+@click.option("--live", is_flag=True, help="Redraw it as it changes, until Ctrl-C.")
 @click.option("--no-cost", is_flag=True, help="Tokens only.")
-@click.option("--timezone", metavar="ZONE", help="Whose days they are, such as Europe/Madrid.")
+@click.option(
+    "--timezone",
+    metavar="ZONE",
+    help="The time zone that days are counted in, such as Europe/Madrid.",
+)
 @query_options(words=False, everything=False)
 def usage(
     call: Call,
@@ -199,12 +224,12 @@ def usage(
     timezone: str | None,
     query: "Query",
 ) -> None:
-    """Sum up the tokens that agents used, and their cost; an answer in several logs counts once.
+    """Show the tokens that agents used and their cost; a response in several logs counts once.
 
-    `daily`, `weekly` and `monthly` are tables by time, `blocks` are the five hours by which
-    subscriptions count, `statusline` is one line for a prompt or for Claude Code. Input is what
-    was not read from a cache. Prices are list prices; a plus says that some of it has none. With
-    --json money is in microdollars, and `agents` has the sums in each agent's own words.
+    `daily`, `weekly` and `monthly` are tables by time, `blocks` are the five-hour windows of
+    subscriptions, `statusline` is one line for a prompt or for Claude Code. Input means uncached
+    input. Costs use list prices; a plus means that some models are unpriced. With --json money is
+    in microdollars, and `agents` has the totals as each agent counts them.
     """
     if report == "statusline":
         show_line(call, cost=not no_cost)
@@ -221,7 +246,7 @@ def usage(
 
 def _check(report: str | None, by: str | None, view: UsageView) -> None:
     if by is not None and report is not None:
-        raise Invalid(f"{report} already says what a row is about", hint="leave out --by")
+        raise Invalid(f"{report} already sets the grouping", hint="leave out --by")
     if view.breakdown and view.by not in PERIODS.values():
         hint = "threadkeep usage daily --breakdown"
         raise Invalid("--breakdown is for days, weeks and months", hint=hint)
@@ -242,16 +267,18 @@ def _browsing(call: Call) -> "Browse":
 
 def _table(call: Call, browse: "Browse", query: "Query", view: UsageView, *, live: bool) -> None:
     def draw() -> None:
-        _draw_table(browse.usage(query, zone=view.zone), view)
+        _draw_table(browse.usage(query, zone=view.zone, sessions=view.by == "session"), view)
 
     if call.as_json:
-        _answer(call, browse.usage(query, zone=view.zone), view)
+        _answer(call, browse.usage(query, zone=view.zone, sessions=view.by == "session"), view)
     elif live and sys.stdout.isatty():
         _redraw(call, browse, draw)
     else:
         with paging(wanted=call.pager):
             draw()
-        _remarks(browse, query, browse.usage(query, zone=view.zone), view)
+        _remarks(
+            browse, query, browse.usage(query, zone=view.zone, sessions=view.by == "session"), view
+        )
 
 
 def _answer(call: Call, found: "UsageReport", view: UsageView) -> None:
@@ -289,7 +316,7 @@ def _draw_table(found: "UsageReport", view: UsageView) -> None:
 def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: UsageView) -> None:
 
     if not found.total.answers:
-        note("nobody reported tokens for that")
+        note("No tokens were reported for that")
     elif view.cost and not found.priced:
         note("prices come with `pip install 'threadkeep[prices]'`")
     elif view.cost and found.total.unpriced:
@@ -297,7 +324,7 @@ def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: Usage
     unfinished = browse.store.unfinished_answers(query.since, query.until)
     if unfinished:
         told = counted(unfinished, "answer")
-        note(f"{told} without a last count in the log: output may be higher")
+        note(f"{told} without a final count in the log: output may be higher")
 
 
 # ---------------------------------------------------------------------- blocks

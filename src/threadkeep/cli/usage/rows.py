@@ -1,4 +1,4 @@
-"""The rows of a usage table: sums by day, week, month, model, project or agent."""
+"""The rows of a usage table: sums by day, week, month, model, project, agent or session."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PERIODS: Final = {"daily": "day", "weekly": "week", "monthly": "month"}
-KEYS: Final = ("model", "project", "day", "week", "month", "agent")
+KEYS: Final = ("model", "project", "day", "week", "month", "agent", "session")
 UNKNOWN: Final = "unknown"
 COLUMNS: Final = ("answers", "input", "output", "cache read", "cache write", "reasoning", "tokens")
 _MICRO: Final = 1_000_000
@@ -39,6 +39,7 @@ def rows_of(report: "UsageReport", by: str) -> list[Row]:
         "model": report.by_model,
         "project": report.by_project,
         "agent": report.by_agent,
+        "session": report.by_session,
     }[by]
     return [Row(name, one, {}) for name, one in sums.items() if tokens_of(one)]
 

@@ -185,7 +185,7 @@ def why_not(sentence: str, passages: Sequence[Passage]) -> str | None:
         return "a sentence cites no passage"
     wrong = [number for number in cited if not 0 < number <= len(passages)]
     if wrong:
-        return f"it cites [{wrong[0]}], which there is not"
+        return f"it cites [{wrong[0]}], which does not exist"
     source = "\n".join(
         f"{passages[number - 1].label}\n{passages[number - 1].text}" for number in cited
     )
@@ -194,7 +194,7 @@ def why_not(sentence: str, passages: Sequence[Passage]) -> str | None:
         return "a sentence has nothing but a citation"
     for quoted in _quotes(bare):
         if _plain(quoted) not in _plain(source):
-            return f"{quoted[:80]!r} does not stand in the passage that it cites"
+            return f"{quoted[:80]!r} is not in the passage it cites"
     missing = unfounded(bare, source)
     return f"{missing[0][:80]!r} is not in the passage that it cites" if missing else None
 

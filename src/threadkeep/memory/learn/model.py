@@ -368,7 +368,7 @@ def _settle(purse: Purse, paid: _Paid, used: LedgerEntry, error: BaseException |
 
 def _spent(purse: Purse, day: str) -> BudgetSpent:
     msg = (
-        f"the {purse.daily_tokens:,} tokens of {day} (UTC) are used up: {purse.model} is not asked"
+        f"the {purse.daily_tokens:,} tokens of {day} (UTC) are used up: {purse.model} is not called"
     )
     return BudgetSpent(msg, hint="wait until tomorrow, or raise [model] daily_tokens")
 
@@ -475,7 +475,7 @@ def _ready(settings: ModelSettings, store: KnowledgeStore, client: ModelClient) 
     if not has_room(store, settings.daily_tokens):
         return f"the {settings.daily_tokens:,} tokens of today (UTC) are used up", ""
     if is_resting(store, client.endpoint):
-        return f"{client.endpoint} failed a moment ago and is left alone for now", ""
+        return f"{client.endpoint} failed recently and is being skipped for now", ""
     looked = preflight(store, client, settings.name)
     if looked.outcome != "ok":
         return f"{looked.outcome}: {looked.message}", ""
@@ -541,7 +541,7 @@ def borne_out(draft: NodeDraft, source: str) -> NodeDraft:
 
 
 def _not_there(what: str) -> BadAnswer:
-    msg = f"{what[:100]} does not stand in the evidence"
+    msg = f"{what[:100]} is not in the evidence"
     return BadAnswer(msg, hint="the model is asked again, then the rules write the node")
 
 

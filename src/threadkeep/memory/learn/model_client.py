@@ -225,13 +225,17 @@ class ModelClient:
                 if "retry-after" in headers
                 else None
             )
-            return _Again(request.failed(what, "the server is busy; it is asked later"), told)
+            return _Again(
+                request.failed(what, "the server is busy; it will be retried later"), told
+            )
         if status >= _SERVER_TROUBLE:
             return _Again(request.failed(what, "look at the log of the model server"))
         if status in _KEY_TROUBLE:
             return request.failed(what, "check the key in the variable of [model] api_key_env")
         if status in _REDIRECTS:
-            return request.failed(f"{what}: it leads elsewhere", f"{_CHECK}; none is followed")
+            return request.failed(
+                f"{what}: it redirects elsewhere", f"{_CHECK}; redirects are not followed"
+            )
         return request.failed(what, f"{_CHECK}: most end in /v1")
 
     def _words(self, request: _Request, response: HTTPResponse) -> str:
@@ -262,7 +266,7 @@ def _server(url: str) -> http.Target:
 def _checked_key(key: str, origin: http.Origin) -> str:
     """Refuse a key that cannot stand in a header, or would go over a network in the open."""
     if not (key.isascii() and key.isprintable() and " " not in key):
-        msg = "the model's key has characters that no key has"
+        msg = "the model's key contains invalid characters"
         raise Invalid(msg, hint="check the variable that [model] api_key_env names")
     if origin.scheme == "http" and not http.is_loopback(origin.host):
         msg = f"the model's key would go to {origin.host} without encryption"
@@ -292,7 +296,7 @@ def _addresses(request: _Request) -> list[str]:
     addresses = [str(entry[4][0]) for entry in found]
     for address in addresses:
         if is_forbidden(address):
-            raise request.failed(f"{address} is no address of a model server")
+            raise request.failed(f"{address} is not the address of a model server")
     return addresses
 
 
@@ -310,7 +314,7 @@ def _connected(request: _Request, timeout: float) -> Iterator[HTTPConnection]:
 def _socket(request: _Request, timeout: float) -> socket.socket:
     """Connect to an address that was looked at, the next one if the first is deaf."""
     place = request.target.origin
-    trouble: OSError = ConnectionError("the name of the server leads nowhere")
+    trouble: OSError = ConnectionError("the name of the server does not resolve")
     for address in _addresses(request):
         try:
             plain = socket.create_connection(

@@ -120,19 +120,27 @@ def cut_words(text: str, limit: int = SENTENCE_LIMIT) -> str:
     return (head[:space] if space > 0 else head).rstrip(" ,;:-([{\"'`") + "…"
 
 
-def without_injected(text: str) -> str:
-    """Take out the blocks that programs put into what people write."""
-    pieces = []
+def split_injected(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the pieces of a text, each with the name of its block; empty: a person's own words."""
     open_ones = set[str]()  # a block that is not closed once is not closed later either
     at = 0
     while (found := _OPENING.search(text, at)) is not None:
-        pieces.append(text[at : found.start()])
+        yield "", text[at : found.start()]
         close = f"</{found[1]}>"
         stop = -1 if close in open_ones else text.find(close, found.end())
         if stop < 0:
             open_ones.add(close)
-        at = stop + len(close) if stop >= 0 else found.end()
-    return _WRAPPING.sub("", "".join([*pieces, text[at:]]))
+            at = found.end()
+            yield found[1], ""
+            continue
+        at = stop + len(close)
+        yield found[1], text[found.end() : stop]
+    yield "", text[at:]
+
+
+def without_injected(text: str) -> str:
+    """Take out the blocks that programs put into what people write."""
+    return _WRAPPING.sub("", "".join(words for name, words in split_injected(text) if not name))
 
 
 def asked(prompt: str) -> str:

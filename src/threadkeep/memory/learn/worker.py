@@ -358,7 +358,7 @@ def silent(_: EnrichReport) -> None:
 
 
 class Enricher:
-    """Turns what waits in the queues of one store into nodes."""
+    """Turns what queueds of one store into nodes."""
 
     def __init__(
         self,
@@ -410,7 +410,7 @@ class Enricher:
         stop: Callable[[], bool] = lambda: False,
         show: Show = silent,
     ) -> EnrichReport:
-        """Let the author write anew what rules alone have written, the newest first."""
+        """Let the author rewrite what rules alone have written, the newest first."""
         if self._author is None:
             return EnrichReport()
         refuse_write(self._store.access)

@@ -103,8 +103,8 @@ class ChildEmbedder:
             except _Gone as error:
                 self._end()
                 if last:
-                    msg = "the process that makes vectors ended without an answer"
-                    hint = "its last words are in the log of this process"
+                    msg = "the process that makes vectors exited without an answer"
+                    hint = "its last messages are in this process's log"
                     raise ThreadkeepError(msg, hint=hint) from error
             except BaseException:
                 self._end()  # half an answer may be in the pipe

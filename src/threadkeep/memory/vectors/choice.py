@@ -130,7 +130,7 @@ def choose(
     try:
         return EmbedderChoice(open_builtin(found.folder, cache, make=make, progress=progress))
     except (NotFound, Damaged):
-        return EmbedderChoice(None, "the table of our own embedder is not made yet")
+        return EmbedderChoice(None, "the built-in embedding table is not built yet")
 
 
 def choose_in_child(

@@ -168,8 +168,8 @@ def unpack_table(data: bytes) -> StaticTable:
     start = len(_MAGIC) + _DIGEST
     body = memoryview(data)[start:]
     if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : start] != _digest(body):
-        msg = "the table of vectors is not whole"
-        raise Damaged(msg, hint="remove it: it is made again")
+        msg = "the embedding table is incomplete"
+        raise Damaged(msg, hint="remove it; it will be rebuilt")
     size = int.from_bytes(body[:4], "little")
     head = msgspec.json.decode(bytes(body[4 : 4 + size]), type=_Head)
     scales_at = 4 + size

@@ -50,16 +50,16 @@ _FIXES: Final = {
 }
 _CAUSES: Final = {
     "I-1": "the shell was started before the hook was installed, or its start-up file lost it",
-    "I-3": "the transcripts were read by a program that did not understand them",
-    "I-4": "the extension was removed, or the browser forgot it when it was started anew",
-    "I-5": "neither the store nor the spool took them, or their files could not be read",
-    "I-6": "a program that reports speaks another version; the spool keeps what it said",
-    "I-7": "the part of `threadkeep serve` that checks is gone; capture itself may go on",
-    "I-8": "a part of the way from the report to the store is broken",
-    "I-9": "nobody collects: no program runs that does, and no command did lately",
+    "I-3": "the transcripts were read by a version that did not understand them",
+    "I-4": "the extension was removed, or was lost when the browser restarted",
+    "I-5": "neither the store nor the spool accepted them, or their files could not be read",
+    "I-6": "a reporting program uses another version; its reports stay in the spool",
+    "I-7": "the checking part of `threadkeep serve` has stopped; capture itself may still run",
+    "I-8": "a step between the report and the store is broken",
+    "I-9": "nothing collects reports: no service runs, and no command did it lately",
     "I-12": "the server does not run, or has no such model",
-    "I-14": "vectors are made in the background, and that stopped",
-    "I-16": "the same work was made into knowledge more than once",
+    "I-14": "the background job that makes vectors has stopped",
+    "I-16": "the same work was summarized more than once",
 }
 
 
@@ -68,8 +68,8 @@ def check_capture(facts: DoctorFacts) -> Iterator[Finding]:
     yield from _hooks(facts.hooks)
     capture = facts.capture
     if facts.capture_trouble:
-        said = f"it cannot be judged: {facts.capture_trouble}"
-        cause = "the file is of an older version, or another program works on it just now"
+        said = f"capture cannot be checked: {facts.capture_trouble}"
+        cause = "the file has an older version, or another program is using it"
         fix = "threadkeep knowledge migrate"
         yield Finding(_GROUP, "capture", "warn", said, cause, fix, _CAPTURE_DOC)
     if capture is None:
@@ -89,8 +89,8 @@ def check_capture(facts: DoctorFacts) -> Iterator[Finding]:
 
 def _hooks(hooks: tuple[HookFacts, ...]) -> Iterator[Finding]:
     if not hooks:
-        said = "no shell has the hook: commands are not kept"
-        cause = "the hook was not installed; that is fine if you do not want it"
+        said = "no shell hook installed: commands are not recorded"
+        cause = "optional: install it to record shell commands"
         yield Finding(_GROUP, "hooks", "info", said, cause, "threadkeep shell-init zsh")
     for hook in hooks:
         yield _hook(hook)
@@ -100,11 +100,11 @@ def _hook(hook: HookFacts) -> Finding:
     fix = f"threadkeep shell-init {hook.shell}"
     if hook.state == "broken":
         said = f"the hook of {hook.shell} is not loaded in {hook.start_up}"
-        cause = "only a part of the installation is there: new shells do not report anything"
+        cause = "the installation is incomplete: new shells report nothing"
         return Finding(_GROUP, "hooks", "fail", said, cause, fix, _OBSERVE_DOC)
     if hook.state == "old":
-        said = f"the hook of {hook.shell} is of another version"
-        cause = "it was written by another version of this program, and still works"
+        said = f"the {hook.shell} hook is from another version"
+        cause = "another version of threadkeep wrote it; it still works"
         return Finding(_GROUP, "hooks", "warn", said, cause, fix, _OBSERVE_DOC)
     return ok(_GROUP, "hooks", f"{hook.shell} has the hook")
 
@@ -115,7 +115,7 @@ def _hook(hook: HookFacts) -> Finding:
 def _sources(capture: CaptureFacts) -> Iterator[Finding]:
     if not capture.sources:
         said = "nothing was captured into this store yet"
-        cause = "another program made it, or capture never ran"
+        cause = "another program created the store, or capture never ran"
         yield Finding(_GROUP, "coverage", "info", said, cause, "threadkeep capture", _CAPTURE_DOC)
     broken = {one.key for one in capture.violations}
     for source in capture.sources:
@@ -123,7 +123,7 @@ def _sources(capture: CaptureFacts) -> Iterator[Finding]:
             yield _coverage(source, capture, broken)
     unused = [one.agent for one in capture.sources if not one.found and not one.missed]
     if unused:
-        yield Finding(_GROUP, "unused", "info", "nothing on this machine of: " + ", ".join(unused))
+        yield Finding(_GROUP, "unused", "info", "not found on this machine: " + ", ".join(unused))
     if capture.disabled:
         said = "switched off in the configuration: " + ", ".join(capture.disabled)
         yield Finding(_GROUP, "disabled", "info", said)
@@ -134,20 +134,20 @@ def _coverage(source: SourceFacts, capture: CaptureFacts, broken: set[Key]) -> F
     if not source.missed:
         return ok(_GROUP, check, f"in the store: all of {source.found:,}")
     if source.unseen:
-        said = f"{source.example} cannot be looked into, and may hold logs of {source.agent}"
+        said = f"{source.example} cannot be read, and may hold logs of {source.agent}"
         return Finding(_GROUP, check, "fail", said, source.why, source.fix, _CAPTURE_DOC)
     total = max(source.found, source.missed)
     said = f"{source.missed:,} of {total:,} logs of {source.agent} are not in the store"
     overdue = (invariant_of(source.agent), health_name(source.agent)) in broken
     unread = source.why or source.closed
     level: Level = "fail" if unread or (overdue and capture.resident) else "warn"
-    cause = f"nobody captured since they changed, as {source.example}"
+    cause = f"nothing has been captured since they changed, such as {source.example}"
     if source.closed:
-        cause = f"the permissions of {source.example} keep us from reading it"
+        cause = f"the permissions of {source.example} prevent reading it"
     elif source.why:
         cause = f"{source.example} could not be read: {source.why}"
     elif capture.resident:
-        cause = f"capture runs and missed them, as {source.example}"
+        cause = f"capture runs but missed them, such as {source.example}"
     return Finding(_GROUP, check, level, said, cause, _reading(source), _CAPTURE_DOC)
 
 
@@ -166,7 +166,7 @@ def _violations(capture: CaptureFacts) -> Iterator[Finding]:
         yield _violation(one, capture)
     broken = sorted({one.invariant for one in capture.violations}, key=list(INVARIANTS).index)
     kept = len(INVARIANTS) - len(broken)
-    said = f"{kept} of {len(INVARIANTS)} rules are kept" + "".join(f", not {one}" for one in broken)
+    said = f"{kept} of {len(INVARIANTS)} checks pass" + "".join(f", not {one}" for one in broken)
     cause = "; ".join(f"{one}: {INVARIANTS[one]}" for one in broken)
     finding = Finding(_GROUP, "invariants", _grave(capture), said, cause, "threadkeep capture")
     yield all_kept(kept, len(INVARIANTS), finding)
@@ -189,20 +189,20 @@ def _alarms(capture: CaptureFacts) -> Iterator[Finding]:
     over = [one for one in capture.alarms if one.key is not None and one.key not in broken]
     active = [one for one in capture.alarms if one not in over]
     if over:
-        said = f"{len(over)} stand although their rules are kept again"
-        cause = "two looks of the watchdog resolve them; `threadkeep serve` has it look by itself"
+        said = f"{len(over)} are still active although their checks pass again"
+        cause = "two runs of the watchdog resolve them; `threadkeep serve` runs it automatically"
         yield Finding(_GROUP, "ended alarms", "info", said, cause, "threadkeep watchdog run")
     if active:
         first, now = active[0], {one.key: one.details for one in capture.violations}
         details = first.details if first.key is None else now.get(first.key, first.details)
         said = f"{len(active)} active; the latest is {first.invariant}: {details}"
-        cause = "the watchdog saw these rules broken, and they are not kept again yet"
+        cause = "the watchdog saw these checks fail, and they have not passed since"
         yield Finding(_GROUP, "alarms", "fail", said, cause, "threadkeep alarms list", _OBSERVE_DOC)
     else:
         yield ok(_GROUP, "alarms", "none is active")
     if capture.resolved:
-        said = f"{capture.resolved} went away by themselves and were not put away"
-        cause = "they stay in the list until somebody has seen them"
+        said = f"{capture.resolved} resolved on their own"
+        cause = "they stay listed until acknowledged"
         yield Finding(_GROUP, "old alarms", "info", said, cause, "threadkeep alarms prune")
 
 
@@ -211,28 +211,28 @@ def _alarms(capture: CaptureFacts) -> Iterator[Finding]:
 
 def _spool(capture: CaptureFacts) -> Iterator[Finding]:
     if capture.spool_trouble:
-        cause = "reports of shells and browsers cannot be collected, nor left there"
+        cause = "reports from shells and browsers can be neither collected nor left there"
         place = quote(capture.spool)
         fix = f"mv {place} {place}.other" if capture.spool_blocked else f"chmod 700 {place}"
         said = capture.spool_trouble
         yield Finding(_GROUP, "spool", "fail", said, cause, fix, _OBSERVE_DOC)
     for one in capture.waiting:
-        said = f"{one.files} files wait in the {one.place}"
-        cause = "they are collected when somebody looks, or while `threadkeep serve` runs"
+        said = f"{one.files} files are waiting in the {one.place}"
+        cause = "they are collected by the next command, or while `threadkeep serve` runs"
         yield Finding(_GROUP, one.place, "info", said, cause, "threadkeep capture")
     if not capture.waiting and not capture.spool_trouble:
         yield ok(_GROUP, "spool", "nothing waits")
     if capture.refused:
-        said = f"{capture.refused} reports that nobody understood lie in the spool's folder refused"
-        cause = "they were damaged, or of a program of another version"
+        said = f"{capture.refused} reports were not understood; the spool keeps them in `refused`"
+        cause = "they were damaged, or sent by another version"
         yield Finding(_GROUP, "refused", "info", said, cause, "threadkeep status", _OBSERVE_DOC)
 
 
 def _drops(capture: CaptureFacts) -> Iterator[Finding]:
     told = [f"{one.source} {one.reason} {one.count:,}" for one in capture.drops]
     if told:
-        cause = "what is excluded was kept out by your settings; the rest could not be stored"
-        said = "since the store was made: " + ", ".join(told)
+        cause = "“excluded” means by your settings; the rest could not be stored"
+        said = "since the store was created: " + ", ".join(told)
         yield Finding(_GROUP, "drops", "info", said, cause, "threadkeep status")
 
 
@@ -244,8 +244,8 @@ def _drift(capture: CaptureFacts, now: int) -> Iterator[Finding]:
     for agent, count in by_agent.items():
         kinds = ", ".join(one.kind for one in recent if one.agent == agent)
         level: Level = "warn" if count >= _MUCH_DRIFT else "info"
-        said = f"{count:,} records of {agent} are of types that are not known here: {kinds}"
-        cause = "the program was updated; its lines are archived whole and can be read again later"
+        said = f"{count:,} {agent} records have types that this version does not know: {kinds}"
+        cause = "{agent} was updated; its lines are archived whole, for a later version to read"
         fix = "pip install --upgrade threadkeep"
         yield Finding(_GROUP, f"drift {agent}", level, said, cause, fix, _CAPTURE_DOC)
 
@@ -261,7 +261,7 @@ def _cleanup(cleanup: CleanupFacts, capture: CaptureFacts) -> Finding:
     safe = claude is not None and not claude.missed
     if days > _CLAUDE_DAYS or safe:
         return ok(_GROUP, check, said + ("; all of them are in the store" if safe else ""))
-    cause = "transcripts that are not captured by then are gone for good"
+    cause = "transcripts not captured by then are lost"
     fix = f'put "cleanupPeriodDays": 3650 into {cleanup.path}'
     return Finding(_GROUP, check, "warn", said, cause, fix, _CAPTURE_DOC)
 
@@ -285,7 +285,7 @@ def check_work(facts: DoctorFacts) -> Iterator[Finding]:
         pending = sum(one.pending for one in facts.queues)
         held = sum(one.held for one in facts.queues)
         in_hand = f"{held:,} in hand, " if held else ""
-        yield ok(_WORK_CHECKS_GROUP, "queues", f"{pending:,} wait, {in_hand}none failed")
+        yield ok(_WORK_CHECKS_GROUP, "queues", f"{pending:,} queued, {in_hand}none failed")
     yield from _model(facts)
     if facts.vectors is not None:
         yield _vectors(facts.vectors)
@@ -297,25 +297,25 @@ def check_work(facts: DoctorFacts) -> Iterator[Finding]:
 def _queue(queue: QueueFacts, *, enriches: bool) -> Iterator[Finding]:
     check = f"queue {queue.name}"
     if queue.lost:
-        said = f"{queue.lost:,} tickets are held by a worker that never came back"
-        cause = "a worker was killed; the next one takes its tickets back"
+        said = f"{queue.lost:,} tickets are held by a worker that died"
+        cause = "a worker was killed; the next one takes over its tickets"
         yield Finding(_WORK_CHECKS_GROUP, check, "warn", said, cause, "threadkeep enrich", _DOC)
     if queue.failed:
-        said = f"{queue.failed:,} tickets failed as often as they may"
-        cause = "each of them says why in its row; the others go on"
+        said = f"{queue.failed:,} tickets failed after all retries"
+        cause = "each row has the reason; the others continue"
         yield Finding(
             _WORK_CHECKS_GROUP, check, "warn", said, cause, "threadkeep doctor --repair", _DOC
         )
     if enriches and queue.pending > _MANY_WAITING:
-        said = f"{queue.pending:,} tickets wait"
-        cause = "what was captured was not made into knowledge yet; messages are found all the same"
+        said = f"{queue.pending:,} tickets are queued"
+        cause = "what was captured is not summarized yet; messages can be searched already"
         yield Finding(_WORK_CHECKS_GROUP, check, "info", said, cause, "threadkeep enrich", _DOC)
 
 
 def _model(facts: DoctorFacts) -> Iterator[Finding]:
     model = facts.model
     if model is None:
-        yield Finding(_WORK_CHECKS_GROUP, "model", "info", "none is configured, and none is needed")
+        yield Finding(_WORK_CHECKS_GROUP, "model", "info", "none configured; none is required")
     elif model.said:
         cause = f"the server at {model.url} does not run, or has no such model"
         fix = f"curl -s {model.url.rstrip('/')}/models"
@@ -327,19 +327,19 @@ def _model(facts: DoctorFacts) -> Iterator[Finding]:
 def _vectors(vectors: VectorFacts) -> Finding:
     if vectors.wanted and vectors.wanted != vectors.model:
         said = f"vectors are of {vectors.model}, the configuration names {vectors.wanted}"
-        cause = "vectors of two models cannot be compared: they have to be made anew"
+        cause = "vectors of two models cannot be compared: they have to be rebuilt"
         return Finding(_WORK_CHECKS_GROUP, "vectors", "warn", said, cause, "threadkeep embed", _DOC)
     if vectors.missing:
         said = f"{vectors.missing:,} nodes have no vector of {vectors.model}"
-        cause = "vectors are made in the background; these were not made yet"
+        cause = "vectors are made in the background; these are still queued"
         return Finding(_WORK_CHECKS_GROUP, "vectors", "info", said, cause, "threadkeep embed", _DOC)
-    return ok(_WORK_CHECKS_GROUP, "vectors", f"every node has one of {vectors.model}")
+    return ok(_WORK_CHECKS_GROUP, "vectors", f"every node has a vector of {vectors.model}")
 
 
 def _retention(facts: DoctorFacts) -> Iterator[Finding]:
     behind = facts.now - facts.retained_at if facts.retained_at is not None else 0
     if behind > _BEHIND_MS:
-        said = f"what is too old was last taken out as of {behind // DAY_MS:,} days ago"
+        said = f"retention last ran {behind // DAY_MS:,} days ago"
         cause = (
             "no `threadkeep serve` ran, or the clock was put ahead: such a gap is made up for by"
             " two days at a time; whoever knows that the clock is right says so with this"
@@ -354,8 +354,8 @@ def _retention(facts: DoctorFacts) -> Iterator[Finding]:
 def _service(facts: DoctorFacts) -> Iterator[Finding]:
     service = facts.service
     if facts.listener_trouble:
-        said = f"somebody listens at the socket and does not answer: {facts.listener_trouble}"
-        cause = "the process hangs, or is of another kind"
+        said = f"a process is listening at the socket but does not answer: {facts.listener_trouble}"
+        cause = "the process hangs, or is a different program"
         yield Finding(_WORK_CHECKS_GROUP, "socket", "warn", said, cause, _renewal(facts))
     if service is not None and facts.service_runs:
         agreed = _handshake(facts)
@@ -364,12 +364,12 @@ def _service(facts: DoctorFacts) -> Iterator[Finding]:
         if not facts.service_hindrance or agreed.level != "ok":
             yield agreed
     elif service is not None and service.stopped_at is None:
-        said = f"process {service.pid} served this home and ended without a word"
+        said = f"process {service.pid} served this home and died"
         cause = "it was killed, or the machine went off; nothing that was acknowledged is lost"
         yield _absent(facts, said, cause)
     elif facts.listener is None:
-        said = "no service runs; everything works on demand"
-        yield _absent(facts, said, "`threadkeep serve` keeps the store current by itself")
+        said = "no service is running; everything works on demand"
+        yield _absent(facts, said, "`threadkeep serve` keeps the store up to date")
     else:
         yield _listener(facts)
 
@@ -377,7 +377,7 @@ def _service(facts: DoctorFacts) -> Iterator[Finding]:
 def _absent(facts: DoctorFacts, said: str, cause: str) -> Finding:
     """Say that no service runs: a fault only where the system was told to keep one running."""
     if facts.service_installed:
-        said, cause = f"{said}; it is installed", "the system starts it at log-in and did not, here"
+        said, cause = f"{said}; it is installed", "the system should start it at log-in and did not"
         return Finding(_WORK_CHECKS_GROUP, "service", "warn", said, cause, _RESTART)
     return Finding(_WORK_CHECKS_GROUP, "service", "info", said, cause, "threadkeep serve")
 
@@ -390,8 +390,8 @@ def _hindered(service: Service, facts: DoctorFacts) -> Finding:
             _WORK_CHECKS_GROUP, "service", "warn", said, cause, f"kill -CONT {service.pid}"
         )
     minutes = (facts.now - service.heartbeat) // 60_000
-    said = f"process {service.pid} runs, but gave no sign of life for {minutes:,} minutes"
-    cause = "it hangs, or has no time on this machine"
+    said = f"process {service.pid} is running, but gave no heartbeat for {minutes:,} minutes"
+    cause = "it hangs, or gets no CPU time"
     return Finding(_WORK_CHECKS_GROUP, "service", "warn", said, cause, _renewal(facts))
 
 
@@ -402,7 +402,7 @@ def _handshake(facts: DoctorFacts) -> Finding:
     version = None if knowledge is None else knowledge.version
     if version is not None and version > service.schema:
         said = f"the file has schema version {version}, the running service knows {service.schema}"
-        cause = "a newer program brought the file up while the service was running"
+        cause = "a newer version upgraded the file while the service was running"
         return Finding(_WORK_CHECKS_GROUP, "handshake", "fail", said, cause, _renewal(facts), _DOC)
     if service.version != facts.version:
         said = f"the running service is version {service.version}, this program {facts.version}"
@@ -414,7 +414,7 @@ def _handshake(facts: DoctorFacts) -> Finding:
 
 
 def _renewal(facts: DoctorFacts) -> str:
-    """Give the command that ends an old service; who started it by hand starts it anew."""
+    """Give the command that ends an old service; who started it by hand starts it again."""
     if facts.service_installed or facts.service is None or not facts.service_runs:
         return _RESTART
     return f"kill {facts.service.pid}"
@@ -425,7 +425,7 @@ def _listener(facts: DoctorFacts) -> Finding:
         return ok(
             _WORK_CHECKS_GROUP,
             "service",
-            f"somebody listens at the socket, version {facts.listener}",
+            f"a process is listening at the socket, version {facts.listener}",
         )
     said = f"version {facts.listener} listens at the socket, this program is {facts.version}"
     cause = "the program was updated after it was started, or it is Hippo's daemon"
@@ -437,7 +437,7 @@ def _parts(facts: DoctorFacts) -> Iterator[Finding]:
         crashed = part.last_crash_at is not None and facts.now - part.last_crash_at < DAY_MS
         if crashed:
             said = f"the part {part.part} crashed {part.crashes} times, last: {part.last_error}"
-            cause = "it was started again; the other parts went on"
+            cause = "it was restarted; the other parts kept running"
             yield Finding(
                 _WORK_CHECKS_GROUP,
                 f"part {part.part}",
@@ -447,8 +447,8 @@ def _parts(facts: DoctorFacts) -> Iterator[Finding]:
                 "threadkeep service status",
             )
         if part.waits_for and facts.service_runs:
-            said = f"the part {part.part} waits: {part.waits_for}"
-            cause = "it goes on by itself as soon as it can"
+            said = f"the part {part.part} is waiting: {part.waits_for}"
+            cause = "it resumes automatically"
             yield Finding(
                 _WORK_CHECKS_GROUP, f"part {part.part}", "warn", said, cause, "threadkeep doctor"
             )

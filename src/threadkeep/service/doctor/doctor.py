@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from threadkeep.base.clock import now_ms
+from threadkeep.base.engines import is_url
 from threadkeep.base.files import wal_allowed
 from threadkeep.base.json import decode_line
 from threadkeep.base.sqlite.pragmas import engine
@@ -53,6 +54,7 @@ from threadkeep.service.doctor.inspection import (
     look_at_capture,
     look_at_store,
 )
+from threadkeep.service.doctor.server_checks import examine_server
 from threadkeep.service.health import ask_listener
 from threadkeep.service.learn import enrich
 from threadkeep.service.maintenance import retained_at, retains, retention_mark
@@ -67,11 +69,11 @@ if TYPE_CHECKING:
 
 
 # ------------------------------------------------------------------------------
-# What can be mended inside a knowledge store: indexes are made anew, lost work is given back.
+# What can be mended inside a knowledge store: indexes are rebuilt, lost work is given back.
 
 
 def remake_positions(places: Places, tx: Tx) -> int:
-    """Find out anew where the parsers of logs stopped, where that cannot be read any more.
+    """Find out again where the parsers of logs stopped, where that cannot be read any more.
 
     All that they had read is in the archive, line by line. Gives how many there were; a step of
     `places`.
@@ -152,8 +154,30 @@ def diagnose(
     if deep:
         check_deeply(home, path, now, show)
     facts = gather(home, path, version=version, now=now)
-    took = round((time.perf_counter() - began) * 1000)
-    return DoctorReport(tuple(examine(facts)), took, deep)
+    found = (*examine(facts), *_examine_servers(home, path))
+    return DoctorReport(found, round((time.perf_counter() - began) * 1000), deep)
+
+
+def diagnose_server(url: str) -> DoctorReport:
+    """Look at a home on a PostgreSQL server, and at the server; nothing is changed."""
+    began = time.perf_counter()
+    found = tuple(examine_server(url))
+    return DoctorReport(found, round((time.perf_counter() - began) * 1000), deep=False)
+
+
+def _examine_servers(home: "Home", path: str | Path | None) -> Iterator[Finding]:
+    """Judge each server that stores of a home are on; one that does not answer is a finding."""
+    try:
+        places = [home.place(name, _given(name, path)) for name in KINDS]
+        for url in sorted({str(place) for place in places if is_url(place)}):
+            yield from examine_server(url)
+    except ThreadkeepError as error:
+        doc = "docs/postgres.md"
+        yield Finding("server", "connection", "fail", error.message, fix=error.hint or "", doc=doc)
+
+
+def _given(name: str, path: str | Path | None) -> str | Path | None:
+    return path if name == "knowledge" else None
 
 
 def gather(home: "Home", path: str | Path | None = None, *, version: str, now: int) -> DoctorFacts:
@@ -163,8 +187,8 @@ def gather(home: "Home", path: str | Path | None = None, *, version: str, now: i
         _ = home.config
     except ThreadkeepError as error:
         return msgspec.structs.replace(facts, config_trouble=error.message)
-    found = [_store(home, name, path) for name in KINDS]
-    usable = is_usable(found[-1])
+    found = [_store(home, name, path) for name in KINDS if not _is_on_server(home, name, path)]
+    usable = found[-1].name == "knowledge" and is_usable(found[-1])
     stores = _with_deep_checks(home, path, found) if usable else found
     facts = msgspec.structs.replace(
         facts,
@@ -179,6 +203,12 @@ def gather(home: "Home", path: str | Path | None = None, *, version: str, now: i
         **_listening(home),
     )
     return _with_capture(home, path, facts) if usable else facts
+
+
+def _is_on_server(home: "Home", name: str, path: str | Path | None) -> bool:
+    with suppress(ThreadkeepError):
+        return is_url(home.place(name, _given(name, path)))
+    return False  # another program's file: what is wrong is told of it as a file
 
 
 def is_usable(store: StoreFacts) -> bool:
@@ -203,7 +233,7 @@ def _with_capture(home: "Home", path: str | Path | None, facts: DoctorFacts) -> 
 
 
 def _store(home: "Home", name: str, path: str | Path | None) -> StoreFacts:
-    given = path if name == "knowledge" else None
+    given = _given(name, path)
     try:
         place = home.store_path(name, given)
     except ThreadkeepError as error:
@@ -309,7 +339,7 @@ def check_deeply(
     done = []
     for name in KINDS:
         with suppress(ThreadkeepError):
-            place = home.store_path(name, path if name == "knowledge" else None)
+            place = home.store_path(name, _given(name, path))
             if place.exists():
                 done.append(_check_one(home, name, place, now, show))
     with suppress(*_UNREADABLE), home.knowledge(path, must_exist=True) as store:
@@ -346,7 +376,7 @@ def _deep_problems(
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """What a repair did: rows indexed anew, tickets given back, twins taken out."""
+    """What a repair did: rows reindexed, tickets given back, twins taken out."""
 
     indexed: int = 0
     tickets: int = 0
@@ -354,15 +384,15 @@ class Repaired(msgspec.Struct, frozen=True):
 
 
 def repair(home: "Home", path: str | Path | None = None) -> Repaired:
-    """Make the full-text indexes of the chat and the knowledge store anew, and retry lost work.
+    """Rebuild the full-text indexes of the chat and the knowledge store, and retry lost work.
 
     Nodes that are there twice go, and logs that could not be read on are. What was said and
     captured is not touched.
     """
-    if home.chat_path().exists():
+    if home.has("chat"):
         with home.chat(must_exist=True) as chat:
             chat.reindex()
-    if not home.knowledge_path(path).exists():
+    if not home.has("knowledge", path):
         return Repaired()
     with home.history(path, must_exist=True) as history:
         refuse_write(history.store.access)

@@ -167,16 +167,16 @@ VECTORS_MISSING: Final = 25
 _OF_AGENT: Final = {"opencode": "I-11", "codex": "I-13", "cursor": "I-15"}
 
 INVARIANTS: Final = {
-    "I-1": "what is typed in a shell with the hook is in the store",
+    "I-1": "commands typed in a shell with the hook are in the store",
     "I-2": "every log of an agent that changed is in the store within a minute",
     "I-3": "every tool call in Claude's transcripts is an event",
-    "I-4": "the extension of a browser that runs is heard",
+    "I-4": "the extension of a running browser reports",
     "I-5": "no report is lost",
     "I-6": "of a thousand reports at most one is not understood",
-    "I-7": "the watchdog looks",
+    "I-7": "the watchdog is running",
     "I-8": "probes arrive",
-    "I-9": "what waits to be collected does not wait long",
-    "I-10": "trouble with enrichment is no trouble of capture",  # by the shape of this module
+    "I-9": "reports are collected promptly",
+    "I-10": "enrichment problems do not affect capture",  # by the shape of this module
     "I-11": "every session of OpenCode that changed is in the store within a minute",
     "I-12": "the configured model answers",
     "I-13": "every session of Codex that changed is in the store within a minute",
@@ -260,7 +260,7 @@ def _browser(seen: Snapshot) -> Iterator[Violation]:
         return
     since = max(browsing.heard_at, browsing.running_since)
     if age(seen, since) >= BROWSER_PATIENCE:
-        said = "a browser runs, and its extension is no longer heard"
+        said = "a browser is running and its extension no longer reports"
         yield Violation("I-4", "browser", browsing.heard_at, said)
 
 
@@ -284,7 +284,7 @@ def _waiting(seen: Snapshot) -> Iterator[Violation]:
     patience = SPOOL_PATIENCE if seen.resident else UNATTENDED_PATIENCE
     for one in seen.waiting:
         if one.files and age(seen, one.oldest) >= patience:
-            said = f"{one.files} files wait in the {one.place} and nobody collects them"
+            said = f"{one.files} files are waiting in the {one.place} and nothing collects them"
             yield Violation("I-9", one.place, one.oldest, said)
 
 
@@ -294,18 +294,18 @@ def _waiting(seen: Snapshot) -> Iterator[Violation]:
 def _watchdog(seen: Snapshot) -> Iterator[Violation]:
     at = seen.watchdog_at
     if seen.resident and at is not None and age(seen, at) >= WATCHDOG_PATIENCE:
-        yield Violation("I-7", "watchdog", at, "capture runs, and nobody checks it any more")
+        yield Violation("I-7", "watchdog", at, "capture is running and nothing checks it any more")
 
 
 def _probes(seen: Snapshot) -> Iterator[Violation]:
     for probe in seen.probes:
         if not probe.ok:
-            said = "the last synthetic event did not arrive"
+            said = "the last test event did not arrive"
             yield Violation("I-8", probe.source, probe.since, said)
         elif seen.resident and age(seen, probe.ran_at) >= PROBE_PATIENCE:
             if probe.source == "shell" and _is_idle(seen, probe.ran_at):
                 continue
-            said = "no synthetic event was sent for a quarter of an hour"
+            said = "no test event was sent for 15 minutes"
             yield Violation("I-8", probe.source, probe.ran_at, said)
 
 
@@ -324,7 +324,7 @@ def _memories(seen: Snapshot) -> Iterator[Violation]:
         return
     active = found.taken_at is not None and seen.now - found.taken_at <= MEMORY_ACTIVE
     if active and found.watched_at is not None and age(seen, found.watched_at) > MEMORY_PATIENCE:
-        said = "Claude's notes change, and nobody watches them any more"
+        said = "Claude's notes change and nothing watches them any more"
         yield Violation("I-17", WATCHER, found.watched_at, said)
     if found.failures > MEMORY_FAILURES:
         said = f"Claude's notes could not be read {found.failures} times in a row: {found.message}"
@@ -337,7 +337,7 @@ def _memories(seen: Snapshot) -> Iterator[Violation]:
 def _unlearned(seen: Snapshot) -> Iterator[Violation]:
     found = seen.memories
     if found is not None and found.waiting:
-        said = f"{found.waiting} of Claude's notes wait to be learned from for half an hour"
+        said = f"{found.waiting} of Claude's notes have been queued for half an hour"
         yield Violation("I-19", SOURCE_KIND, found.waiting_since or seen.now, said)
     if found is not None and found.bare:
         said = f"{found.bare} parts of Claude's notes are published without a node"

@@ -21,7 +21,7 @@ def check_machine(facts: DoctorFacts) -> Iterator[Finding]:
     yield ok(_MACHINE, "program", f"threadkeep {facts.version}, home {facts.home}")
     yield _engine(facts)
     if facts.config_trouble:
-        cause = "the configuration file cannot be used, so none of its settings is"
+        cause = "the configuration file cannot be used, so all its settings are ignored"
         fix = f"edit the file: {facts.config_trouble}"
         yield Finding(_MACHINE, "config", "fail", facts.config_trouble, cause, fix)
     if facts.disk is not None:
@@ -44,7 +44,7 @@ def _engine(facts: DoctorFacts) -> Finding:
 def _disk(disk: DiskFacts) -> Iterator[Finding]:
     if disk.free is not None:
         said = f"{disk.free // _MB:,} MB free for {disk.path}"
-        cause = "a full disk stops capture and recording; nothing acknowledged is lost"
+        cause = "a full disk stops capture and recording; stored data is safe"
         fix = f"df -h {disk.path}"
         if disk.free < _LITTLE_ROOM:
             level: Level = "fail" if disk.free < _NO_ROOM else "warn"
@@ -89,10 +89,10 @@ def _unusable(store: StoreFacts) -> Finding:
     }
     causes = {
         "damaged": "pages of the file were torn or overwritten",
-        "locked": "another program holds the file for itself alone",
-        "newer": "a newer program has brought the file to a version that this one must not write",
-        "foreign": "a file of another program stands in this place",
-        "closed": "the permissions of the file or its folder keep us out",
+        "locked": "another program has locked the file exclusively",
+        "newer": "a newer program upgraded the file to a version this one must not write",
+        "foreign": "another program's file is in this place",
+        "closed": "the permissions of the file or its folder deny access",
     }
     cause, fix = causes[store.trouble], fixes[store.trouble]
     check = "version" if store.trouble in {"newer", "foreign"} else "file"
@@ -103,7 +103,7 @@ def _version(store: StoreFacts) -> Finding:
     said = f"schema version {store.version}, {store.path}"
     if not store.older:
         return ok(store.name, "version", said)
-    cause = "an older program wrote the file last, and nothing has brought it up since"
+    cause = "an older program wrote the file last, and it was not upgraded since"
     mends = {"knowledge": "threadkeep knowledge migrate", "chat": "threadkeep chat verify"}
     fix = mends.get(store.name, f"threadkeep {store.name} check")
     return Finding(store.name, "version", "warn", said, cause, fix, f"docs/{store.name}.md")
@@ -115,7 +115,7 @@ def _soundness(store: StoreFacts) -> Finding:
         cause = "pages of the file were torn or overwritten: a disk, a crash, or a plain copy of it"
         said = " ".join(f"{store.problems[0]}{more}".split())  # SQLite says it in several lines
         return Finding(store.name, "integrity", "fail", said, cause, _restoring(store), _DOC)
-    said = "every page is sound" if store.whole else "header and small tables are sound"
+    said = "all pages are intact" if store.whole else "the header and small tables are intact"
     return ok(store.name, "integrity", f"{said}, {store.bytes / _MB:,.1f} MB")
 
 
@@ -139,7 +139,7 @@ def _log(store: StoreFacts, facts: DoctorFacts) -> Iterator[Finding]:
     if store.wal_bytes > _LONG_LOG:
         who = store.reader or "a reader"
         said = f"the write-ahead log has grown to {store.wal_bytes // _MB:,} MB"
-        cause = f"{who} keeps an old state of the file open, so the log cannot be emptied"
+        cause = f"{who} keeps an old snapshot of the file open, so the log cannot be emptied"
         fix = f"fuser -v {store.path}"
         yield Finding(store.name, "log", "warn", said, cause, fix, _DOC)
     disk = facts.disk
@@ -152,8 +152,8 @@ def _log(store: StoreFacts, facts: DoctorFacts) -> Iterator[Finding]:
 
 def _writer(store: StoreFacts) -> Iterator[Finding]:
     if store.writer:
-        said = f"{store.writer} holds the lock for writing and does not let go"
-        cause = "everybody else who wants to write waits for it"
+        said = f"{store.writer} holds the write lock and does not release it"
+        cause = "all other writers wait for it"
         fix = f"fuser -v {store.path}"
         yield Finding(store.name, "lock", "warn", said, cause, fix, _DOC)
     elif store.users:
@@ -163,12 +163,12 @@ def _writer(store: StoreFacts) -> Iterator[Finding]:
 def _backup(store: StoreFacts, now: int) -> Finding:
     fix = f"threadkeep backup --store {store.name}"
     if store.last_backup is None:
-        cause = "`threadkeep serve` makes one each day; nobody has made one here"
-        return Finding(store.name, "backup", "info", "there is no backup", cause, fix, _DOC)
+        cause = "`threadkeep serve` makes one each day; none was made here"
+        return Finding(store.name, "backup", "info", "no backup", cause, fix, _DOC)
     days = max(0, now - store.last_backup) // DAY_MS
     if days < _OLD_BACKUP_DAYS:
         return ok(store.name, "backup", f"the last backup is {_days(days)} old")
-    cause = "no program made one since: `threadkeep serve` does so each day"
+    cause = "none was made since; `threadkeep serve` makes one each day"
     said = f"the last backup is {_days(days)} old"
     return Finding(store.name, "backup", "warn", said, cause, fix, _DOC)
 
@@ -177,7 +177,7 @@ def _deep(store: StoreFacts, now: int) -> Finding:
     deep, fix = store.deep, "threadkeep doctor --deep"
     if deep is None:
         cause = "hashes and full-text indexes are only compared by a deep check"
-        return Finding(store.name, "deep check", "info", "there was none yet", cause, fix, _DOC)
+        return Finding(store.name, "deep check", "info", "none yet", cause, fix, _DOC)
     days = max(0, now - deep.checked_at) // DAY_MS
     when = f"{_days(days)} ago" if days else "today"
     if deep.problems:
@@ -190,12 +190,12 @@ def _deep(store: StoreFacts, now: int) -> Finding:
         )
     if days < _OLD_CHECK_DAYS:
         return ok(store.name, "deep check", f"sound {when}, in {deep.took_ms / 1000:.1f} s")
-    cause = "what happened to the file since then was not looked for"
+    cause = "later changes to the file were not checked"
     return Finding(store.name, "deep check", "info", f"sound {when}", cause, fix, _DOC)
 
 
 def _mending(store: StoreFacts, problem: str) -> str:
-    """Give the command that mends what a deep check found: an index is built anew."""
+    """Give the command that mends what a deep check found: an index is rebuilt."""
     if "index" not in problem:
         return _restoring(store)
     return "threadkeep state reindex" if store.name == "state" else "threadkeep doctor --repair"

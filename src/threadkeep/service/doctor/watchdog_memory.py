@@ -95,7 +95,7 @@ def awake_since(
     if not memory.at:
         return min(begun, now)
     passed = now - memory.at
-    slept = monotonic_ms < memory.monotonic_ms  # it was started anew
+    slept = monotonic_ms < memory.monotonic_ms  # it was started again
     slept = slept or passed - (monotonic_ms - memory.monotonic_ms) > _JUMP_MS
     stopped = resident and passed > _STOPPED_MS
     return now if slept or stopped else min(max(memory.awake_since, begun), now)

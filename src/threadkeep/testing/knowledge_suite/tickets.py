@@ -1,4 +1,4 @@
-"""Tickets: every captured row waits in the queue of its kind to be made into knowledge."""
+"""Tickets: every captured row queued of its kind to be made into knowledge."""
 
 import pytest
 

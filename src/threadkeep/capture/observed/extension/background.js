@@ -71,7 +71,7 @@ const beat = (enabled) =>
     sent_at_ms: Date.now(),
   });
 
-// A sign of life, the newest settings, and what could not be sent before. Silent while the user wants nothing sent.
+// A heartbeat, the newest settings, and what could not be sent before. Silent while the user wants nothing sent.
 const callHost = async () => {
   const [choices] = await settings();
   if (["off", "paused"].includes(whyOff(choices, { enabled: true }, Date.now()))) return;

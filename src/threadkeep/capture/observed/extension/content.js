@@ -77,7 +77,7 @@ var threadkeepStop = ((running) => {
     visit = threadkeepVisit.show(visit, clock());
   };
 
-  // Pages of one site that change their address without being loaded anew.
+  // Pages of one site that change their address without being reloaded.
   const onAddress = () => {
     if (location.href === visit.url) return;
     measure();

@@ -3,7 +3,7 @@
 "use strict";
 
 var threadkeepVisit = (() => {
-  // A tab that comes back after this long is read anew, not still.
+  // A tab that comes back after this long is read again, not still.
   const LONG_AWAY_MS = 30 * 60 * 1000;
 
   // `now` has `wall` (epoch milliseconds) and `tick` (a clock that is never set).
@@ -30,8 +30,8 @@ var threadkeepVisit = (() => {
 
   const show = (visit, now) => {
     if (visit.shownSince !== null) return visit;
-    const anew = now.wall - visit.leftAt > LONG_AWAY_MS;
-    return anew
+    const fresh = now.wall - visit.leftAt > LONG_AWAY_MS;
+    return fresh
       ? begin(visit.url, visit.referrer, true, now)
       : { ...visit, shownSince: now.tick, leftAt: null };
   };

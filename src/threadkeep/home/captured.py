@@ -1,0 +1,135 @@
+"""What was captured, beyond lists: its lines, how complete it is, and how it is forgotten."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from threadkeep.base.clock import now_ms
+from threadkeep.base.page import Cursor, Limit, Page, page_of
+from threadkeep.base.verbs import Moment, Name, Words, with_limits
+from threadkeep.capture.coverage import Coverage
+from threadkeep.capture.forget import ForgetReport
+from threadkeep.capture.forget_selection import refuse_mixture
+from threadkeep.errors import Invalid
+from threadkeep.knowledge.labels import Labelled, Note, TagCount, TagName
+from threadkeep.knowledge.projects import ProjectDetail, ProjectName, RenamedProject
+from threadkeep.knowledge.query import EVERYTHING, Query, format_query, parse_query
+from threadkeep.knowledge.results import Labels
+
+if TYPE_CHECKING:
+    from threadkeep.home.stores import Stores
+
+
+class ParsedQuery(msgspec.Struct, frozen=True):
+    """What a text of the filter bar means, and how it is written shortest."""
+
+    query: Query
+    text: str
+
+
+class WouldGo(msgspec.Struct, frozen=True):
+    """What was forgotten, or would be."""
+
+    dry_run: bool
+    forgotten: ForgetReport
+
+
+@with_limits
+class CapturedWork:
+    """The captured work of a home, for callers who name what they mean."""
+
+    def __init__(self, stores: "Stores") -> None:
+        self._stores = stores
+        self._zone = ZoneInfo(stores.home.zone)
+
+    def parse(self, within: Query = EVERYTHING) -> ParsedQuery:
+        """Say what a text of the filter bar means."""
+        return ParsedQuery(within, format_query(within, self._zone))
+
+    def raw(self, session: Name) -> Iterator[str]:
+        """Give the lines of a session as its agent wrote them, secrets masked."""
+        history = self._stores.history("look")
+        found = history.find(session)
+        yield from (one.decode("utf-8", "replace") for one in history.raw(found))
+
+    def label(
+        self,
+        ref: Name,
+        *,
+        star: bool | None = None,
+        add: Sequence[TagName] = (),
+        remove: Sequence[TagName] = (),
+        note: Note | None = None,
+    ) -> Labels:
+        """Star a session or message, add and remove tags, write a note; "" removes the note."""
+        store = self._stores.history("change").store
+        return store.labels.put(ref, now=now_ms(), star=star, add=add, remove=remove, note=note)
+
+    def labels(self, ref: Name) -> Labels:
+        """Give the star, tags and note of a session or message."""
+        return self._stores.browse().store.labels.of(ref)
+
+    def labelled(self, *, limit: Limit = 50, cursor: Cursor | None = None) -> Page[Labelled]:
+        """List the sessions and messages with a star, a tag or a note, the latest first."""
+        found = self._stores.browse().store.labels.listed()
+        return page_of(found, lambda one: (one.at, one.ref), limit, cursor, newest_first=True)
+
+    def tags(self) -> list[TagCount]:
+        """List the tags, those used most first."""
+        return self._stores.browse().store.labels.tags()
+
+    def project(self, project: ProjectName) -> ProjectDetail:
+        """Give a project with its folders, the files touched most, and its lessons."""
+        return self._stores.browse().store.projects.project(project)
+
+    def rename_project(self, project: ProjectName, to: ProjectName) -> RenamedProject:
+        """Call a project something else; the name of another project merges the two."""
+        return self._stores.history("change").store.projects.rename(project, to)
+
+    def split_project(self, project: ProjectName) -> RenamedProject:
+        """Give all folders of a project the names back that they had before."""
+        return self._stores.history("change").store.projects.split(project)
+
+    def coverage(self) -> Coverage:
+        """Compare what is on the disk with what is in the store."""
+        return self._stores.history("look").coverage()
+
+    def forget(
+        self,
+        *,
+        q: Words = "",
+        session: Sequence[Name] = (),
+        project: Name | None = None,
+        agent: Name | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        pattern: Name | None = None,
+        dry_run: bool = False,
+    ) -> WouldGo:
+        """Take captured work out for good; say `dry_run: false` to do it.
+
+        What is meant is said in one way: sessions, a project, a time, a pattern, or a filter.
+        """
+        what = Query(
+            session=tuple(session),
+            project=() if project is None else (project,),
+            agent=() if agent is None else (agent,),
+            since=since,
+            until=until,
+            pattern=pattern,
+        )
+        if not q.strip():
+            refuse_mixture(what)
+        elif what != EVERYTHING:
+            raise Invalid("that is given in two ways", hint="give q, or other fields")
+        else:
+            what = parse_query(q, now_ms(), self._zone)
+        would_go = self._stores.history("look").forget(what, dry_run=True)
+        if dry_run:  # otherwise anything wrong with it was said before we write
+            return WouldGo(dry_run, would_go)
+        # What shells and browsers left could not be forgotten before it is brought in.
+        with self._stores.home.observations(self._stores.db, must_exist=True) as observations:
+            observations.collect()
+        return WouldGo(dry_run, self._stores.history("change").forget(what))
