@@ -34,7 +34,10 @@ LOOKED_AT: Final = {
     ),
     "hypothesis": ("MPL-2.0", "runs tests; nothing of it is passed on"),
     "pathspec": ("MPL-2.0", "used by the build backend, as it is; nothing of it is passed on"),
-    "psycopg": ("LGPL-3.0-only", "tests talk to a server with it; nothing of it is passed on"),
+    "psycopg": (
+        "LGPL-3.0-only",
+        "installed beside threadkeep by those who use a server; nothing of it is passed on",
+    ),
     "psycopg-binary": ("LGPL-3.0-only", "as psycopg, whose compiled part it is"),
 }
 # What older packages write, in the names that are used today.

@@ -1,13 +1,16 @@
-"""Write the reference pages from what they describe: commands, settings, tables, HTTP, modules.
+"""Write what is made of other code: the reference pages, and the types of the async verbs.
 
-`python scripts/reference.py` writes them; a test fails when a page is not what this would write.
+`python scripts/reference.py` writes them; a test fails when a file is not what this would write.
 """
 
 import ast
+import inspect
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 from click.testing import CliRunner
@@ -45,6 +48,7 @@ def pages() -> dict[str, str]:
         "configuration.md": HEAD + configuration_page(),
         "http.md": HEAD + http_page(),
         "modules.md": HEAD + modules_page(),
+        "python.md": HEAD + python_page(),
         "schema.md": HEAD + schema_page(),
         "verbs.md": HEAD + verbs_page(),
     }
@@ -139,9 +143,65 @@ def verbs_page() -> str:
             taken = ", ".join(one.arguments)
             address = f"`{one.method} /api{one.path}`" if one.path else ""
             parts.append(f"| `{one.name}({taken})` | {address} | {one.said} |")
-        parts += [f"\nInside only: `{name}`, {why}." for name, why in INSIDE[store].items()]
+        parts += [f"\nInside only: `{name}`, {why}." for name, why in INSIDE.get(store, {}).items()]
         parts.append("")
     return "\n".join(parts)
+
+
+# The modules whose public names are the Python API, in the order in which a reader needs them.
+PUBLIC = ("threadkeep", "threadkeep.mailbox", "threadkeep.errors", "threadkeep.testing")
+
+
+def python_page() -> str:
+    """Show every public class and function with its signature and docstring."""
+    words = (
+        "Every public name with its signature and docstring. `threadkeep.aio` has the stores "
+        "with the same methods, to be awaited."
+    )
+    parts = [f"# Python API\n\n{words}\n"]
+    shown: set[int] = set()
+    for module in PUBLIC:
+        found = import_module(module)
+        parts.append(f"## {module}\n")
+        for name in sorted(getattr(found, "__all__", [])):
+            one = getattr(found, name)
+            if callable(one) and inspect.getdoc(one) and id(one) not in shown:
+                shown.add(id(one))
+                parts += _documented(f"{module}.{name}", one)
+    return "\n".join(parts)
+
+
+def _documented(name: str, one: Any) -> Iterator[str]:
+    if not inspect.isclass(one):
+        yield f"### {name}\n"
+        yield _entry(name.rpartition(".")[2], one)
+        return
+    yield f"### {name}\n\n{_said(one)}\n"
+    for member in dir(one):
+        found = inspect.getattr_static(one, member)
+        if member.startswith("_") or not (inspect.getdoc(found) or "").strip():
+            continue
+        if isinstance(found, property):
+            yield f"- `{member}` (property): {_said(found)}\n"
+        elif callable(getattr(one, member)) and not inspect.isclass(found):
+            yield _entry(member, getattr(one, member))
+
+
+def _entry(name: str, one: Any) -> str:
+    try:
+        signature = str(inspect.signature(one))
+    except (TypeError, ValueError):
+        signature = "(…)"
+    # A default that prints its address would make the page different every time it is written.
+    signature = re.sub(r"<.*? at 0x[0-9a-f]+>", "…", signature)
+    signature = re.sub(
+        r"\b(?:threadkeep|collections|typing|msgspec|pathlib)\.[a-z_.]*", "", signature
+    )
+    return f"- `{name}{signature}`\n\n    {_said(one)}\n"
+
+
+def _said(one: Any) -> str:
+    return " ".join((inspect.getdoc(one) or "").split("\n\n")[0].split())
 
 
 _SECTION = re.compile(r"^# -{70,}\n((?:# .+\n)+)", re.MULTILINE)
@@ -171,11 +231,65 @@ def _module(path: Path, name: str) -> str:
     return f"- `{name}`: {' · '.join(said)}\n"
 
 
+# ------------------------------------------------------------------------------
+# What type checkers and editors know of the async faces: the signatures of the stores' own verbs.
+
+TYPES = SQL / "aio_verbs.pyi"
+_WIDTH = 100
+_TYPES_HEAD = """# Written by scripts/reference.py: the types of the verbs that async faces have.
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from threadkeep.chat.store import ChatStore
+from threadkeep.state.session_db import SessionDB
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+def awaited(
+    verb: Callable[Concatenate[Any, _P], _R],
+) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _R]]: ...
+def iterated(
+    verb: Callable[Concatenate[Any, _P], Iterator[_R]],
+) -> Callable[Concatenate[Any, _P], AsyncIterator[_R]]: ...
+"""
+
+
+def async_types() -> str:
+    """Name every verb that an async face has from the table, with the verb whose types it has."""
+    from threadkeep.aio import AsyncChatStore, AsyncSessionDB  # noqa: PLC0415  (the stores)
+    from threadkeep.verbs import TABLES  # noqa: PLC0415
+
+    parts = [_TYPES_HEAD]
+    for name, store, face in (
+        ("ChatVerbs", "chat", AsyncChatStore),
+        ("StateVerbs", "state", AsyncSessionDB),
+    ):
+        lines = [f"class {name}:"]
+        for one in TABLES[store].values():
+            if hasattr(vars(face)[one.name], "__wrapped__"):  # else the face has one of its own
+                made = "iterated" if one.streams else "awaited"
+                line = f"    {one.name} = {made}({one.owner.name}.{one.name})"
+                lines.append(
+                    line
+                    if len(line) <= _WIDTH
+                    else line.replace("(", "(\n        ", 1)[:-1] + "\n    )"
+                )
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def files() -> dict[Path, str]:
+    """Give every file that is written, by its place."""
+    return {TYPES: async_types(), **{PAGES / name: text for name, text in pages().items()}}
+
+
 def main() -> int:
-    """Write the pages."""
+    """Write the files."""
     PAGES.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        (PAGES / name).write_text(text, "utf-8")
+    for place, text in files().items():
+        place.write_text(text, "utf-8")
     return 0
 
 

@@ -6,6 +6,7 @@ import platform
 import shutil
 import signal
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -89,3 +90,21 @@ def shared_data() -> Path:
     if named:
         pytest.fail(f"THREADKEEP_SHARED names {folder}, which is not a folder", pytrace=False)
     pytest.skip("needs the optional test data; set THREADKEEP_SHARED to its folder")
+
+
+@pytest.fixture(scope="session")
+def server_place(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
+    """Give the connection string of the PostgreSQL server of the run, started when it is needed."""
+    from tests.support.postgres import running_server
+
+    folder = tmp_path_factory.getbasetemp()
+    with running_server(folder if worker_id == "master" else folder.parent) as place:
+        yield place
+
+
+@pytest.fixture(scope="session")
+def server_url(server_place: str, worker_id: str) -> str:
+    """Give the URL of a database of its own for each process of the run; add `home=` to it."""
+    from tests.support.postgres import fresh_database
+
+    return fresh_database(server_place, f"tests_{worker_id}")

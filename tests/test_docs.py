@@ -21,7 +21,6 @@ from threadkeep.knowledge.records import Command
 DEMO_HISTORY = REPO / "src" / "threadkeep" / "demo" / "history"
 GROUPS = ("chat", "state", "mail", "knowledge", "redact", "browser", "github", "send-event")
 PAGES = sorted([REPO / "README.md", *(REPO / "docs").glob("*.md")])
-REFERENCE = REPO / "docs" / "reference"
 
 
 def python_blocks(page: Path) -> list[str]:
@@ -54,6 +53,20 @@ def test_library_examples_of_the_readme_run(tmp_path: Path) -> None:
     assert output_of(state, tmp_path) == ["1 gateway/run.py", "1 error: timeout", "1 东京"]
     assert (tmp_path / "state.db").exists()
     assert output_of(mail, tmp_path) == ["Ann: hello", "Hello, Ann!"]
+
+
+def test_library_examples_of_the_chat_store_run(tmp_path: Path) -> None:
+    record, branch = python_blocks(REPO / "docs" / "chat.md")
+    assert output_of(record, tmp_path) == [
+        "user - Is it raining in Lisbon?",
+        "assistant - No, it is sunny.",
+    ]
+    assert output_of(branch, tmp_path) == [
+        "1 message in the branch",
+        "1 after rewinding",
+        "2 after undoing it",
+        "['No, it is >>>sunny<<<.']",
+    ]
 
 
 def test_library_example_of_the_state_store_runs(tmp_path: Path) -> None:
@@ -187,9 +200,9 @@ def test_make_targets_named_in_the_readme_exist() -> None:
 
 
 def test_the_reference_is_what_it_describes() -> None:
-    """`make docs` writes the pages anew."""
-    for name, text in reference.pages().items():
-        assert (REFERENCE / name).read_text("utf-8") == text, f"{name}: run `make docs`"
+    """`make docs` writes the pages, and the types of the async verbs, once more."""
+    for place, text in reference.files().items():
+        assert place.read_text("utf-8") == text, f"{place.name}: run `make docs`"
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ def test_only_a_store_knows_its_tables() -> None:
 
 
 def test_only_the_index_knows_how_full_text_is_asked() -> None:
-    allowed = {"base/sql.py", "base/word_index.py", "base/sqlite/outside.py"}
+    allowed = {"base/sql.py", "base/sqlite/fts5.py", "base/sqlite/outside.py"}
     asks = re.compile(r"\bMATCH [:?'{]|'(?:optimize|integrity-check|delete-all|merge|rebuild)'")
     files = [*SRC.rglob("*.py"), *SRC.rglob("*.sql")]
     found = {str(file.relative_to(SRC)) for file in files if asks.search(file.read_text())}

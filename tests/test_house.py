@@ -12,7 +12,6 @@ from tests.test_layers import ORDER, ROOMS, modules, room_of
 NOUNS = {
     "home/opening.py": "how each store of a home is opened",
     "knowledge/opening.py": "how a knowledge file is opened",
-    "mcp/paging.py": "pages of long answers",
     "memory/learn/text_cleaning.py": "texts without what says nothing",
     "memory/ranking.py": "the order of hits",
     "state/naming.py": "how a session of a state file is named",

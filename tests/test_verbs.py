@@ -1,21 +1,30 @@
 """The table of verbs: every verb of a store is in it, or it is said why not."""
 
+import inspect
+import json
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
-from threadkeep.base.verb_table import faults
+from tests.conftest import REPO
+from threadkeep.base.verb_table import Verb, faults, said_by
+from threadkeep.base.verbs import limits_of
 from threadkeep.errors import Invalid
-from threadkeep.verbs import INSIDE, OWNERS, TABLES
+from threadkeep.mailbox.host.host import Host
+from threadkeep.mailbox.index import MailIndex
+from threadkeep.verbs import INSIDE, OWNERS, TABLES, each_verb
+from threadkeep.web.api.endpoints import read_address, read_body
 
 CHAT, STATE = TABLES["chat"], TABLES["state"]
 
 
 @pytest.mark.parametrize("store", sorted(OWNERS))
 def test_every_verb_of_a_store_stands_in_the_table_or_inside(store: str) -> None:
-    assert faults(TABLES[store], INSIDE[store], OWNERS[store]) == []
-    assert all(reason.strip() for reason in INSIDE[store].values())
+    inside = INSIDE.get(store, {})
+    assert faults(TABLES[store], inside, OWNERS[store]) == []
+    assert all(reason.strip() for reason in inside.values())
 
 
 def test_a_table_that_is_not_right_is_seen() -> None:
@@ -23,7 +32,7 @@ def test_a_table_that_is_not_right_is_seen() -> None:
     assert faults(left, INSIDE["chat"], OWNERS["chat"]) == ["vacuum is in no line"]
     wrong = msgspec.structs.replace(CHAT["vacuum"], path="/chat/{nobody}/vacuum")
     found = faults({**CHAT, "vacuum": wrong}, INSIDE["chat"], OWNERS["chat"])
-    assert found == ["vacuum: 'nobody' of its address is no parameter"]
+    assert found == ["vacuum: 'nobody' of its address is not a parameter"]
 
 
 def test_what_a_verb_takes_is_what_its_signature_says() -> None:
@@ -61,6 +70,87 @@ def test_what_destroys_is_a_dry_run_unless_it_is_told_otherwise() -> None:
     for one in (one for table in TABLES.values() for one in table.values() if one.destroys):
         assert one.named({}) == {"dry_run": True}
         assert one.named({"dry_run": False}) == {"dry_run": False}
+
+
+# Verbs that end something and have no dry run, each with its reason.
+_HARMLESS = {
+    "clear_backend_heartbeat": "a sign of life",
+    "clear_compression_failure_cooldown": "a pause, which the next failure sets again",
+    "clear_session_activity_labels": "what a session does right now",
+    "delete_gateway_routing_entries": "routes, which the next message makes again",
+    "delete_telegram_topic_binding": "a binding, which the next message makes again",
+    "prune_stale_heartbeats": "signs of life of programs that ended",
+}
+
+
+def test_no_verb_deletes_what_was_said_without_a_dry_run() -> None:
+    ends = ("delete", "clear", "prune", "purge", "forget", "drop")
+    lines = [one for table in TABLES.values() for one in table.values() if not one.reads]
+    found = {one.name for one in lines if one.name.startswith(ends) and not one.destroys}
+    assert found == set(_HARMLESS)
+
+
+# Verbs whose limits are checked before their store is touched.
+_FACES = ("state_sessions", "knowledge", "memory", "captured", "health", "mail")
+_LIMITED = [
+    pytest.param(one, name, limits, id=f"{store}.{one.name}.{name}")
+    for store in _FACES
+    for one in TABLES[store].values()
+    for name, argument in one.arguments.items()
+    if one.path and name not in one.preset and name not in one.names.values()
+    if (limits := limits_of(argument.kind)) is not None
+]
+
+
+@pytest.mark.parametrize("one, name, limits", _LIMITED)
+def test_python_refuses_what_http_refuses_in_the_same_words(
+    one: Verb, name: str, limits: msgspec.Meta
+) -> None:
+    least = limits.ge is not None
+    wrong: Any = limits.ge - 1 if limits.ge is not None else "x" * ((limits.max_length or 0) + 1)
+    if not least and limits.max_length is None:
+        wrong = ""
+    with pytest.raises(Invalid) as in_python:
+        one.function(None, **{name: wrong})
+    kind = one.asked if one.body is None or name in one.in_path else one.body
+    required = {f.name: "x" for f in msgspec.structs.fields(kind) if f.required}
+    with pytest.raises(Invalid) as over_http:
+        if kind is one.asked:
+            path = {field: str(wrong) if field == name else "1" for field in one.in_path}
+            pairs = {**required, name: str(wrong)}
+            read_address(kind, [(n, v) for n, v in pairs.items() if n not in path], path)
+        else:
+            read_body(kind, json.dumps({**required, name: wrong}).encode())
+    words = in_python.value.message.partition(", not ")[0]  # -1 and -1.0 are the same number
+    assert over_http.value.message.partition(": ")[2].startswith(words)
+
+
+def test_every_verb_that_a_hint_names_is_there() -> None:
+    classes = {one.name: one.type for one in OWNERS.values()} | {
+        "Host": Host,
+        "MailIndex": MailIndex,
+    }
+    for one in filter(None, (one.also for one in each_verb())):
+        owner, _, name = one.partition(".")
+        assert callable(getattr(classes[owner], name)), one
+    named = re.compile(r"`([A-Z]\w+)\.(\w+)\((\w*)=?\w*\)`")
+    stores = [REPO / "src" / "threadkeep" / room for room in ("chat", "state", "mailbox")]
+    found = {
+        match
+        for room in stores
+        for path in room.rglob("*.py")
+        for match in named.findall(path.read_text("utf-8"))
+    }
+    assert len(found) >= 8
+    for owner, name, argument in found:
+        taken = inspect.signature(getattr(classes[owner], name)).parameters
+        assert not argument or argument in taken, (owner, name, argument)
+
+
+def test_each_surface_writes_the_verbs_of_a_hint_its_own_way() -> None:
+    hint = "`ChatStore.import_sessions(replace=True)` replaces; `Nobody.knows()` it"
+    said = said_by(hint, each_verb(), lambda one, argument, _: f"{one.command} --{argument}")
+    assert said == "`chat import --replace` replaces; `Nobody.knows()` it"
 
 
 def test_a_record_is_sent_by_its_id() -> None:

@@ -3,6 +3,7 @@
 What the contracts fix keeps its names; each exception says why. AGENTS.md has the table of words.
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,8 @@ from threadkeep.mcp import own_tools, session_tools
 from threadkeep.mcp.tools import input_schema, schema_of
 from threadkeep.web.api import description
 
+REFERENCE: Final = REPO / "docs" / "reference"
+
 # In what people read: a pattern of an old word, and what is said instead.
 OLD: Final = {
     r"harness(es)?": "agent",
@@ -33,7 +36,33 @@ OLD: Final = {
     r"threadkeep (lessons|github)[^\n`|]* --repo": "--project",
     r"commands, pages": "commands, visits",
 }
-_OLD: Final = re.compile("|".join(rf"(?<![\w-]){one}(?![\w-])" for one in OLD), re.IGNORECASE)
+# Phrases that an English writer would not write, and what is written instead.
+PHRASES: Final = {
+    r"anew": "again; rebuild, rewrite, start over",
+    r"no session is like that|is like that": "No sessions match",
+    r"(?<!there )is no (point|address|cursor|number|JSON|socket|file|time|part)": "is not a …",
+    r"is no such": "does not exist",
+    r"(this )?needs a yes": "confirm with --yes",
+    r"for one browser, once": "One-time link, valid for 10 minutes",
+    r"there may be more": "More with --limit",
+    r"cost at least": "cost (some models unpriced)",
+    r"(was )?ever found broken": "No capture alarms",
+    r"waiting to be learned": "queued",
+    r"sources heard": "sources reporting",
+    r"hangs? together": "related",
+    r"turn the wheel": "Ctrl+scroll to zoom",
+    r"was ended before": "was fixed before",
+    r"tell (a program|an agent) of this": "register the MCP server",
+    r"signs? of life": "heartbeat",
+    r"goes on to": "continues",
+    r"nobody (serves|listens)": "not running",
+    r"where there is none": "if there is none",
+    r"(go|goes|went) away by (it|them)sel(f|ves)": "resolved",
+    r"put away": "removed",
+}
+_OLD: Final = re.compile(
+    "|".join(rf"(?<![\w-])(?:{one})(?![\w-])" for one in (*OLD, *PHRASES)), re.IGNORECASE
+)
 # What stands in code marks in these pages is the contract's: its columns, tables and tools.
 CONTRACTS: Final = {
     "architecture.md": {"harness", "shell-7"},  # says which old words stay, and why
@@ -46,7 +75,7 @@ CONTRACTS: Final = {
 FIELDS: Final = {
     "harness": {"EvidencePacket": "agent_query is a tool of the contract"},
     "source": {
-        "AgentQuestion": "agent_query is a tool of the contract",
+        "memory_agent_query_body": "agent_query is a tool of the contract",
         "Freshness": "a source of capture, as `threadkeep sources` names it",
         "MemoryCategory": "a column of the contract",
         "Health": "a row of the contract's source_health",
@@ -177,3 +206,41 @@ def test_no_template_says_an_old_word() -> None:
 def test_no_page_of_the_documentation_says_an_old_word(page: Any) -> None:
     found = set(old_words(page.read_text("utf-8")))
     assert found - CONTRACTS.get(page.name, set()) == set()
+
+
+def _messages() -> Iterator[tuple[str, str]]:
+    """Give every text in the code that people may read, with its place; docstrings are comments."""
+    for path in sorted((REPO / "src" / "threadkeep").rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        docs = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or id(node) in docs:
+                continue
+            if isinstance(node.value, str):
+                yield f"{path.relative_to(REPO)}:{node.lineno}", node.value
+
+
+def test_no_message_uses_a_refused_phrase() -> None:
+    refused = re.compile("|".join(rf"\b(?:{one})\b" for one in PHRASES), re.IGNORECASE)
+    found = {
+        place: refused.findall(text)
+        for place, text in _messages()
+        if refused.search(text) and text != "--anew"
+    }
+    assert list(found) == []
+
+
+def test_no_public_docstring_uses_a_refused_phrase() -> None:
+    """The reference of the Python API is made of them."""
+    refused = re.compile("|".join(rf"\b(?:{one})\b" for one in PHRASES), re.IGNORECASE)
+    # schema.md shows the comments of tables as they were first made: those stay as they are.
+    pages = [page for page in REFERENCE.glob("*.md") if page.name != "schema.md"]
+    found = {
+        page.name: [hit[0] for hit in refused.finditer(page.read_text("utf-8"))] for page in pages
+    }
+    assert {page: hits for page, hits in found.items() if hits} == {}

@@ -82,7 +82,7 @@ def test_a_backup_never_takes_the_place_of_a_file(database: SqliteDatabase, tmp_
     add(database, "x")
     (tmp_path / "notes.txt").write_text("kept")
     for target in (database.path, tmp_path / "notes.txt"):
-        with pytest.raises(Conflict, match="exists already"):
+        with pytest.raises(Conflict, match="already exists"):
             make_backup(database, target)
     assert (tmp_path / "notes.txt").read_text() == "kept"
     assert bodies(database) == ["x"]

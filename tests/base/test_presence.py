@@ -97,7 +97,7 @@ def test_the_second_holder_is_refused_until_the_first_lets_go(path: Path) -> Non
     assert not is_held(path)
     with ExclusiveLock(path, "an agent"):
         assert is_held(path)
-        with pytest.raises(Conflict, match="an agent is at work"):
+        with pytest.raises(Conflict, match="an agent is already working"):
             ExclusiveLock(path, "an agent")
     assert not is_held(path)
     ExclusiveLock(path, "an agent").close()
@@ -165,7 +165,7 @@ def test_somebody_who_only_looks_does_not_keep_a_holder_out(
 
 def test_a_pipe_in_the_place_of_the_lock_is_refused_at_once(path: Path) -> None:
     os.mkfifo(path)
-    with pytest.raises(Damaged, match="no regular file"):
+    with pytest.raises(Damaged, match="not a regular file"):
         ExclusiveLock(path, "an agent")
 
 

@@ -429,7 +429,7 @@ def test_other_things_in_the_place_of_the_file_are_refused(
         file.path.mkdir()
     before = victim.read_bytes()
     for use in (bodies, lambda f: add(f, "x")):
-        with pytest.raises(Damaged, match="link or no regular file"):
+        with pytest.raises(Damaged, match="link or not a regular file"):
             use(file)
     assert victim.read_bytes() == before
 

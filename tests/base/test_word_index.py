@@ -121,7 +121,7 @@ def test_no_query_is_a_syntax_error(index: Index, query: str, *, split: bool) ->
     match = read_match(query, split=split)
     if match is not None:
         index.match(match)
-        assert len(index.words.asked(match)) < 40_000
+        assert len(index.words.asked(index.tx, match)) < 40_000
     literal_terms(query)
     snippet("some text", query)
 
@@ -131,7 +131,7 @@ def test_no_text_at_all_is_a_syntax_error(index: Index, query: str, *, split: bo
     match = read_match(query, split=split)
     if match is not None:
         index.match(match)
-        assert index.words.asked(match).count('"') <= 2 * MAX_TOKENS * 40
+        assert index.words.asked(index.tx, match).count('"') <= 2 * MAX_TOKENS * 40
 
 
 @given(st.lists(ANY_TEXT | QUERY_LIKE, min_size=1, max_size=6))

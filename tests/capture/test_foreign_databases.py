@@ -253,7 +253,7 @@ def test_a_schema_that_turns_hostile_under_a_reader_is_refused(tmp_path: Path) -
 def test_a_pipe_beside_a_database_is_not_waited_for(tmp_path: Path, suffix: str) -> None:
     path = plain(tmp_path / "a.db", "CREATE TABLE session (id)")
     os.mkfifo(f"{path}{suffix}")
-    with pytest.raises(Damaged, match=f"{suffix} is a link or no regular file"):
+    with pytest.raises(Damaged, match=f"{suffix} is a link or not a regular file"):
         ids(path)
 
 
@@ -297,7 +297,7 @@ def test_pages_that_lead_in_circles_come_to_an_end(tmp_path: Path, ask: str) -> 
             database.count("session")
         for _ in database.rows(ask):
             pass
-    with pytest.raises(Damaged, match="left alone"):  # not again and again
+    with pytest.raises(Damaged, match="skipped"):  # not again and again
         ids(path)
 
 
@@ -362,7 +362,7 @@ STEPS: dict[str, Callable[[History], object]] = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_others_can_write_while_a_document_is_made_anew(tmp_path: Path, step: str) -> None:
-    """What goes, or is masked, is made anew in the order that the original has."""
+    """What goes, or is masked, is rebuilt in the order that the original has."""
     token = draw(Random(1), "ghp_[0-9a-zA-Z]{36}")
     says = {"c": "last", "b": f"a duck and {token}", "a": "first"}
     about = {"kind": "prompt", "at": 1}

@@ -80,7 +80,7 @@ def soon(number: int) -> bytes:
 
 
 def test_a_line_costs_the_same_however_much_stands_before_it(world: World) -> None:
-    """The open block was packed and written anew for each line: up to 256 KB of it."""
+    """The open block was packed and rewritten for each line: up to 256 KB of it."""
     world.write(conversation(3))
     with watched(world) as store:
         store.look(CaptureFilter())

@@ -48,7 +48,7 @@ def test_a_backup_to_a_place_of_ones_own(run: Run, store: ChatStore, tmp_path: P
     talk(store)
     target = tmp_path / "copy.db"
     assert document(run("backup", str(target), "--json"))["backup"] == str(target)
-    assert "exists already" in run("backup", str(target), code=1).stderr
+    assert "already exists" in run("backup", str(target), code=1).stderr
     assert run("backup", str(tmp_path)).stdout.strip().startswith(str(tmp_path / "chat-"))
 
 
@@ -60,7 +60,7 @@ def test_a_backup_to_a_place_of_ones_own(run: Run, store: ChatStore, tmp_path: P
         (["backup"], 3, "there is no store in"),
         (["backup", "--store", "chat"], 3, "there is no chat store"),
         (["backup", "--db", "nowhere.db"], 3, "nowhere.db"),
-        (["restore"], 2, "which backup"),
+        (["restore"], 2, "Which backup"),
     ],
 )
 def test_what_is_not_there(words: list[str], code: int, said: str, run: Run) -> None:
@@ -104,7 +104,7 @@ def test_an_empty_place_is_restored_into(run: Run, store: ChatStore, tmp_path: P
 def test_no_backup_yet(run: Run, store: ChatStore) -> None:
     result = run("backup", "--list")
     assert result.stdout == ""
-    assert "no backup yet" in result.stderr
+    assert "No backups yet" in result.stderr
 
 
 def test_the_store_is_no_backup_of_itself(run: Run, store: ChatStore) -> None:
@@ -216,9 +216,9 @@ def test_what_is_no_backup_is_told(run: Run, stores: dict[str, Path], tmp_path: 
         database.execute("CREATE TABLE theirs(x)")
     database.close()
     refused = run("restore", str(tmp_path / "foreign.db"), "--yes", code=2)
-    assert "is no backup of a store" in refused.stderr
+    assert "is not a backup of a store" in refused.stderr
     refused = run("backup", "--db", str(tmp_path / "foreign.db"), code=2)
-    assert "is no store that this program knows" in refused.stderr
+    assert "is not a store that this program knows" in refused.stderr
 
 
 def test_the_last_is_none_that_a_wrong_clock_made(run: Run, store: ChatStore) -> None:

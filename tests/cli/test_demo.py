@@ -8,7 +8,8 @@ import pytest
 
 from tests.cli.conftest import Run, Start, document
 from threadkeep import ChatStore
-from threadkeep.cli.demo import load, program
+from threadkeep.cli.command import program
+from threadkeep.cli.demo import load
 
 
 def test_the_demo_shows_the_whole_conversation(start: Start, home: Path) -> None:

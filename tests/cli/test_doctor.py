@@ -63,14 +63,14 @@ def test_an_empty_home_is_green_and_nothing_is_made(run: Run, home: Path) -> Non
 
 def test_a_failure_is_told_with_its_fix_and_the_exit_code(run: Run, user: Path, home: Path) -> None:
     add_alarm(home)
-    assert "ended alarms: 1 stand" in run("doctor").stdout
+    assert "ended alarms: 1 are still active" in run("doctor").stdout
     break_rule(home)
     shown = run("doctor", code=1).stdout
     assert "[!!] alarms: 1 active" in shown
     assert "fix:   threadkeep alarms list" in shown
     assert "cause:" not in shown
     explained = run("doctor", "--explain", code=1).stdout
-    assert "cause: the watchdog saw these rules broken" in explained
+    assert "cause: the watchdog saw these checks fail" in explained
     assert "doc:   docs/observe.md" in explained
 
 
@@ -82,7 +82,7 @@ def test_json_has_every_finding(run: Run, user: Path) -> None:
 
 
 def test_a_deep_check_is_remembered(run: Run, user: Path) -> None:
-    assert "deep check: there was none yet" in run("doctor").stdout
+    assert "deep check: none yet" in run("doctor").stdout
     assert "deep check: sound today" in run("doctor", "--deep").stdout
     assert "deep check: sound today" in run("doctor").stdout
 
@@ -103,7 +103,7 @@ def test_a_broken_configuration_is_a_finding(run: Run, home: Path) -> None:
 
 
 def test_the_life_of_an_alarm(run: Run, user: Path) -> None:
-    assert "no active alarm" in run("alarms", "list").stderr
+    assert "No active alarms" in run("alarms", "list").stderr
     miss(user)
     assert "1 broken rule; alarms: 1 raised" in run("watchdog", "run", code=1).stderr
     row = run("alarms", "list", code=1).stdout.split("\t")
@@ -113,7 +113,7 @@ def test_the_life_of_an_alarm(run: Run, user: Path) -> None:
     assert "1 resolved" in run("watchdog", "run").stderr
     run("alarms", "list")
     assert "old alarms" in run("doctor").stdout
-    assert "1 alarm put away" in run("alarms", "prune").stderr
+    assert "1 alarm removed" in run("alarms", "prune").stderr
     (alarm,) = document(run("alarms", "list", "--all", "--json"))["alarms"]
     assert (alarm["ack_note"], alarm["active"]) == ("auto-resolved", False)
 

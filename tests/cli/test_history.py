@@ -47,7 +47,7 @@ def test_rewind_and_undo(run: Run, store: ChatStore) -> None:
 @pytest.mark.parametrize(
     "words, code, said",
     [
-        ([], 2, "to which message"),
+        ([], 2, "Which message"),
         (["msg_x", "--undo"], 2, "not both"),
         (["msg_unknown"], 3, "msg_unknown"),
         (["msg_"], 2, "several messages"),
@@ -64,7 +64,10 @@ def test_a_hint_is_in_the_words_of_the_command(run: Run, store: ChatStore) -> No
     session = talk(store)
     question = store.ui_messages(session)[0]["id"]
     run("chat", "rewind", session.id, question, "--inclusive")
-    assert "`rewind --undo` shows" in run("chat", "rewind", session.id, question, code=2).stderr
+    assert (
+        "`threadkeep chat rewind --undo` shows"
+        in run("chat", "rewind", session.id, question, code=2).stderr
+    )
 
 
 def test_rewind_to_a_reply_is_refused(run: Run, store: ChatStore) -> None:

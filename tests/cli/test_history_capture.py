@@ -68,7 +68,7 @@ def test_only_one_program_is_captured(name: str, run: Run, home: Path) -> None:
 
 def test_an_unknown_agent_is_refused_with_the_list(run: Run, home: Path) -> None:
     told = run("capture", "--agent", "nobody", "--dry-run", code=2).stderr
-    assert "there is no agent 'nobody'" in told
+    assert "unknown agent 'nobody'" in told
     assert "claude-code" in told
 
 
@@ -95,7 +95,7 @@ def test_a_log_that_cannot_be_read_is_named_and_the_others_come_in(run: Run, use
 
 
 def test_a_machine_without_agents(run: Run, user: Path) -> None:
-    assert "no agent has left a log" in run("capture").stderr
+    assert "No agent logs found" in run("capture").stderr
     assert "No sessions match" in run("sessions").stderr
 
 
@@ -244,7 +244,7 @@ def test_what_is_not_understood_is_counted(run: Run, user: Path) -> None:
 
 
 def test_a_program_that_left_nothing(run: Run, user: Path) -> None:
-    assert "no agent has left a log here" in run("sources").stderr
+    assert "No agent logs found" in run("sources").stderr
 
 
 def test_session_ids_are_offered_to_the_shell(start: Start, run: Run) -> None:

@@ -49,7 +49,7 @@ def test_what_would_be_masked_and_by_which_rule(
 
 def test_text_without_a_secret_is_told_so(run: Run, home: Path) -> None:
     result = run("redact", "test", f"nothing here {HOSTILE}")
-    assert "nothing here is taken for a secret" in result.stderr
+    assert "No secrets found" in result.stderr
     assert "\x1b" not in result.stdout
     assert not home.exists()
 
@@ -97,7 +97,7 @@ def test_a_session_is_forgotten_and_not_captured_again(demo: Run) -> None:
 
 def test_without_a_terminal_a_yes_must_be_typed(demo: Run) -> None:
     told = demo("forget", "--session", CODEX, code=2).stderr
-    assert "this needs a yes" in told
+    assert "confirmation needed" in told
     assert "--dry-run" in told
     assert CODEX in ids(demo)
 
@@ -132,7 +132,7 @@ def test_a_filter_says_what_is_forgotten(demo: Run) -> None:
         (["agent:codex -project:harb"], "harbor"),
         (["agnet:codex"], "agnet:codex"),  # a mistake is a word, and words delete nothing
         (["agent:codex", "kind:command"], "kind"),
-        (["is:all"], "nothing says what to forget"),
+        (["is:all"], "nothing selects what to forget"),
         (["project:harbor", "--agent", "codex"], "two ways"),
     ],
 )
@@ -194,7 +194,8 @@ def test_a_file_of_another_kind_or_none_at_all(run: Run, tmp_path: Path) -> None
     with closing(sqlite3.connect(tmp_path / "other.db")) as db:
         db.execute("CREATE TABLE mine (id)")
     assert (
-        "no knowledge store" in run("knowledge", "check", str(tmp_path / "other.db"), code=2).stderr
+        "not a knowledge store"
+        in run("knowledge", "check", str(tmp_path / "other.db"), code=2).stderr
     )
     with closing(sqlite3.connect(tmp_path / "empty.db")) as db:
         db.execute("PRAGMA journal_mode = WAL")

@@ -52,7 +52,7 @@ def test_sessions_are_listed_the_latest_first(demo: Run) -> None:
         *("opencode", "cursor", "codex", "claude-code"),
     ]
     assert rows[-1] == [
-        *(CLAUDE, "2026-03-02T09:14:13.000Z", "claude-code", "harbor", "14"),
+        *(CLAUDE, "2026-03-02T09:14:13.000Z", "claude-code", "harbor", "14", "88,935", "$0.08"),
         "Fix the flaky test of the departures board",
     ]
 
@@ -114,8 +114,8 @@ def test_a_store_without_a_session(run: Run, tmp_path: Path) -> None:
     (tmp_path / "user").mkdir()
     run("capture", "--user-home", str(tmp_path / "user"))
     assert "`threadkeep capture` brings" in run("sessions").stderr
-    assert "no session was captured yet" in run("show", "last", code=3).stderr
-    assert "nobody reported tokens" in run("usage").stderr
+    assert "No sessions captured yet" in run("show", "last", code=3).stderr
+    assert "No tokens were reported" in run("usage").stderr
 
 
 def test_a_file_that_only_another_program_wrote(run: Run, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_search_can_be_narrowed(demo: Run) -> None:
 def test_nothing_found_is_no_failure(demo: Run) -> None:
     result = demo("search", '"unbalanced')
     assert result.stdout == ""
-    assert "nothing found" in result.stderr
+    assert "No matches" in result.stderr
 
 
 def test_the_masked_password_is_nowhere(demo: Run, home: Path) -> None:
@@ -389,3 +389,27 @@ def test_tokens_of_real_sessions_are_those_counted_by_hand(
     if AT_LENGTH:
         assert found["claude-code"].items() <= expected["claude"].items()
         assert len(found["claude-code"]) == 5
+
+
+# ---------------------------------------------------------------------- labels
+
+
+def test_labels_are_put_shown_listed_and_searched(demo: Run) -> None:
+    told = document(demo("label", CLAUDE, "Flaky", "ci", "--star", "--note", "again", "--json"))
+    labels = {"starred": True, "tags": ["ci", "flaky"], "note": "again"}
+    assert told == {"schema_version": 1, "ref": f"claude-code:{CLAUDE}", "labels": labels}
+    assert demo("label", CLAUDE).stdout == f"claude-code:{CLAUDE}  starred  #ci #flaky  again\n"
+    assert demo("sessions", "tag:flaky").stdout.startswith(CLAUDE)
+    assert demo("sessions", "is:starred").stdout.count("\n") == 1
+    [row] = document(demo("labels", "--json"))["labels"]
+    assert row["labels"] == labels
+    demo("label", CLAUDE, "--no-star", "--remove", "ci", "--remove", "flaky", "--note", "")
+    assert document(demo("labels", "--json"))["labels"] == []
+    assert "can't be a tag" in demo("label", "last", "two words", code=2).stderr
+
+
+def test_a_list_is_sorted_by_what_is_asked_for(demo: Run) -> None:
+    rows = document(demo("sessions", "sort:messages", "--json"))["sessions"]
+    counts = [one["entries"] for one in rows]
+    assert counts == sorted(counts, reverse=True)
+    assert len(counts) == 8

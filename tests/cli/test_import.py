@@ -42,7 +42,7 @@ def test_hermes_is_imported_from_its_usual_place(home: Path, tmp_path: Path) -> 
     with SessionDB(home / "state.db", read_only=True) as state:
         assert state.message_count("theirs") == 1
     assert "0 sessions added" in run("hermes").stderr
-    assert "1 were there already" in run("hermes").stderr
+    assert "1 already present" in run("hermes").stderr
 
 
 def test_the_answer_in_json_has_all_of_it(home: Path, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_hermes_that_goes_on_is_brought_up_to_date(home: Path, tmp_path: Path) -
         sql = "INSERT INTO messages (session_id, role, content, timestamp) SELECT id, 'user', 'and'"
         file.execute(f"{sql}, 1 FROM sessions")
     for words in (("--dry-run",), ()):
-        assert "1 session brought up to date, 0 were" in run("hermes", *words).stderr
+        assert "1 session brought up to date, 0 already" in run("hermes", *words).stderr
     assert "brought up to date" not in run("hermes").stderr
     assert (home / "state.db").exists()
 

@@ -78,7 +78,7 @@ def test_a_tool_call_shows_its_input_once() -> None:
         ),
         (
             {"type": "tool-approval-request", "approvalId": "a", "toolCallId": "c"},
-            "  ? bash waits for an approval\n",
+            "  ? bash is waiting for approval\n",
         ),
         (
             {"type": "tool-input-error", **TOOL, "input": 1, "errorText": "bad"},

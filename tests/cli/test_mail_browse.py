@@ -42,7 +42,7 @@ def test_what_is_listed_can_be_chosen(run: Run, tmp_path: Path) -> None:
     assert [one["direction"] for one in going] == ["out"]
     assert len(document(run("mail", "ls", box, "--in", "--limit", "1", "--json"))["mail"]) == 1
     assert len(document(run("mail", "ls", box, "--limit", "0", "--json"))["mail"]) == 0
-    assert "no mail matches" in run("mail", "ls", box, "--status", "failed").stderr
+    assert "No mail matches" in run("mail", "ls", box, "--status", "failed").stderr
     run("mail", "ls", box, "--status", "nonsense", code=2)
 
 
@@ -58,7 +58,7 @@ def test_a_folder_of_nanoclaw_is_read_as_it_is(
     assert len(run("mail", "tail", str(theirs), "-n", "5").stdout.splitlines()) == 5
     assert run("mail", "poll", str(theirs)).stdout.startswith("6\tin-3\tchat")
     assert "written" in run("mail", "trace", str(theirs), "6").stdout
-    assert "no task is to come" in run("mail", "pause", str(theirs)).stderr
+    assert "No tasks scheduled" in run("mail", "pause", str(theirs)).stderr
     assert contents(theirs) == before
 
 
@@ -75,7 +75,7 @@ def test_what_mail_says_cannot_harm_a_terminal(run: Run, tmp_path: Path) -> None
 
 def test_a_folder_that_is_none_is_not_found(run: Run, tmp_path: Path) -> None:
     told = run("mail", "ls", str(tmp_path), code=3).stderr
-    assert "is no mailbox" in told
+    assert "is not a mailbox" in told
     assert "hint: " in told
     assert "no mailbox store" in run("mail", "ls", "sess-1", code=3).stderr
     assert "no mailbox store" in run("mail", "ls", code=3).stderr

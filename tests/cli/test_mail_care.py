@@ -44,7 +44,7 @@ def make_dead(box: str) -> None:
 
 
 def test_dead_letters_are_listed_with_their_reasons(run: Run, box: str) -> None:
-    assert "no dead letter" in run("mail", "retry", box, "--list").stderr
+    assert "No dead letters" in run("mail", "retry", box, "--list").stderr
     make_dead(box)
     rows = [line.split("\t") for line in run("mail", "retry", box, "--list").stdout.splitlines()]
     assert [(row[1], row[2], row[-1]) for row in rows] == [
@@ -77,10 +77,12 @@ def test_one_dead_letter_is_tried_again_once(run: Run, box: str) -> None:
     assert "is tried again already" in run("mail", "retry", box, "in-1", code=1).stderr
     told = run("mail", "retry", box, "out-2", code=1).stderr
     assert "may have been sent" in told
-    assert "--force sends it" in told
+    assert "`threadkeep mail retry --force` sends it" in told
     assert run("mail", "retry", box, "out-2", "--force").stdout == "out-2\n"
-    assert "no dead letter" in run("mail", "retry", box, "nothing", code=3).stderr
-    assert "only shows" in run("mail", "retry", box, "--list", "--force", code=2).stderr
+    assert (
+        "there is no dead letter 'nothing'" in run("mail", "retry", box, "nothing", code=3).stderr
+    )
+    assert "changes nothing" in run("mail", "retry", box, "--list", "--force", code=2).stderr
 
 
 def test_one_that_cannot_be_tried_does_not_stop_those_behind_it(run: Run, box: str) -> None:
@@ -105,10 +107,10 @@ def test_old_dead_letters_are_purged_when_somebody_says_so(run: Run, box: str) -
     assert "purged 0 dead letters" in run("mail", "retry", box, "--purge").stderr
     base = ["mail", "retry", box, "--purge", "--older-than", "0s"]
     assert len(run(*base, "--dry-run").stdout.splitlines()) == 3
-    assert "add --yes" in run(*base, code=2).stderr
+    assert "confirm with --yes" in run(*base, code=2).stderr
     assert document(run("mail", "retry", box, "in-1", "--purge", "--yes", "--json"))["purged"] == 1
     assert document(run(*base, "--yes", "--json"))["dead"] == ["out-1", "out-2"]
-    assert "no dead letter" in run("mail", "retry", box, "--list").stderr
+    assert "No dead letters" in run("mail", "retry", box, "--list").stderr
     assert Host(box).mail("in-1").text == ""
 
 
@@ -124,10 +126,10 @@ def test_tasks_are_listed_held_and_dropped(run: Run, box: str) -> None:
     assert document(run("mail", "pause", box, "--json"))["tasks"][0]["status"] == "paused"
     assert document(run("mail", "pause", box, "task-1", "--resume", "--json"))["resumed"] == 1
     assert run("mail", "pause", box, "task-1", "--cancel").stdout == "task-1\n"
-    assert "no task is to come" in run("mail", "pause", box).stderr
+    assert "No tasks scheduled" in run("mail", "pause", box).stderr
     assert "no live task" in run("mail", "pause", box, "task-1", code=3).stderr
     assert "not both" in run("mail", "pause", box, "x", "--resume", "--cancel", code=2).stderr
-    assert "no task is named" in run("mail", "pause", box, "--cancel", code=2).stderr
+    assert "no task given" in run("mail", "pause", box, "--cancel", code=2).stderr
 
 
 # ---------------------------------------------------------------------- verify
@@ -219,7 +221,7 @@ def test_old_mail_is_pruned_on_demand(run: Run, box: str) -> None:
     Host(box).drain({"cli": Takes()})
     shown = document(run("mail", "prune", box, "--keep", "2", "--dry-run", "--json"))
     assert (shown["messages"], shown["answers"], shown["dry_run"]) == (2, 0, True)
-    assert "this needs a yes" in run("mail", "prune", box, "--keep", "2", code=2).stderr
+    assert "confirmation needed" in run("mail", "prune", box, "--keep", "2", code=2).stderr
     assert len(Host(box).outbox()) == 4
     assert "removed 2 messages" in run("mail", "prune", box, "--keep", "2", "--yes").stderr
     assert [mail.text for mail in Host(box).outbox()] == ["c", "d"]

@@ -37,7 +37,7 @@ def test_mail_is_answered_with_nothing_to_set_up(run: Run, home: Path, tmp_path:
 def test_without_a_channel_mail_waits(run: Run, home: Path, tmp_path: Path) -> None:
     run("mail", "new", "helper", "--channel", "cli", "--chat", "me")
     run("mail", "send", "last", "hello", "--as", "agent")
-    assert "mail to people waits" in run("mail", "serve", "--once").stderr
+    assert "mail to people stays queued" in run("mail", "serve", "--once").stderr
     (row,) = document(run("mail", "ls", "--json"))["sessions"]
     assert row["waiting"] == 1
 
@@ -55,7 +55,7 @@ def test_an_agent_that_never_works_is_a_problem(run: Run, home: Path, tmp_path: 
     run("mail", "new", "helper", "--channel", "cli", "--chat", "me")
     run("mail", "send", "last", "hello")
     told = run("mail", "serve", "--once", "--agent", "true", code=1).stderr
-    assert "does not take its mail" in told
+    assert "does not pick up its mail" in told
     (row,) = document(run("mail", "ls", "--json"))["sessions"]
     assert row["due"] == 1
 

@@ -202,7 +202,7 @@ def test_mail_is_polled_claimed_and_acknowledged(run: Run, box: str) -> None:
     told = document(run("mail", "ack", box, "4", "--failed", "no idea", "--json"))
     assert told["failed"] == ["two"]
     run("mail", "poll", box, "--claim")
-    assert "nothing waits" in run("mail", "poll", box, "--claim").stderr
+    assert "No mail is waiting" in run("mail", "poll", box, "--claim").stderr
     run("mail", "ack", box, "#6", "--release")
     assert run("mail", "poll", box).stdout.startswith("6\tthree\t")
 

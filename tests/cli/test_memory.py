@@ -84,8 +84,8 @@ def test_filters_choose_and_wrong_ones_are_refused(demo: Run) -> None:
     hits = document(demo("recall", "--json", "test", "--project", "harbor", "--role", "user"))
     assert {(hit["project"], hit["role"]) for hit in hits["hits"]} == {("harbor", "user")}
     assert "--kind" in demo("recall", "x", "--kind", "nonsense", code=2).stderr
-    assert "'soonish' is no point" in demo("recall", "x", "--since", "soonish", code=2).stderr
-    assert "nothing found" in demo("recall", "zzzunheardof").stderr
+    assert "cannot read 'soonish'" in demo("recall", "x", "--since", "soonish", code=2).stderr
+    assert "No matches" in demo("recall", "zzzunheardof").stderr
 
 
 def test_a_node_opens_as_a_note_that_leads_to_its_session(demo: Run) -> None:
@@ -111,7 +111,7 @@ def test_the_words_that_a_node_is_only_found_by_are_not_shown(demo: Run) -> None
 
 def test_what_is_not_there_cannot_be_opened(demo: Run) -> None:
     assert "there is no node:99999" in demo("open", "node:99999", code=3).stderr
-    assert "no reference" in demo("open", "rubbish", code=2).stderr
+    assert "not a reference" in demo("open", "rubbish", code=2).stderr
 
 
 # ---------------------------------------------------------------------- ask
@@ -145,7 +145,7 @@ def test_ask_says_when_it_knows_little_or_nothing(demo: Run) -> None:
     assert demo("ask", "who paints the tide tables of Lisbon").stdout.startswith(
         "Only weak evidence"
     )
-    assert demo("ask", "zzzunheardof").stdout == "Nothing was found about this.\n"
+    assert demo("ask", "zzzunheardof").stdout == "No matches for this.\n"
 
 
 # ---------------------------------------------------------------------- fixed, timeline, similar
@@ -166,8 +166,8 @@ def test_a_day_is_told_in_order(demo: Run) -> None:
     assert [one["at"] for one in told] == sorted(one["at"] for one in told)
     assert {one["kind"] for one in told} >= {"prompt", "answer"}
     assert "mosquitto" in demo("timeline", "--day", "2026-01-08").stdout
-    assert "not a day" in demo("timeline", "--day", "someday", code=2).stderr
-    assert "nothing is known" in demo("timeline", "--day", "1999-01-01").stderr
+    assert "cannot read" in demo("timeline", "--day", "someday", code=2).stderr
+    assert "Nothing recorded" in demo("timeline", "--day", "1999-01-01").stderr
 
 
 def test_similar_gives_others_not_the_thing_itself(demo: Run) -> None:
@@ -185,7 +185,7 @@ def test_context_is_one_fenced_block_of_readable_text(demo: Run) -> None:
     assert len(block) <= 1500 + 1
     assert all(line.startswith(("[", "| ", "Recalled from")) for line in inside)
     assert document(demo("context", "--json", "zzzunheardof"))["context"] == ""
-    assert "nothing is remembered" in demo("context", "zzzunheardof").stderr
+    assert "Nothing is remembered" in demo("context", "zzzunheardof").stderr
 
 
 # ---------------------------------------------------------------------- learning
@@ -251,7 +251,7 @@ def test_an_empty_store_has_an_answer_for_each(
     (tmp_path / "nobody").mkdir()
     run("capture", "--quiet", "--user-home", str(tmp_path / "nobody"))
     result = run(*words)
-    assert result.stderr or result.stdout == "Nothing was found about this.\n"
+    assert result.stderr or result.stdout == "No matches for this.\n"
     assert document(run(*words, "--json"))
 
 

@@ -55,7 +55,7 @@ def test_a_browser_is_told_and_forgets_again(run: Run, home: Path, user: Path) -
     assert str(manifest) in shown.stdout
     assert "about:debugging" in shown.stderr
     assert json.loads(manifest.read_text())["path"] == str(home / "browser" / "native-host")
-    assert "all of it was there" in run("browser", "install", "firefox").stderr
+    assert "everything was installed" in run("browser", "install", "firefox").stderr
     assert str(manifest) in run("browser", "uninstall", "firefox", "--dry-run").stdout
     assert manifest.exists()
     gone = document(run("browser", "uninstall", "firefox", "--json"))["files"]

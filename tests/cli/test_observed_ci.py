@@ -79,8 +79,8 @@ def test_all_runs_can_be_asked_for_and_none_is_told_as_it_is(run: Run, ci: Ci) -
     ci.add_run(8)
     run("github", "poll")
     assert len(run("github", "runs", "--limit", "-1").stdout.splitlines()) == 2
-    assert "no runs match" in run("github", "runs", "--project", "octo/other").stderr
-    assert "no lessons match" in run("lessons", "--tool", "ruff").stderr
+    assert "No runs match" in run("github", "runs", "--project", "octo/other").stderr
+    assert "No lessons match" in run("lessons", "--tool", "ruff").stderr
 
 
 def test_the_same_trouble_is_told_once(run: Run, ci: Ci) -> None:
@@ -104,9 +104,9 @@ def test_without_a_repository_it_says_how_to_name_one(run: Run, home: Path) -> N
 
 def test_what_is_not_known_is_told_gently(run: Run, home: Path) -> None:
     assert "github poll" in run("github", "runs").stderr
-    assert "is not known" in run("github", "runs", "1", code=3).stderr
+    assert "there is no run" in run("github", "runs", "1", code=3).stderr
     assert document(run("lessons", "--json"))["lessons"] == []
-    assert "nothing failed" in run("lessons").stderr
+    assert "No failure is known" in run("lessons").stderr
     assert not (home / "knowledge.db").exists()  # looking begins nothing
 
 
@@ -164,8 +164,8 @@ def test_the_folder_tells_the_commit_and_the_repository(run: Run, tmp_path: Path
     [
         ([], "no commit checked out"),
         ([SHA], "--project owner/name"),
-        (["abcxyz1", "--repo", REPO], "no commit"),
-        ([SHA, "--repo", "nonsense"], "no repository"),
+        (["abcxyz1", "--repo", REPO], "not a commit"),
+        ([SHA, "--repo", "nonsense"], "not a repository"),
     ],
 )
 def test_what_cannot_be_waited_for_is_refused(words: list[str], said: str, run: Run) -> None:

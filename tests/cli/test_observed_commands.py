@@ -189,7 +189,7 @@ def test_a_busy_store_is_listed_as_it_is(
     result = run("commands")
     writer.close()
     assert result.stdout.split("\t")[-1] == "before\n"
-    assert "not among them" in result.stderr
+    assert "not included" in result.stderr
     assert commands(run) == ["before", "after"]
 
 

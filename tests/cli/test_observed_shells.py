@@ -81,7 +81,7 @@ def test_commands_of_a_shell_with_the_hook_are_listed(run: Run, home: Path, user
 
 
 def test_where_there_is_no_history_it_says_so(run: Run, home: Path, user: Path) -> None:
-    assert "no shell has left a history" in run("import-history").stderr
+    assert "No shell history found" in run("import-history").stderr
     assert document(run("import-history", "--json"))["files"] == []
     assert not home.exists()
 

@@ -205,7 +205,7 @@ def test_watch_collects_listens_and_ends_when_asked(
     start: Start, run: Run, short_home: Path
 ) -> None:
     process = start("watch", PYTHONUNBUFFERED="1")
-    line_with(process, b"watching; Ctrl-C ends it")
+    line_with(process, b"Watching; Ctrl-C to stop")
     run(*SHELL, "ls")
     assert b"1 new" in line_with(process, b"from shells and browsers")
     with CollectorClient(short_home / "daemon.sock") as client:
@@ -224,7 +224,7 @@ def test_watch_ends_with_signals_and_collects_the_rest(
     number: signal.Signals, start: Start, run: Run, short_home: Path
 ) -> None:
     process = start("watch", "--no-socket", PYTHONUNBUFFERED="1")
-    line_with(process, b"watching; Ctrl-C ends it")
+    line_with(process, b"Watching; Ctrl-C to stop")
     assert observed(run)["listening"]["answers"] is False
     run(*SHELL, "last words")
     process.send_signal(number)
@@ -238,9 +238,9 @@ def test_a_second_watch_leaves_the_socket_to_the_first(
     start: Start, run: Run, short_home: Path
 ) -> None:
     first = start("watch", PYTHONUNBUFFERED="1")
-    line_with(first, b"watching")
+    line_with(first, b"Watching")
     second = start("watch", PYTHONUNBUFFERED="1")
-    line_with(second, b"nothing is heard from its clients here")
+    line_with(second, b"events from its clients are not received")
     second.send_signal(signal.SIGINT)
     assert second.wait() == 0
     assert observed(run)["listening"]["answers"] is True

@@ -34,7 +34,7 @@ def test_a_default_configuration_is_written_once(run: Run, home: Path) -> None:
     config = home / "config.toml"
     assert config.stat().st_mode & 0o777 == 0o600
     config.write_text('[stores]\nchat = "elsewhere/mine.db"\n')
-    assert "exists already" in run("paths", "--init", code=1).stderr
+    assert "already exists" in run("paths", "--init", code=1).stderr
     found = document(run("paths", "--json"))["paths"]
     assert found["chat"] == str(home / "elsewhere/mine.db")
 

@@ -65,7 +65,7 @@ def test_a_message_is_continued(run: Run, store: ChatStore) -> None:
 
 def test_a_stream_that_was_cut_is_kept_and_told(run: Run, home: Path) -> None:
     result = run("chat", "record", stdin=jsonl(text_reply("Hel", "lo")[:4]), code=1)
-    assert "error: the stream ended before its finish" in result.stderr
+    assert "error: the stream ended without a finish chunk" in result.stderr
     with reopened(home) as store:
         (session,) = store.sessions().items
         assert store.ui_messages(session)[0]["parts"][0]["text"] == "Hello"
@@ -129,7 +129,7 @@ def test_a_refused_recording_leaves_no_session_behind(
     reply = store.ui_messages(session)[1]["id"]
     words = ["--message-id", reply, *say]
     result = run("chat", "record", *words, stdin=jsonl(text_reply("x")), code=1)
-    assert "was taken back" in result.stderr
+    assert "was removed" in result.stderr
     assert [one.id for one in store.sessions().items] == [session.id]
 
 

@@ -99,7 +99,7 @@ def test_show_views(run: Run, store: ChatStore) -> None:
     assert "the second answer" in transcript
     assert "the first answer" not in transcript
     everything = run("chat", "show", session.id, "--view", "all").stdout
-    for wanted in ("the first answer", "hidden by a rewind", "waits in the queue", "[compacted]"):
+    for wanted in ("the first answer", "hidden by a rewind", "queued", "[compacted]"):
         assert wanted in everything
 
 
@@ -137,7 +137,7 @@ def test_show_reads_what_a_foreign_message_says_about_its_turn(run: Run, store: 
     wanted = f"agent plan · model q/n · temperature 0.5 · prompt {'f' * 12} · tools grep"
     assert wanted in shown
     assert "triggered by schedule" in shown
-    assert "(its text is not stored)" in shown
+    assert "(text not stored)" in shown
 
 
 def test_long_tool_output_is_cut_unless_all_is_wanted(run: Run, store: ChatStore) -> None:

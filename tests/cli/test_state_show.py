@@ -93,7 +93,7 @@ def test_values_that_json_does_not_know(run: Run, state: SessionDB) -> None:
 def test_where_a_compressed_session_goes_on(run: Run, state: SessionDB) -> None:
     talk(state, "one", "long talk")
     state.compress_session("one", "two", [{"role": "user", "content": "in short"}])
-    assert "goes on in two" in run("state", "show", "one").stdout
+    assert "continued in two" in run("state", "show", "one").stdout
     assert "child of one" in run("state", "show", "two").stdout
 
 

@@ -70,7 +70,7 @@ def test_days_without_use_are_shown_in_between(run: Run, state: SessionDB) -> No
 
 def test_nothing_was_reported(run: Run, state: SessionDB) -> None:
     talk(state, "one", "hello")
-    assert "nobody reported" in run("state", "stats").stderr
+    assert "No tokens or cost were reported" in run("state", "stats").stderr
 
 
 def test_a_terminal_shows_bars(run: Run, state: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,19 +41,14 @@ class Store(NamedTuple):
     file: sqlite3.Connection
     queries: Mapping[str, str]
     for_postgres: Mapping[str, str]
+    beside: str = ""  # what its schema has on PostgreSQL alone
 
 
 # Queries of one engine only, each with its reason.
 SQLITE_ALONE: Final[Mapping[str, Mapping[str, str]]] = {
     "chat": {},
     "state": {"make_keys": "makes a table that files of older versions lack"},
-    "knowledge": dict.fromkeys(
-        (
-            *("watch_between", "drop_watch", "waiting_lesson_between", "drop_waiting_lesson"),
-            "drop_orphan",
-        ),
-        "names a row by SQLite's own number: the table has no id",
-    ),
+    "knowledge": {},
     "merge": {},
 }
 PACKAGES: Final = {"merge": "knowledge"}  # where it is not the name
@@ -75,7 +70,8 @@ FILES: Final[Mapping[str, tuple[str, ...]]] = {
 @contextmanager
 def chat() -> Iterator[Store]:
     with ChatFactory() as factory, opened(factory.place(factory.open())) as file:
-        yield Store(file, *queries_of("chat"))
+        beside = load_text("threadkeep.chat", "postgres/head.sql")
+        yield Store(file, *queries_of("chat"), beside)
 
 
 @contextmanager
@@ -86,10 +82,10 @@ def state() -> Iterator[Store]:
             for script in ("newest.sql", "telegram.sql", "backends.sql"):
                 add_missing(file, load_text("threadkeep.state", script))
             file.execute("CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(content)")
-            queries = tuple(map(Queries, queries_of("state"), ("main", SCHEMA)))
-            for one in queries:
+            ours, theirs = map(Queries, queries_of("state"), ("main", SCHEMA))
+            for one in (ours, theirs):
                 one.fit(survey(SqliteTx(file, one)))
-            yield Store(file, *queries)
+            yield Store(file, ours, theirs)
 
 
 @contextmanager
@@ -107,7 +103,7 @@ def knowledge(part: str) -> Iterator[Store]:
         ours, theirs = queries_of(part)
         if part == "knowledge":
             ours, theirs = QueriesOfKinds(ours), QueriesOfKinds(theirs, "postgres")
-        yield Store(file, ours, theirs)
+        yield Store(file, ours, theirs, load_text("threadkeep.knowledge", "postgres/head.sql"))
 
 
 STORES: Final[Mapping[str, Callable[[], Any]]] = {
@@ -167,10 +163,10 @@ def is_of_sqlite(query: str, virtual: set[str]) -> bool:
 def test_both_engines_accept_every_query(
     store: tuple[str, Store], server: psycopg.Connection[Any]
 ) -> None:
-    name, (file, queries, for_postgres) = store
+    name, (file, queries, for_postgres, beside) = store
     refused = {one: why for one in queries if (why := explained_by(file)(queries[one]))}
     assert refused == {}, "by SQLite"
-    with copied_tables(file, server):
+    with copied_tables(file, server, beside):
         prepare, virtual = prepared_by(server), virtual_tables(file)
         refused = {
             one: why

@@ -37,7 +37,7 @@ INDEXED = (
 
 
 def opened(path: str | Path) -> Database:
-    return open_knowledge(path, {}, clock=now).database
+    return open_knowledge(path, lambda _: {}, clock=now).database
 
 
 def digest(content: str) -> str:

@@ -32,7 +32,7 @@ def old(path: Path, version: int) -> None:
 
 
 def migrate(path: Path) -> None:
-    open_knowledge(path, {}, schema=NEWEST, clock=now).database.close()
+    open_knowledge(path, lambda _: {}, schema=NEWEST, clock=now).database.close()
 
 
 def fresh(path: Path, version: int) -> None:

@@ -25,7 +25,7 @@ ROOMY = Policy(content_bytes=48 << 20)  # the longest value must fit several tim
 
 
 class Both:
-    """Both sides of one session folder, which can be made anew."""
+    """Both sides of one session folder, which can be rebuilt."""
 
     def __init__(self, database: Path) -> None:
         self.folder = folder_of(database)

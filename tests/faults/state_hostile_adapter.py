@@ -34,7 +34,7 @@ def texts(db: SessionDB, value: str) -> Iterator[Any]:
     session = db.get_session("s") or {}
     yield from (session[field] for field in ("source", "model", "system_prompt", "user_id"))
     yield json.loads(session["model_config"])["v"]
-    db.create_session("t", "cli")  # each change of a session writes its row anew, prompt and all
+    db.create_session("t", "cli")  # each change of a session rewrites its row, prompt and all
     fields: dict[str, Any] = dict.fromkeys(TEXTS, value)
     db.append_message("t", "assistant", **fields, tool_calls=[value])
     message = last(db, "t")

@@ -91,7 +91,7 @@ def test_the_locks_of_a_dead_process_are_told_and_taken_at_once(tmp_path: Path) 
             with database.write() as tx:
                 assert locks(tx, now)["shell"] == Locks(held=1, lost=0)
                 assert reap(tx, now) == 0
-            assert checked(home)["queues"].what == "0 wait, 4 in hand, none failed"
+            assert checked(home)["queues"].what == "0 queued, 4 in hand, none failed"
             busy = Enricher(store, {}, new_uuid=lambda: str(uuid4())).run(at_once=True)
             assert (busy.taken, [one.held for one in busy.queues.values()]) == (0, [1, 1, 1, 1])
             holder.kill()
@@ -103,7 +103,7 @@ def test_the_locks_of_a_dead_process_are_told_and_taken_at_once(tmp_path: Path) 
         report = Enricher(store, {}, new_uuid=lambda: str(uuid4())).run(at_once=True)
         assert report.taken == len(OF_18)
         assert report.errors == []
-    assert checked(home)["queues"].what == "0 wait, none failed"
+    assert checked(home)["queues"].what == "0 queued, none failed"
 
 
 def test_what_nobody_here_can_tell_keeps_its_ten_minutes(path: Path) -> None:

@@ -41,11 +41,26 @@ def test_the_home_of_a_user_without_home_is_looked_up(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("url", ["postgres://host/db", "postgresql://host/db"])
-def test_a_database_server_is_refused_with_a_hint(url: str, home: Home) -> None:
-    for open_it in (threadkeep.open, home.chat):
-        with pytest.raises(UnsupportedEngine, match="PostgreSQL") as caught:
-            open_it(url)
-        assert "SQLite" in caught.value.hint
+def test_the_url_of_a_server_opens_stores_that_are_in_no_file(url: str) -> None:
+    there = threadkeep.open(url)
+    assert {there.place(store) for store in ("chat", "state", "knowledge")} == {url}
+    assert there.file("chat") is None
+    assert there.file("mailbox") == there.mail_path()
+    with pytest.raises(UnsupportedEngine, match="the chat store is on a server"):
+        there.chat_path()
+
+
+def test_a_server_is_named_by_the_environment_or_for_one_store(tmp_path: Path) -> None:
+    url = "postgresql://host/db"
+    environ = {"HOME": str(tmp_path), "THREADKEEP_DB_URL": url}
+    assert Home(environ=environ).place("knowledge") == url
+    named = Home(tmp_path / "home", environ=environ)  # whoever names a folder means its files
+    assert named.file("knowledge") == tmp_path / "home" / "knowledge.db"
+    named.paths().config.parent.mkdir()
+    named.paths().config.write_text(f'[stores]\nknowledge = "{url}"\n')
+    one = Home(tmp_path / "home", environ=environ)
+    assert one.place("knowledge") == url
+    assert one.file("chat") == tmp_path / "home" / "chat.db"
 
 
 def test_a_file_is_no_home(home: Home) -> None:
@@ -170,7 +185,7 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(home: Home, tmp_
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for use in (home.chat, home.status, home.backups, home.chat_path):
-        with pytest.raises(Invalid, match="no regular file"):
+        with pytest.raises(Invalid, match="not a regular file"):
             use(pipe)
 
 

@@ -1,6 +1,6 @@
 """Lists of sessions: what a query means, pages that leave nothing out, and how they are read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from threadkeep.errors import Invalid
 from threadkeep.knowledge import session_sql
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.query import Query, parse_query
+from threadkeep.knowledge.results import SessionSummary
 from threadkeep.knowledge.store import KnowledgeStore
 
 SEVERAL = 23
@@ -268,3 +269,35 @@ def test_words_of_one_session_need_not_stand_in_one_message(tmp_path: Path) -> N
         for never_wider in ('"quagga parrots"', 'quagga "blue unicorn"', "quagga NOT quagga"):
             assert asked(never_wider) == (set(), ()), never_wider
         assert asked("quagga OR egret")[0] == {"both", "one", "together"}
+
+
+@pytest.mark.parametrize("field", ["cost", "tokens", "messages", "tools", "errors", "minutes"])
+def test_a_sorted_list_has_the_same_sessions_page_by_page(browse: Browse, field: str) -> None:
+    query = parse_query(f"sort:{field} is:all", NOW)
+    items: list[SessionSummary] = []
+    after = None
+    while True:
+        page = browse.sessions(query, after=after, limit=4)
+        items += page.items
+        after = page.next
+        if after is None:
+            break
+    plain = browse.sessions(parse_query("is:all", NOW), limit=200).items
+    assert len(items) == len(plain)
+    assert {one.ref for one in items} == {one.ref for one in plain}
+    measures: dict[str, Callable[[SessionSummary], int]] = {
+        "cost": lambda one: one.cost or 0,
+        "tokens": lambda one: one.tokens,
+        "messages": lambda one: one.session.entries,
+        "tools": lambda one: one.session.tool_calls,
+        "errors": lambda one: one.session.errors,
+        "minutes": lambda one: (one.session.ended_at or -(10**15)) - (one.session.started_at or 0),
+    }
+    values = [measures[field](one) for one in items]
+    assert values == sorted(values, reverse=True)
+    assert field == "messages" or values[0] > values[-1]  # all have as many
+
+
+def test_a_sorted_list_keeps_bounds_that_are_summed_up(browse: Browse) -> None:
+    found = browse.sessions(parse_query("sort:tokens tokens:>0", NOW)).items
+    assert [one.session.session_id for one in found] == ["rich", "mixed"]

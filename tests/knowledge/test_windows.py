@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from tests.support.remembered import Machine, iso, ms
 from tests.support.toy_sources import ToyDocuments, conversation
 from tests.support.worlds import World
-from threadkeep.errors import Conflict, NotFound
+from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.session_detail import resume_command
 from threadkeep.knowledge.store import KnowledgeStore
@@ -140,7 +140,8 @@ def test_words_are_found_in_one_session(browse: Browse, words: str, positions: l
     spots = browse.find("pi:talk-1", words)
     assert [spot.position for spot in spots] == positions
     assert all(">>>" in spot.snippet for spot in spots)
-    assert browse.find("pi:talk-1", words, limit=0) == []
+    with pytest.raises(Invalid, match="limit must be a number from 1 to 1000, not 0"):
+        browse.find("pi:talk-1", words, limit=0)
 
 
 # ---------------------------------------------------------------------- tokens, branches, order
@@ -245,6 +246,9 @@ def test_a_window_follows_what_is_written(tmp_path: Path) -> None:
         ("codex", "codex resume 'a b'"),
         ("opencode", "cd '/u/my app' && opencode --session 'a b'"),
         ("cursor", "cursor-agent --resume='a b'"),
+        ("gptme", "gptme --name 'a b'"),
+        ("llm", "llm chat --cid 'a b'"),
+        ("continue", "cn --fork 'a b'"),
         ("mailbox", None),
     ],
 )

@@ -85,7 +85,7 @@ def test_settings_are_made_and_unmade(user: User, program: str, scope: str) -> N
     assert file.read_bytes() == before
     user.run("uninstall", program, "--scope", scope)
     assert read(file) == {}
-    assert "does not know" in user.run("uninstall", program, "--scope", scope).stderr
+    assert "has no threadkeep entry" in user.run("uninstall", program, "--scope", scope).stderr
 
 
 def test_everything_else_is_kept_and_a_copy_beside(user: User) -> None:

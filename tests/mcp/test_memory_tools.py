@@ -76,7 +76,7 @@ def test_a_question_is_answered_with_its_evidence(notes: ToolContext) -> None:
     assert first["confidence"]["level"] in {"high", "medium", "low"}
     assert {one["name"] for one in first["confidence"]["factors"]} >= {"evidence", "recency"}
     assert "claude-auto-memory" in found["freshness"]
-    assert "no agent" in refused(notes, "agent_query", query="x", source="nobody")
+    assert "unknown agent" in refused(notes, "agent_query", query="x", source="nobody")
     assert "mode" in refused(notes, "agent_query", query="x", mode="guess")
 
 
@@ -91,7 +91,7 @@ def test_what_is_hidden_is_found_on_demand(notes: ToolContext) -> None:
     assert uuids(source="claude-auto-memory") == 2
     assert uuids(source="shell") == 0
     assert "no category" in refused(notes, "search_knowledge", query="x", category="nothing")
-    assert "no agent" in refused(notes, "search_knowledge", query="x", source="nobody")
+    assert "unknown agent" in refused(notes, "search_knowledge", query="x", source="nobody")
     rows = data(notes, "search_hybrid", query="glaze")["result"]
     assert any(one.startswith("memory-") for row in rows for one in row["linked_source_ids"])
 

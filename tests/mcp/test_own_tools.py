@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from tests.mcp.asking import ask, data, refused
+from threadkeep.errors import Invalid
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.query import Query
 from threadkeep.mcp.server import described, make_room, offered
 from threadkeep.mcp.tools import ToolContext
+from threadkeep.verbs import each_verb
 
 
 def paged(room: ToolContext, name: str, key: str, **given: Any) -> list[dict[str, Any]]:
@@ -26,7 +28,7 @@ def paged(room: ToolContext, name: str, key: str, **given: Any) -> list[dict[str
 
 
 def test_a_hit_opens_at_its_message(room: ToolContext) -> None:
-    hits = data(room, "recall", query="tide feed retry", kind="message")["hits"]
+    hits = data(room, "recall", q="tide feed retry", kind="message")["hits"]
     ref = hits[0]["ref"]
     shown = data(room, "get_messages", around=ref, limit=5)
     assert ref in [row["ref"] for row in shown["messages"]]
@@ -34,9 +36,9 @@ def test_a_hit_opens_at_its_message(room: ToolContext) -> None:
 
 
 def test_pages_of_hits_are_disjoint_and_the_same_as_one_page(room: ToolContext) -> None:
-    whole = [row["ref"] for row in data(room, "recall", query="tide", limit=9)["hits"]]
-    first = data(room, "recall", query="tide", limit=4)
-    second = data(room, "recall", query="tide", limit=5, cursor=first["next"])
+    whole = [row["ref"] for row in data(room, "recall", q="tide", limit=9)["hits"]]
+    first = data(room, "recall", q="tide", limit=4)
+    second = data(room, "recall", q="tide", limit=5, cursor=first["next"])
     assert [row["ref"] for row in (*first["hits"], *second["hits"])] == whole
 
 
@@ -71,7 +73,7 @@ def test_a_session_that_is_not_there_leads_to_the_tools_that_name_one(
 
 
 def test_the_query_language_and_the_arguments_say_the_same(room: ToolContext) -> None:
-    typed = data(room, "list_sessions", query="agent:pi")["sessions"]
+    typed = data(room, "list_sessions", q="agent:pi")["sessions"]
     assert typed == data(room, "list_sessions", agent="pi")["sessions"]
     assert data(room, "list_sessions", until="2001-01-01")["sessions"] == []
 
@@ -95,15 +97,36 @@ def test_sums_are_the_same_however_they_are_cut(room: ToolContext, by: str) -> N
 def test_what_cannot_be_meant_is_refused_with_the_next_step(room: ToolContext) -> None:
     assert "list_sessions" in refused(room, "get_messages")
     assert "What to do" in refused(room, "get_messages", session="codex:nothing")
-    assert "no cursor" in refused(room, "recall", query="x", cursor="-1")
-    assert "is no time" in refused(room, "recall", query="x", since="soon")
-    assert "both given" in refused(room, "timeline", day="today", since="1d")
-    assert "no message of a session" in refused(room, "get_messages", around="command:1")
+    assert "the query is empty" in refused(room, "recall", q="")
+    assert "not a cursor" in refused(room, "recall", q="x", cursor="-1")
+    assert "cannot read" in refused(room, "recall", q="x", since="soon")
+    assert "cannot be combined" in refused(room, "timeline", day="today", since="1d")
+    assert "not a message of a session" in refused(room, "get_messages", around="command:1")
+
+
+@pytest.mark.parametrize("limit", [0, 201, "many"])
+@pytest.mark.parametrize("tool", ["recall", "timeline", "list_sessions"])
+def test_a_tool_refuses_what_its_verb_refuses_in_the_same_words(
+    room: ToolContext, tool: str, limit: Any
+) -> None:
+    (line,) = (one for one in each_verb() if one.tool == tool)
+    needed = {"q": "x"} if tool == "recall" else {}
+    said = refused(room, tool, **needed, limit=limit)
+    python = {"text": "x"} if tool == "recall" else {}
+    with pytest.raises(Invalid) as caught:
+        line.function(None, **python, limit=limit)
+    assert said.startswith(caught.value.message)
+
+
+def test_one_of_several_may_stand_alone(room: ToolContext) -> None:
+    both = data(room, "list_sessions", agent=["pi", "codex"])["sessions"]
+    alone = [data(room, "list_sessions", agent=one)["sessions"] for one in ("pi", "codex")]
+    assert {row["session"] for row in both} == {row["session"] for (row,) in alone}
 
 
 def test_without_a_store_the_answer_says_what_to_do(tmp_path: Path) -> None:
     home = Home(tmp_path / "nothing")
-    said = refused(make_room(Stores(home)), "recall", query="x")
+    said = refused(make_room(Stores(home)), "recall", q="x")
     assert "there is no knowledge store" in said
     assert "threadkeep capture" in said
     assert not (tmp_path / "nothing").exists()
@@ -129,15 +152,15 @@ def test_a_note_is_recalled_as_an_agents_word_and_can_be_forgotten(
     secret = "ghp_" + "k7Qw2Zx9Lm" * 3 + "aB4cD5"
     note = f"The quay gauge reports feet, not metres. The token is {secret}."
     stored = data(room, "remember", note=note, project="/home/demo/code/quay", tags=["units"])
-    (hit,) = data(room, "recall", query="gauge feet", kind="node", project="quay")["hits"]
+    (hit,) = data(room, "recall", q="gauge feet", kind="node", project="quay")["hits"]
     assert hit["ref"] == stored["ref"]
     assert "Noted by an agent (probe-agent), not verified" in hit["snippet"]
     (row,) = data(room, "search_hybrid", query="gauge feet")["result"]
     assert row["uuid"] == stored["uuid"]
     assert "from-agent" in row["tags"]
-    assert secret[4:12] not in ask(room, "recall", query="gauge").text
+    assert secret[4:12] not in ask(room, "recall", q="gauge").text
     assert "is empty" in refused(room, "remember", note="  ")
     with home.history() as history:
         history.forget(Query(pattern="quay gauge"))
-    assert data(room, "recall", query="gauge feet")["hits"] == []
+    assert data(room, "recall", q="gauge feet")["hits"] == []
     stores.close()

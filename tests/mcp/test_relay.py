@@ -8,13 +8,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from tests.mcp.asking import PATIENCE
 from tests.mcp.test_session_log import BEGIN, BEGUN, answer, request
-from threadkeep.mcp.relay_state import LONGEST_LINE
+from threadkeep.home.home import Home
+from threadkeep.home.stores import Stores
+from threadkeep.mcp.host import host
+from threadkeep.mcp.relay_state import LONGEST_LINE, welcome
+from threadkeep.mcp.server import make_room, make_server, offered
 from threadkeep.mcp.stdio import Ended, Parent, Relay
 
 
@@ -136,6 +142,62 @@ def test_a_session_goes_on_at_the_next_server(client: Client) -> None:
     assert client.stop_asking() is None
 
 
+def handshake(version: str, **more: Any) -> bytes:
+    params = {
+        "protocolVersion": version,
+        "capabilities": {},
+        "clientInfo": {"name": "probe", "version": "1"},
+    }
+    told = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {**params, **more}}
+    return json.dumps(told).encode()
+
+
+def test_initialize_is_answered_before_the_server_is_there(client: Client) -> None:
+    line = handshake("2025-11-25")
+    client.say(line)
+    assert json.loads(client.hear())["result"]["serverInfo"]["name"] == "threadkeep"
+    first = client.server()
+    assert first.hear() == line
+    first.go()  # without having said a word
+    second = client.server()
+    assert second.hear() == line
+    client.say(request(1))
+    assert second.hear() == request(1)
+    second.say(answer(0))  # the client has it already
+    second.say(answer(1))
+    assert client.hear() == answer(1)
+    assert client.stop_asking() is None
+
+
+@pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
+def test_the_relay_greets_in_the_words_of_the_server(filled: Path, version: str) -> None:
+    line = handshake(version)
+    greeting = welcome(line)
+    assert greeting is not None
+    stores = Stores(Home(filled))
+    link = host(lambda: make_server(make_room(stores), offered(write=False)), None)
+    link.settimeout(PATIENCE)
+    server = Server(link)
+    server.say(line)
+    assert json.loads(server.hear()) == json.loads(greeting)
+    server.go()
+    stores.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        handshake("1999-01-01"),
+        handshake("2025-11-25", capabilities=7),
+        handshake("2025-11-25", clientInfo={}),
+        BEGIN,
+        request(1),
+    ],
+)
+def test_what_only_the_server_can_answer_is_left_to_it(line: bytes) -> None:
+    assert welcome(line) is None
+
+
 def test_a_request_that_ends_every_server_is_given_up(client: Client) -> None:
     begin(client)
     client.say(request(1))
@@ -148,7 +210,7 @@ def test_a_request_that_ends_every_server_is_given_up(client: Client) -> None:
     assert second.hear() == request(2)
     second.go()
     third = client.server()
-    assert b"two servers ended" in client.hear()
+    assert b"two servers crashed" in client.hear()
     assert [third.hear() for _ in range(3)] == [BEGIN, BEGUN, request(2)]
     third.say(answer(2))
     assert client.hear() == answer(2)
@@ -158,7 +220,7 @@ def test_servers_that_never_speak_are_not_joined_for_ever(client: Client) -> Non
     client.say(request(1))
     for _ in range(5):
         client.server().go()
-    assert b"no server stays alive" in client.hear()
+    assert b"the server keeps stopping" in client.hear()
     assert isinstance(client.end(), ConnectionError)
 
 

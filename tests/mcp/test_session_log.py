@@ -70,7 +70,7 @@ def test_what_writes_is_not_done_twice() -> None:
     assert again.to_server == (BEGIN, BEGUN, request(2))
     (told,) = map(json.loads, again.to_client)
     assert told["id"] == 1
-    assert "look with recall" in told["error"]["message"]
+    assert "check with recall" in told["error"]["message"]
     assert [json.loads(line)["id"] for line in failed(again.log, "gone")] == [2]
 
 
@@ -80,7 +80,7 @@ def test_what_ends_two_servers_is_not_asked_a_third_time() -> None:
     assert twice.to_server == (BEGIN, BEGUN, request(2))
     (told,) = map(json.loads, twice.to_client)
     assert told["id"] == 1
-    assert "two servers ended" in told["error"]["message"]
+    assert "two servers crashed" in told["error"]["message"]
     assert [one.id for one in twice.log.pending] == [b"2"]
     dumb = resumed(once.log, lived=False)  # it was about to end when we came
     assert dumb.to_server == (BEGIN, BEGUN, request(1))

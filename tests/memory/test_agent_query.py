@@ -118,11 +118,11 @@ def test_modes_and_limits(memory: Memory) -> None:
     assert len(recent.hits) == 1
     assert recent.truncated
     assert "rows behind" in agent_query(memory, "kiln", Query(), mode="evidence").answer
-    assert agent_query(memory, "zzz", Query()).answer == "Nothing is known about it."
+    assert agent_query(memory, "zzz", Query()).answer == "Nothing is known about this."
 
 
 def test_an_unknown_source_or_category_is_refused(memory: Memory) -> None:
-    with pytest.raises(Invalid, match="no agent 'nobody'"):
+    with pytest.raises(Invalid, match="unknown agent 'nobody'"):
         agent_query(memory, "kiln", Query(agent=("nobody",)))
     with pytest.raises(Invalid, match="no category"):
         memory.recall("kiln", nodes=NodeChoice(category="nothing"))

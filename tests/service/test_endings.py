@@ -27,11 +27,20 @@ from threadkeep.web.part import WorkerTask as Page
 
 PATIENCE = 60.0  # only a test that is broken ever waits this long
 LONG = 3600.0
-NOTES = ("http://127.0.0.1:", "watching; Ctrl-C ends it", "the echo agent works in ")
+NOTES = ("http://127.0.0.1:", "Watching; Ctrl-C to stop", "the echo agent works in ")
 BEGIN = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
     b'"capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}\n'
 )
+# A command as it is typed, but with all the time it needs to end: how long that takes depends on
+# what else the machine does.
+COMMAND = """
+import sys
+from threadkeep.cli import signals
+signals._END_SECONDS, signals._INTERRUPTS = float(sys.argv.pop(1)), ()
+from threadkeep.cli.app import main
+sys.exit(main())
+"""
 EMBEDDER = """
 import sys
 from pathlib import Path
@@ -97,6 +106,12 @@ class Ways(NamedTuple):
 
 
 @contextmanager
+def started_command(folder: Path, *words: str) -> Iterator[Process]:
+    with started(["-c", COMMAND, str(PATIENCE), "--home", str(folder / "home"), *words]) as process:
+        yield process
+
+
+@contextmanager
 def started(words: list[str], **more: object) -> Iterator[Process]:
     process = Process(words, **more)
     with process.process:
@@ -143,7 +158,7 @@ def vectors(folder: Path, way: str) -> Iterator[Process]:
 
 @contextmanager
 def mcp(folder: Path, _: str) -> Iterator[Process]:
-    with started(["-m", "threadkeep", "--home", str(folder / "home"), "mcp"]) as process:
+    with started_command(folder, "mcp") as process:
         process.say(BEGIN)
         process.hear('"result"')
         yield process
@@ -154,10 +169,10 @@ def command(*words: str, hear: str, stream: int) -> Start:
 
     @contextmanager
     def start(folder: Path, _: str) -> Iterator[Process]:
-        home, user = folder / "home", folder / "user"
+        user = folder / "user"
         user.mkdir()
         told = [word.format(user=user) for word in words]
-        with started(["-m", "threadkeep", "--home", str(home), *told]) as process:
+        with started_command(folder, *told) as process:
             process.hear(hear, stream)
             yield process
 
@@ -166,7 +181,7 @@ def command(*words: str, hear: str, stream: int) -> Start:
 
 @contextmanager
 def browser_host(folder: Path, _: str) -> Iterator[Process]:
-    with started(["-m", "threadkeep", "--home", str(folder / "home"), "native-host"]) as process:
+    with started_command(folder, "native-host") as process:
         process.say(struct.pack("=I", 2) + b"{}")
         process.hear("status")
         yield process
@@ -178,7 +193,7 @@ def mail_host(folder: Path, _: str) -> Iterator[Process]:
         session = room.new_session("helper", "cli", "me")
         room.host(session.id).send("hello")
     words = ["mail", "serve", "--agent", "exec cat", "--channel-log", str(folder / "out.jsonl")]
-    with started(["-m", "threadkeep", "--home", str(folder / "home"), *words]) as process:
+    with started_command(folder, *words) as process:
         process.hear("agent started")
         yield process
 
@@ -188,7 +203,7 @@ def mail_agent(folder: Path, _: str) -> Iterator[Process]:
     with Home(folder / "home").mailroom() as room:
         session = room.new_session("helper", "cli", "me").id
     words = ["mail", "echo", session]
-    with started(["-m", "threadkeep", "--home", str(folder / "home"), *words]) as process:
+    with started_command(folder, *words) as process:
         process.hear("the echo agent works in", 2)
         yield process
 
@@ -206,7 +221,7 @@ PROGRAMS: dict[str, tuple[Start, Ways]] = {
         Ways(stopped=0),
     ),
     "serve": (command(*SERVE, hear="serves", stream=1), Ways(stopped=0)),
-    "watch": (command(*WATCH, hear="watching", stream=2), Ways(stopped=0)),
+    "watch": (command(*WATCH, hear="Watching", stream=2), Ways(stopped=0)),
     "mail serve": (mail_host, Ways(stopped=0)),
     "mail echo": (mail_agent, Ways(stopped=0)),
 }

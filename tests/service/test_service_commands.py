@@ -83,8 +83,8 @@ def test_without_a_service_manager_the_commands_are_named(
         lambda words: unit_files.SystemCommand(words, done=False, said="no systemctl here"),
     )
     told = run("service", "install", code=1).stderr
-    assert "run it yourself: systemctl --user daemon-reload (no systemctl here)" in told
-    assert "run it yourself: systemctl --user restart threadkeep.service" in told
+    assert "run it by hand: systemctl --user daemon-reload (no systemctl here)" in told
+    assert "run it by hand: systemctl --user restart threadkeep.service" in told
     assert unit_file(user).exists()
 
 

@@ -235,7 +235,7 @@ def test_after_a_sleep_everything_is_looked_at_at_once(
     looks, clocks, said, beat = pulse
     clocks.pass_by(5, asleep=8 * 3600)
     looks.look()
-    assert said == ["the machine slept for 480 min; everything is looked at now"]
+    assert said == ["the machine slept for 480 min; checking everything now"]
     assert beat() == clocks.wall
     clocks.pass_by(5)
     looks.look()

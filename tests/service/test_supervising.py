@@ -144,7 +144,7 @@ def test_what_was_waited_for_is_forgotten_once_the_part_works(database: Database
 
 def test_a_part_that_ends_by_itself_is_started_again(database: Database) -> None:
     _, said = watch_over(ServicePart("odd", lambda _: None), database, waits=2)
-    assert said == ["odd: it ended although nobody asked it to"] * 2
+    assert said == ["odd: it stopped unexpectedly"] * 2
 
 
 def test_counts_of_crashes_survive_the_process(database: Database) -> None:

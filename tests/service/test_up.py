@@ -105,5 +105,5 @@ def test_without_a_page_there_is_no_link(tmp_path: Path) -> None:
         words(tmp_path / "home", "--link"), env=environment(), capture_output=True, check=False
     )
     assert done.returncode == 1
-    assert b"nobody serves the page" in done.stderr
+    assert b"the page is not running" in done.stderr
     assert b"`threadkeep up` starts it" in done.stderr

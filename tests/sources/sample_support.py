@@ -101,7 +101,8 @@ class Counts(msgspec.Struct):
             "calls": "tool_call",
             "results": "tool_result",
         }
-        return {name: self.kinds[kind] for name, kind in named.items()} | self.tokens
+        counted = {name: self.kinds[kind] for name, kind in named.items()}
+        return counted | {"errors": self.errors} | self.tokens
 
 
 def put_sample(data: Path, sample: str, user: Path) -> Path:

@@ -247,7 +247,7 @@ def test_a_file_that_ends_too_early_keeps_what_came(tmp_path: Path) -> None:
     path = tmp_path / "conversations.json"
     path.write_text(whole[:-20])
     with opened(tmp_path) as history:
-        failed(history, path, "no whole list")
+        failed(history, path, "not a complete list")
         assert told(history, "chat-1")
 
 

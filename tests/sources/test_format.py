@@ -140,6 +140,19 @@ def test_a_package_brings_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert texts == ["Why is the sky blue?", "And the sea?"]
 
 
+def test_the_variables_that_move_its_logs_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = (place(("$TOY_HOME/logs", "{data}/toy", "~/.toy"), "*.jsonl"),)
+    moved = LineLogs(agent="toy", label="Toy", places=places, read=read_toy)
+    brought(monkeypatch, tmp_path / "site", toy=moved)
+    (tmp_path / "user").mkdir()
+    with open_history(tmp_path / "home", tmp_path / "user") as history:
+        parts = {one.name: one.variables for one in history.coverage().sources}
+    assert parts["toy"] == ["TOY_HOME", "XDG_DATA_HOME"]
+    assert "CODEX_HOME" in parts["codex"]
+
+
 @pytest.mark.parametrize(
     "given",
     [

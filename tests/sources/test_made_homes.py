@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.sources.sample_support import Seen, look
 from tests.sources.source_support import broken
 from tests.support.user_homes import assert_sound, open_history, settle
 from threadkeep.base.json import decode_line
+from threadkeep.base.sqlite import foreign
 from threadkeep.knowledge.session_detail import resume_command
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Log, Source, UserHome
@@ -98,6 +101,56 @@ def test_a_file_that_is_cut_off_is_told_or_read_as_far_as_it_goes(
     made(agent, user)
     seen = only(look(user, tmp_path / "home"))
     assert [one for one in seen.said if one[0] != "note"] == STORY
+
+
+@pytest.mark.parametrize("agent", MADE)
+def test_what_its_program_takes_away_stays(tmp_path: Path, agent: str) -> None:
+    user = made(agent, tmp_path / "user")
+    before = only(look(user, tmp_path / "home"))
+    for path in [path for path in user.rglob("*") if path.is_file()]:
+        path.write_bytes(b"")
+    with open_history(tmp_path / "home", user) as history:
+        history.capture()  # an empty document is told
+    shutil.rmtree(user)
+    user.mkdir()
+    after = only(look(user, tmp_path / "home"))
+    assert (after.said, after.tokens) == (before.said, before.tokens)
+    assert set(before.lines) <= set(after.lines)
+
+
+DATABASES = ("goose", "llm", "crush", "zed")
+
+
+@pytest.mark.parametrize("agent", DATABASES)
+def test_a_database_that_its_program_locks_is_read_later(
+    tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "_PATIENCE_MS", 1)
+    user = made(agent, tmp_path / "user")
+    (path,) = [path for path in user.rglob("*") if path.suffix in {".db", ".sqlite3"}]
+    with closing(sqlite3.connect(path, isolation_level=None)) as owner:
+        owner.execute("BEGIN EXCLUSIVE")
+        with open_history(tmp_path / "home", user) as history:
+            assert "locked" in str(history.capture().of(agent).errors)
+            assert history.sessions(everything=True) == []
+        owner.execute("COMMIT")
+    seen = only(look(user, tmp_path / "home"))
+    assert [one for one in seen.said if one[0] != "note"] == STORY
+
+
+@pytest.mark.parametrize("agent", DATABASES)
+def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path: Path, agent: str) -> None:
+    user = made(agent, tmp_path / "user")
+    (path,) = [path for path in user.rglob("*") if path.suffix in {".db", ".sqlite3"}]
+    with closing(sqlite3.connect(path, isolation_level=None)) as owner:
+        tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        for (name,) in list(owner.execute(tables)):
+            owner.execute(f"ALTER TABLE {name} RENAME TO other_{name}")
+            owner.execute(f"CREATE VIEW {name} AS SELECT * FROM other_{name}")
+    with open_history(tmp_path / "home", user) as history:
+        history.capture()
+        assert history.sessions(everything=True) == []
+    assert_sound(tmp_path / "home" / "knowledge.db")
 
 
 @pytest.mark.parametrize("agent", MADE)

@@ -62,7 +62,7 @@ def ran(session: str, minute: int, command: str, output: str) -> list[Record]:
 
 
 def write_claude(user: Path, session: str, records: list[Record], project: str = "-u-pond") -> Path:
-    """Write a session of Claude Code, or write it anew."""
+    """Write a session of Claude Code, or rewrite it."""
     path = user / ".claude" / "projects" / project / f"{session}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records))

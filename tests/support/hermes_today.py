@@ -11,7 +11,7 @@ from threadkeep.base.sqlite.statements import split_statements
 _INDEXED = "content, tool_name, tool_calls"
 _NEW = "new.content, new.tool_name, new.tool_calls"
 _OLD = "old.content, old.tool_name, old.tool_calls"
-# While an index is built anew, ids between the two are not in it.
+# While an index is rebuilt, ids between the two are not in it.
 _DONE = (
     "({0}.id > coalesce((SELECT CAST(value AS INTEGER) FROM state_meta"
     " WHERE key = 'fts_rebuild_high_water'), -1) OR {0}.id <= coalesce((SELECT"

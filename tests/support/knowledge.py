@@ -19,7 +19,7 @@ def clock() -> int:
 
 def bring_up(path: Path) -> tuple[str, ...]:
     """Open a file for writing and close it again; name the steps that ran."""
-    opened = open_knowledge(path, {}, clock=clock)
+    opened = open_knowledge(path, lambda _: {}, clock=clock)
     opened.database.close()
     return opened.access.brought_up.steps
 

@@ -16,14 +16,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import psycopg
-from psycopg.pq import DiagnosticField, Format
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import DiagnosticField
 
-from threadkeep.base import postgres
+from threadkeep.base.postgres.schema import PACKAGE
+from threadkeep.base.postgres.tables import Translation, filled, own_columns, statements_of
+from threadkeep.base.postgres.values import adapt
 from threadkeep.base.sql import load_text
-from threadkeep.base.sqlite.statements import split_statements
+from threadkeep.base.sqlite.declaration import declared_in
 
 _SETTINGS: Final = {
     "listen_addresses": "",
@@ -37,8 +40,6 @@ _SETTINGS: Final = {
 _NOBODY: Final = "nobody"  # the server refuses to run as root
 SCHEMA: Final = f"tk_{os.getpid()}"  # other processes have theirs in the same server
 _SMALL: Final = {21, 23}  # smallint and integer: a time in milliseconds does not fit
-# Types as they are declared for SQLite, by the words that SQLite itself looks for.
-_TYPES: Final = {"INT": "bigint", "REAL": "double precision", "BLOB": "bytea"}
 
 
 # ---------------------------------------------------------------------- the server
@@ -72,7 +73,35 @@ def _alone(users: Path) -> Iterator[None]:
         yield
 
 
-def _start() -> Path:
+class OwnServer:
+    """A server that a test may crash and start again; what it says is stored is on the disk."""
+
+    def __init__(self, **settings: str) -> None:
+        synced = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
+        self.folder = _start({**synced, **settings})
+        self.place = f"host={self.folder} user=postgres dbname=postgres"
+
+    def crash(self) -> None:
+        """Stop it at once, in the middle of whatever it does."""
+        self._control("-m", "immediate", "stop")
+
+    def start(self) -> None:
+        """Start it again; it recovers first."""
+        self._control("-l", str(self.folder / "log"), "start")
+
+    def _control(self, *words: str) -> None:
+        user = _other_user(self.folder)
+        program = _programs(self.folder, user) / "pg_ctl"
+        _run([program, "-D", self.folder / "data"], user, "-w", *words)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stop(self.folder)
+
+
+def _start(settings: dict[str, str] | None = None) -> Path:
     # In the folder for temporary files itself: pytest's own is closed to the server's user, and the
     # path of a socket may have no more than a hundred characters.
     folder = Path(tempfile.mkdtemp(prefix="tk-pg-"))
@@ -81,7 +110,7 @@ def _start() -> Path:
     data = folder / "data"
     made = [programs / "initdb", "-D", data, "--locale=C", "--encoding=UTF8", "--no-sync"]
     _run(made, user, "--username=postgres", "--auth=trust", "--no-instructions")
-    settings = {**_SETTINGS, "unix_socket_directories": str(folder)}
+    settings = {**_SETTINGS, **(settings or {}), "unix_socket_directories": str(folder)}
     with (data / "postgresql.conf").open("a") as config:
         config.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
     _run([programs / "pg_ctl", "-D", data, "-l", folder / "log"], user, "-w", "start")
@@ -90,8 +119,7 @@ def _start() -> Path:
 
 def _stop(folder: Path) -> None:
     user = _other_user(folder)
-    copied = folder / "pginstall" / "bin"
-    programs = copied if copied.exists() else _programs(folder, user)
+    programs = _programs(folder, user)
     # At once, for nothing in it is worth a checkpoint; and waited for, or it writes on meanwhile.
     _run([programs / "pg_ctl", "-D", folder / "data", "-m", "immediate"], user, "-w", "stop")
     shutil.rmtree(folder)
@@ -113,7 +141,10 @@ def _programs(folder: Path, user: pwd.struct_passwd | None) -> Path:
     installed = Path(spec.origin).parent / "pginstall"
     reachable = user is None or all(one.stat().st_mode & 0o001 for one in installed.parents)
     if not reachable:
-        installed = Path(shutil.copytree(installed, folder / "pginstall", symlinks=True))
+        copied = folder / "pginstall"
+        if not copied.exists():
+            shutil.copytree(installed, copied, symlinks=True)
+        installed = copied
     return installed / "bin"
 
 
@@ -131,57 +162,22 @@ def _run(command: Sequence[object], user: pwd.struct_passwd | None, *options: st
     assert done.returncode == 0, "PostgreSQL did not start; see above"
 
 
-# ---------------------------------------------------------------------- values
+def fresh_database(place: str, name: str) -> str:
+    """Make a database in a server and give its URL."""
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    known = conninfo_to_dict(place)
+    return f"postgresql://{known['user']}@/{name}?host={known['host']}"
 
 
-class _Unknown:
-    """Sends a value as text without a type: the server infers it, as it does for PREPARE."""
-
-    format = Format.TEXT
-    oid = 0
-
-    def __init__(self, cls: type, _context: object = None) -> None:
-        self._cls = cls
-
-    def dump(self, obj: Any) -> bytes:
-        return str(int(obj) if isinstance(obj, bool) else obj).encode()
-
-    def quote(self, obj: Any) -> bytes:
-        raise NotImplementedError
-
-    def get_key(self, _obj: Any, _format: Any) -> type:
-        return self._cls
-
-    def upgrade(self, _obj: Any, _format: Any) -> "_Unknown":
-        return self
-
-
-class _Number:
-    """Reads a numeric, which is what a sum of integers is."""
-
-    format = Format.TEXT
-
-    def __init__(self, _oid: int, _context: object = None) -> None: ...
-
-    def load(self, data: Any) -> int | float:
-        text = bytes(data).decode()
-        return float(text) if "." in text else int(text)
-
-
-class _Truth(_Number):
-    """Reads a boolean as SQLite has it."""
-
-    def load(self, data: Any) -> int:
-        return int(bytes(data) == b"t")
+# ---------------------------------------------------------------------- connections
 
 
 def connect(place: str) -> psycopg.Connection[Any]:
     """Connect to a server; values go there and come back as they do with SQLite."""
     connection = psycopg.connect(place, autocommit=True, prepare_threshold=None)
-    for kind in (int, float, bool, str):
-        connection.adapters.register_dumper(kind, _Unknown)
-    connection.adapters.register_loader("numeric", _Number)
-    connection.adapters.register_loader("bool", _Truth)
+    adapt(connection)
     return connection
 
 
@@ -189,19 +185,29 @@ def connect(place: str) -> psycopg.Connection[Any]:
 
 
 @contextmanager
-def copied_tables(sqlite: sqlite3.Connection, server: psycopg.Connection[Any]) -> Iterator[None]:
-    """Have the tables and unique indexes of a SQLite file in a server, until the block ends.
+def copied_tables(
+    sqlite: sqlite3.Connection, server: psycopg.Connection[Any], beside: str = ""
+) -> Iterator[None]:
+    """Have what a SQLite file has in a server, until the block ends.
 
-    Virtual tables and what they keep are SQLite's own.
+    Virtual tables and what they keep are SQLite's own; their words stand in plain tables there.
+    `beside` is what a store has on PostgreSQL alone.
     """
     server.execute(f"CREATE SCHEMA {SCHEMA}".encode())
     server.execute(f"SET search_path = {SCHEMA}".encode())
-    for statement in split_statements(load_text(postgres.__name__, "functions.sql")):
+    made = Translation(declared_in(sqlite), SCHEMA)
+    home = (load_text(PACKAGE, file) for file in ("home.sql", "members.sql"))
+    functions = (load_text(PACKAGE, file) for file in ("functions.sql", "functions_of_16.sql"))
+    for statement in (
+        *(one for script in home for one in filled(script, {"home": SCHEMA})),
+        *(one for script in functions for one in statements_of(script)),
+        *made.tables,
+        *made.rest,
+        *filled(beside, {"own": own_columns(SCHEMA), "home": SCHEMA}),
+    ):
         server.execute(statement.encode())
-    for name in plain_tables(sqlite):
-        server.execute(_table(sqlite, name).encode())
-        for index in _unique_indexes(sqlite, name):
-            server.execute(index.encode())
+    # A superuser is asked for no membership; whose the rows are is said here.
+    server.execute("SELECT set_config('tk.owner', '1', false), set_config('tk.scope', '1', false)")
     yield
     server.execute(f"DROP SCHEMA {SCHEMA} CASCADE".encode())
 
@@ -219,58 +225,28 @@ def plain_tables(sqlite: sqlite3.Connection) -> list[str]:
     return sorted(name for name in names if not name.startswith("sqlite_"))
 
 
-def type_of(declared: str) -> str:
-    """Give the type of a column that is declared for SQLite."""
-    found = (kind for word, kind in _TYPES.items() if word in declared.upper())
-    return next(found, 'text COLLATE "C"')
-
-
-def _table(sqlite: sqlite3.Connection, name: str) -> str:
-    columns = sqlite.execute(f'PRAGMA table_info("{name}")').fetchall()
-    parts = [
-        f'"{column}" {type_of(declared)}{" NOT NULL" if required else ""}'
-        for _, column, declared, required, _, _ in columns
-    ]
-    key = [column for _, column, *_, place in sorted(columns, key=lambda one: one[5]) if place]
-    if key:
-        parts.append(f"PRIMARY KEY ({_listed(key)})")
-    return f'CREATE TABLE "{name}" ({", ".join(parts)})'
-
-
-def _unique_indexes(sqlite: sqlite3.Connection, table: str) -> Iterator[str]:
-    for _, name, unique, origin, _ in sqlite.execute(f'PRAGMA index_list("{table}")').fetchall():
-        if not unique or origin == "pk":
-            continue
-        columns = [one[2] for one in sqlite.execute(f'PRAGMA index_info("{name}")').fetchall()]
-        if None in columns:
-            continue
-        (sql,) = sqlite.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()
-        part = re.search(r"\bWHERE\b.*", sql or "", re.DOTALL | re.IGNORECASE)
-        where = f" {part[0]}" if part else ""
-        yield f'CREATE UNIQUE INDEX ON "{table}" ({_listed(columns)}){where}'
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
-
-
 # ---------------------------------------------------------------------- queries
 
 Accepts = Callable[[str], str]
+
+
+def numbered_parameters(query: str) -> tuple[str, list[str]]:
+    """Write a query with numbers for its parameters; give their names in that order."""
+    names: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        if found[1] not in names:
+            names.append(found[1])
+        return f"${names.index(found[1]) + 1}"
+
+    return re.sub(r"%\((\w+)\)s", number, query).replace("%%", "%"), names
 
 
 def prepared_by(server: psycopg.Connection[Any]) -> Accepts:
     """Make what says why the server refuses a query, nothing if it takes it."""
 
     def refusal(query: str) -> str:
-        names: list[str] = []
-
-        def number(found: re.Match[str]) -> str:
-            if found[1] not in names:
-                names.append(found[1])
-            return f"${names.index(found[1]) + 1}"
-
-        text = re.sub(r"%\((\w+)\)s", number, query).replace("%%", "%")
+        text, names = numbered_parameters(query)
         done = server.pgconn.prepare(b"", text.encode())
         said = done.error_field(DiagnosticField.MESSAGE_PRIMARY)
         if said is not None:

@@ -80,6 +80,25 @@ def says(text: str, usage: Any = None) -> Turn:
     return lambda handler: handler.send_json(reply)
 
 
+def streams(text: str) -> Turn:
+    """Answer a chat with a text as a stream, or whole where the client wants it so."""
+
+    def turn(handler: Handler) -> None:
+        usage = {**used(1000, 50), "total_tokens": 1050}
+        if not handler.script.asked[-1].body.get("stream"):
+            says(text, usage)(handler)
+            return
+        own = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m-1"}
+        said = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+        ended = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        chunks = ({**own, "choices": [said]}, {**own, "choices": [ended], "usage": usage})
+        events = [*map(json.dumps, chunks), "[DONE]"]
+        body = "".join(f"data: {event}\n\n" for event in events).encode()
+        handler.send_bytes(body, content_type="text/event-stream")
+
+    return turn
+
+
 def used(asked: int, answered: int) -> Json:
     return {"prompt_tokens": asked, "completion_tokens": answered}
 

@@ -77,7 +77,7 @@ class World:
         return self.home / "logs" / f"{name}.jsonl"
 
     def write(self, data: bytes, name: str = "one", *, to: Path | None = None) -> Path:
-        """Write a log anew in its place, as if it happened now."""
+        """Rewrite a log in its place, as if it happened now."""
         path = to or self.log(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

@@ -1,7 +1,7 @@
 """Conversations of all shapes, and ways to read back what was written of them."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import count
 from typing import Any
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from threadkeep.base.json import decode_line
 from threadkeep.knowledge.records import Entry, Image
+from threadkeep.sources import pi, qwen_code
 from threadkeep.sources.chat_store import read_record as read_chat
 from threadkeep.sources.claude import transcripts
 from threadkeep.sources.codex import rollouts
@@ -44,7 +45,10 @@ Flat = list[tuple[Any, ...]]
 
 NOW = 1_790_000_000_000
 SESSION = "0199aaaa-0000-7000-8000-000000000001"
-ROUND_TRIP = ("claude-code", "codex", "opencode", "ai-sdk", "openai", "hermes")
+ROUND_TRIP = (
+    *("claude-code", "codex", "opencode", "pi", "qwen-code"),
+    *("ai-sdk", "openai", "hermes"),
+)
 
 
 def new() -> NewSession:
@@ -144,6 +148,10 @@ def held(form: str, told: Conversation) -> Flat:
         return list(_with_objects(_without_flags(flat(told))))
     if form == "codex":
         return list(_in_codex(flat(told)))
+    if form == "qwen-code":
+        return list(_with_objects(_in_qwen_code(flat(told))))
+    if form == "pi":
+        return list(_with_objects(_in_pi(flat(told))))
     return list(_with_pairs(form, told))
 
 
@@ -153,7 +161,7 @@ def _without_flags(blocks: Flat) -> Flat:
     return [(*block[:3], False) if context else block for block, context in told]
 
 
-def _with_objects(blocks: Flat) -> Iterator[tuple[Any, ...]]:
+def _with_objects(blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     for block in blocks:
         yield (*block[:4], as_object(block[4])) if block[1] == "call" else block
 
@@ -166,6 +174,20 @@ def _in_codex(blocks: Flat) -> Iterator[tuple[Any, ...]]:
             yield (*block[:3], _with_words(block[3], block[5]), True, ())
         else:
             yield block
+
+
+def _in_qwen_code(blocks: Flat) -> Iterator[tuple[Any, ...]]:
+    for block in _without_flags(blocks):
+        if block[1] == "result" and block[5]:
+            yield (*block[:3], _with_words(block[3], block[5]), block[4], ())
+        else:
+            yield block
+
+
+def _in_pi(blocks: Flat) -> Iterator[tuple[Any, ...]]:
+    for block in blocks:
+        is_context = block[:2] == ("user", "note")
+        yield ("system", "note", block[2], False) if is_context else block
 
 
 def _with_words(said: str, shown: tuple[Image, ...]) -> str:
@@ -269,6 +291,8 @@ _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
     "claude-code": lambda text: (_fed(transcripts.SOURCE, text), "claude-code"),
     "codex": lambda text: (_fed(rollouts.SOURCE, text), "codex"),
     "opencode": _from_opencode,
+    "pi": lambda text: (_fed(pi.SOURCE, text), "pi"),
+    "qwen-code": lambda text: (_fed(qwen_code.SOURCE, text), "qwen-code"),
     "ai-sdk": _from_ui,
     "openai": lambda text: _from_rows(json.loads(text)),
     "hermes": lambda text: _from_rows(json.loads(text)["messages"]),

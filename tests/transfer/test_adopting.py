@@ -253,8 +253,8 @@ def test_a_merge_of_a_newer_hermes_takes_what_fits_and_names_the_rest(
         done = adopt(home, "hermes", environ=environ)
     assert (done.copied, done.added) == (False, 1)
     told = " ".join(done.notes)
-    assert "sessions: mood stayed" in told
-    assert "messages: weather stayed" in told
+    assert "sessions: mood were not imported" in told
+    assert "messages: weather were not imported" in told
     assert "moods, state_meta" in told
     with home.state() as state:
         session = state.get_session("late")

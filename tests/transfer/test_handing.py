@@ -147,7 +147,10 @@ def test_places_follow_the_variables_of_each_program(tmp_path: Path) -> None:
         "CLAUDE_CONFIG_DIR": str(tmp_path / "c"),
         "CODEX_HOME": str(tmp_path / "x"),
         "XDG_DATA_HOME": str(tmp_path / "d"),
+        "PI_CODING_AGENT_DIR": str(tmp_path / "p"),
+        "QWEN_HOME": str(tmp_path / "q"),
     }
+    tree = f"sessions/--home-demo-code-harbor--/2026-09-21T14-13-20-000Z_{SESSION}.jsonl"
     rollout = f"sessions/2026/09/21/rollout-2026-09-21T14-13-20-{SESSION}.jsonl"
     slug = f"projects/-home-demo-code-harbor/{SESSION}.jsonl"
     places = {
@@ -156,6 +159,11 @@ def test_places_follow_the_variables_of_each_program(tmp_path: Path) -> None:
         "opencode": (
             f".local/share/opencode/import/{SESSION}.json",
             f"d/opencode/import/{SESSION}.json",
+        ),
+        "pi": (f".pi/agent/{tree}", f"p/{tree}"),
+        "qwen-code": (
+            f".qwen/projects/-home-demo-code-harbor/chats/{SESSION}.jsonl",
+            f"q/projects/-home-demo-code-harbor/chats/{SESSION}.jsonl",
         ),
     }
     for program, (usual, elsewhere) in places.items():
@@ -169,6 +177,8 @@ def test_the_command_goes_on_with_it(tmp_path: Path) -> None:
     assert made(ODD, "claude-code", tmp_path).command.endswith(f"claude --resume {SESSION}")
     taken = made(ODD, "opencode", tmp_path)
     assert f"opencode import {taken.path} && opencode --session {SESSION}" in taken.command
+    assert made(ODD, "pi", tmp_path).command.endswith(f"pi --session {SESSION}")
+    assert made(ODD, "qwen-code", tmp_path).command.endswith(f"qwen --resume {SESSION}")
 
 
 def test_a_file_is_private_and_never_replaces_another(tmp_path: Path) -> None:
@@ -185,7 +195,7 @@ def test_a_file_is_private_and_never_replaces_another(tmp_path: Path) -> None:
 def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="'vim'"):
         made(ODD, "vim", tmp_path)
-    with pytest.raises(Invalid, match="nothing was said in session s1"):
+    with pytest.raises(Invalid, match="there are no messages in session s1"):
         made(Conversation(ODD.about), "codex", tmp_path)
     with pytest.raises(Invalid, match="too long"):
         project_slug("/x" * 150)
@@ -209,13 +219,14 @@ def test_every_session_of_the_demo_can_go_on_anywhere(demo: History) -> None:
 
 
 def test_captured_again_it_is_a_session_of_its_own(demo: History, tmp_path: Path) -> None:
-    """The three programs' own stores, as capture finds them after a hand-off."""
+    """The programs' own stores, as capture finds them after a hand-off."""
     session = demo.find(CLAUDE)
     told = conversation(demo, session)
     user = tmp_path / "user"
     handed = {program: made(told, program, user) for program in TARGETS}
-    put(handed["claude-code"])
-    put(handed["codex"])
+    for program in TARGETS:
+        if program != "opencode":
+            put(handed[program])
     document: dict[str, Any] = json.loads(handed["opencode"].data)
     opencode_database(user, document)
     with open_history(tmp_path / "home", user) as history:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import REPO
 from tests.support.hermes_v6 import HermesV6
 from tests.web.site import Answer, Site
 from threadkeep.chat.store import ChatStore
@@ -47,6 +48,65 @@ def pages(site: Site, path: str) -> list[Any]:
         if page["next"] is None:
             return items
         cursor = page["next"]
+
+
+# ---------------------------------------------------------------------- its addresses
+
+ADDRESSES = REPO / "tests" / "fixtures" / "addresses.txt"
+
+
+def test_no_address_is_lost(site: Site) -> None:
+    """Every address that any version had is served, under the methods that it had.
+
+    A new one is added to the list: `described` names what is missing there.
+    """
+    kept = {tuple(line.split(" ", 1)) for line in ADDRESSES.read_text("utf-8").splitlines()}
+    described = {
+        (method.upper(), path)
+        for path, operations in site.get("/api/openapi.json").json["paths"].items()
+        for method in operations
+    }
+    assert described - kept == set()
+    for path in {path for _, path in kept}:
+        allowed = site.ask("OPTIONS", re.sub(r"\{\w+\}", "x", path)).headers["allow"]
+        assert {method for method, one in kept if one == path} <= set(allowed.split(", ")), path
+
+
+def test_a_verb_that_is_called_by_its_name_deletes_nothing_unless_it_is_told_to(
+    site: Site,
+) -> None:
+    done(site.post("/api/call/state/create_session", {"session_id": "dry", "source": "cli"}))
+    assert done(site.post("/api/call/state/delete_session", {"session_id": "dry"})) is True
+    assert done(site.post("/api/call/state/get_session", {"session_id": "dry"}))["id"] == "dry"
+    told = {"session_id": "dry", "dry_run": False}
+    assert done(site.post("/api/call/state/delete_session", told)) is True
+    assert done(site.post("/api/call/state/get_session", {"session_id": "dry"})) is None
+
+
+def test_long_work_tells_how_far_it_is_where_that_is_asked_for(site: Site) -> None:
+    chat(site, title="kept")
+    body = b'{"reason": "test"}'
+    answer = site.ask("POST", "/api/chat/backup", body, prefer="progress")
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    *steps, last = map(json.loads, answer.text.splitlines())
+    assert steps
+    assert all(list(step) == ["progress"] for step in steps)
+    assert Path(last[0]["path"]).exists()
+    assert list(done(site.ask("POST", "/api/chat/backup", body))) == ["path"]
+    lines = {"content_type": "application/x-ndjson", "prefer": "progress"}
+    refused = site.ask("POST", "/api/chat/import", b"{}\n", **lines)
+    assert "problem" in json.loads(refused.text.splitlines()[-1])
+
+
+def test_a_hint_names_the_address_of_a_verb(site: Site) -> None:
+    kept = chat(site, title="first")
+    said = done(site.post(f"/api/chat/sessions/{kept}/messages", {"text": "one"}), 201)["id"]
+    again = {"message": said, "inclusive": True}
+    done(site.post(f"/api/chat/sessions/{kept}/rewind", again))
+    refused = done(site.post(f"/api/chat/sessions/{kept}/rewind", again), 400)
+    assert "`POST /api/chat/sessions/{session}/unrewind` shows" in refused["hint"]
+    named = site.post("/api/call/chat/rewind", {"session": kept, **again})
+    assert "`ChatStore.unrewind()` shows" in done(named, 400)["hint"]
 
 
 # ---------------------------------------------------------------------- how it answers
@@ -410,3 +470,18 @@ def test_commands_are_chosen_by_fields_and_by_the_filter_language(site: Site) ->
     refused = site.get("/api/commands?q=cost:%3E1")
     assert (refused.status, "bounds" in refused.text) == (400, True)
     assert "it takes q, session, agent" in site.get("/api/commands?agnet=x").text
+
+
+def test_labels_are_put_and_read_by_their_addresses(site: Site) -> None:
+    ref = done(site.get("/api/sessions?limit=1"))["items"][0]["ref"]
+    put = asked(site, "PATCH", f"/api/labels/{ref}", {"star": True, "add": ["Flaky"], "note": "x"})
+    assert done(put) == {"starred": True, "tags": ["flaky"], "note": "x"}
+    assert done(site.get(f"/api/labels/{ref}")) == done(put)
+    assert [one["ref"] for one in pages(site, "/api/labels?limit=1")] == [ref]
+    assert done(site.get("/api/tags"))["items"] == [{"tag": "flaky", "count": 1}]
+    found = done(site.get("/api/sessions?tag=flaky&q=is:starred"))["items"]
+    assert [(one["ref"], one["labels"]) for one in found] == [(ref, done(put))]
+    refused = asked(site, "PATCH", f"/api/labels/{ref}", {"add": ["no tag"]})
+    assert refused.status == 400
+    asked(site, "PATCH", f"/api/labels/{ref}", {"star": False, "remove": ["flaky"], "note": ""})
+    assert done(site.get("/api/labels"))["items"] == []

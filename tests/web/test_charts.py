@@ -1,6 +1,7 @@
 """Drawings and addresses: pure functions, whatever the numbers and names are."""
 
 from datetime import date, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from hypothesis import given, settings, strategies as st
@@ -10,10 +11,10 @@ from threadkeep.knowledge.results import Edge, EntityRow, Graph, Sum
 from threadkeep.memory.timeline import Moment
 from threadkeep.web.charts import (
     HEIGHT,
+    NEIGHBOURS,
     SERIES,
     bar,
     graph_map,
-    laid_out,
     level,
     ranked,
     ribbon,
@@ -114,21 +115,23 @@ def test_what_took_most_comes_first() -> None:
 
 @settings(max_examples=10)
 @given(
-    st.integers(0, 20),
-    st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19), st.integers(0, 9)), max_size=20),
+    st.integers(0, 60),
+    st.lists(st.tuples(st.integers(0, 59), st.integers(0, 59), st.integers(0, 9)), max_size=60),
 )
-def test_a_graph_is_laid_out_the_same_each_time_and_on_its_field(
+def test_the_names_of_a_neighbourhood_never_lie_over_each_other(
     count: int, edges: list[tuple[int, int, int]]
 ) -> None:
     entities = tuple(EntityRow(n, "file", f"f{n}", None, n, None, None) for n in range(count))
     graph = Graph(entities, tuple(Edge(a, b, "with", weight) for a, b, weight in edges))
     drawn = graph_map(graph)
-    laid_out.cache_clear()
     assert drawn == graph_map(graph)
-    assert len(drawn.dots) == count
+    assert len(drawn.dots) == min(count, NEIGHBOURS + 1)
     assert all(0 <= dot.x <= drawn.width and 0 <= dot.y <= drawn.height for dot in drawn.dots)
-    assert all(line.begin.entity.id == line.a for line in drawn.lines)
-    assert len(drawn.lines) == sum(a < count and b < count for a, b, _ in edges)
+    for right in (False, True):
+        heights = sorted(dot.y for dot in drawn.dots[1:] if dot.right is right)
+        assert all(after - before > 20 for before, after in pairwise(heights))
+    known = {dot.entity.id for dot in drawn.dots}
+    assert all({line.a, line.b} <= known for line in drawn.lines)
 
 
 @given(st.integers(0, 86_399_999), st.integers(0, 90_000_000), st.integers(1, 4))

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import threadkeep
-from tests.web.site import Site
+from tests.web.site import Site, captured_home
 from threadkeep.client import RemoteHome
 from threadkeep.errors import Conflict, Invalid, NoStore, NotFound, Unreachable
+from threadkeep.home.questions import Questions
+from threadkeep.home.stores import Stores
 from threadkeep.state.leases import CompressionSessionBusyError
 
 
@@ -129,6 +131,23 @@ def test_what_is_captured_is_listed(home: RemoteHome) -> None:
     assert list(home.knowledge().sessions().items) == []
 
 
+def test_memory_answers_from_there_as_it_does_here(tmp_path: Path) -> None:
+    site = Site(captured_home(tmp_path / "full"))
+    try:
+        with threadkeep.connect(site.url, site.token) as home:
+            found = home.memory().recall("tests", kind=["message"], limit=3)
+            assert found.hits
+            assert (
+                found.hits
+                == Questions(Stores(site.home)).recall("tests", kind=["message"], limit=3).hits
+            )
+            assert home.memory().open(found.hits[0].ref).hit.ref == found.hits[0].ref
+            with pytest.raises(Invalid, match="limit must be a number from 1 to 200, not 201"):
+                home.memory().recall("tests", limit=201)
+    finally:
+        site.close()
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -165,5 +184,5 @@ def test_nobody_there_and_a_wrong_token_are_told(served: Site) -> None:
         threadkeep.connect(f"http://127.0.0.1:{port}", "x").chat().sessions()
     with pytest.raises(threadkeep.ThreadkeepError, match="token"):
         threadkeep.connect(served.url, "wrong").chat().sessions()
-    with pytest.raises(Invalid, match="no address"):
+    with pytest.raises(Invalid, match="not the address"):
         threadkeep.connect("localhost:80")

@@ -24,6 +24,12 @@ PAGES = {
     "sessions": "/sessions",
     "sessions-filtered": '/sessions?q=agent:claude-code "deploy"',
     "session": "/sessions/{session}",
+    "waterfall": "/sessions/{session}/waterfall",
+    "compare": "/compare?left={session}&right={other}",
+    "sessions-grouped": "/sessions?group=project",
+    "sql": "/sql?q=SELECT harness, session_id, title FROM tk_sessions ORDER BY entries",
+    "projects": "/projects",
+    "project": "/projects/harbor",
     "recall": "/recall?q=why do users have to log in again",
     "ask": "/ask?q=why do users have to log in again",
     "timeline": "/timeline?day=2026-02-02",
@@ -57,6 +63,7 @@ def addresses(site: Site) -> dict[str, str]:
     """Fill in what only the store knows."""
     told = {
         "session": f"claude-code:{CLAUDE}",
+        "other": site.get("/sessions.json?q=agent:codex").json["page"]["items"][0]["ref"],
         "node": site.get("/nodes.json").json["nodes"]["items"][0]["uuid"],
         "mailbox": site.get("/mail.json").json["boxes"][0]["id"],
     }

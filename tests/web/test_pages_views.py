@@ -45,7 +45,7 @@ def test_without_a_store_the_first_page_says_what_to_do(
     try:
         assert twin(empty, "/")["today"] is None
         assert "threadkeep capture" in empty.get("/").text
-        assert twin(empty, "/health")["trouble"] == "nothing was captured yet"
+        assert twin(empty, "/health")["trouble"] == "nothing captured yet"
         assert twin(empty, "/mail")["boxes"] == []
         assert empty.get("/usage").status == 404
         (empty.folder / "knowledge.db").write_bytes(b"no database")
@@ -280,7 +280,7 @@ def test_every_page_is_drawn_and_nothing_hostile_runs(site: Site, browser: Brows
     page.goto("/health")
     page.locator(".findings").wait_for()
     page.locator(".coverage").wait_for()
-    page.get_by_label("Note").fill("seen & known")
+    page.get_by_role("textbox", name="Note").fill("seen & known")
     page.get_by_role("button", name="I have seen it").click()
     page.get_by_text("seen or went away").wait_for()
     context.close()

@@ -63,7 +63,7 @@ def test_a_rich_session_is_shown_with_all_that_is_in_it(reader: Page, rich: Rich
     expect(reader.locator(".resume code")).to_have_text(
         "cd /home/demo/code/quay && claude --resume rich-1"
     )
-    expect(reader.locator(".prompts .asked").first).to_contain_text("\n\n  - keep the indent")
+    expect(reader.locator(".prompts .prose li").first).to_have_text("keep the indent")
     expect(reader.locator(".answers pre code").first).to_have_text("berths = {}\n")
     expect(reader.locator(".answers td").nth(1)).to_have_text("Aurora")
     links = reader.locator(".answers a[target=_blank]")

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.web.conftest import let_in
 from tests.web.hostile import PAYLOADS, hostile_history
 from tests.web.site import Site, captured_home
+from threadkeep.web.code import CLASSES
 from threadkeep.web.markup import anchor, markdown, marked
 
 HOSTILE = "/sessions/claude-code:hostile-1"
@@ -25,7 +26,7 @@ FOREIGN = """[...document.querySelectorAll('*')].filter(one =>
 ).map(one => one.outerHTML.slice(0, 200))"""
 ALLOWED_TAGS = {
     *("a", "blockquote", "br", "code", "del", "div", "em", "h4", "h5", "h6", "hr", "li", "ol"),
-    *("p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+    *("p", "pre", "span", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 }
 
 
@@ -111,15 +112,27 @@ def test_markdown_has_only_the_tags_and_addresses_it_may_have(text: str) -> None
     for tag, attributes in Tags(str(markdown(text))).found:
         assert tag in ALLOWED_TAGS
         assert set(attributes) <= {"href", "title", "rel", "target", "start", "class", "tabindex"}
+        if tag == "span":
+            assert attributes["class"] in CLASSES
         if tag == "a" and "href" in attributes:
             assert (attributes["href"] or "").lower().startswith(("http://", "https://"))
             assert attributes["rel"] == "noopener noreferrer"
 
 
 @given(st.lists(TRICKS | st.sampled_from([">>>", "<<<"]), max_size=12).map("".join))
-def test_marked_text_has_no_tag_but_the_mark(text: str) -> None:
+def test_marked_text_has_harmless_tags_without_attributes(text: str) -> None:
     found = Tags(str(marked(text))).found
-    assert found == [("mark", {})] * text.count(">>>")
+    assert {tag for tag, _ in found} <= {"mark", "code", "em", "strong", "s", "del"}
+    assert all(not given for _, given in found)
+
+
+def test_snippets_are_markdown_with_found_words_marked() -> None:
+    assert marked("**very** >>>slow<<< `tests`") == (
+        "<strong>very</strong> <mark>slow</mark> <code>tests</code>"
+    )
+    assert marked("<b> >>>a<<< </b>") == "&lt;b&gt; <mark>a</mark> &lt;/b&gt;"
+    header = "Chunk ID: ab12\nWall time: 0.1 seconds\nProcess exited with code 0\nOutput:\n"
+    assert marked(f"{header}12 >>>passed<<<") == "12 <mark>passed</mark>"
 
 
 @given(st.text())

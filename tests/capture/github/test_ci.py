@@ -84,7 +84,7 @@ def test_without_a_repository_or_a_commit_there_is_nothing_to_look_at(
     facade: Ci, ci: Server
 ) -> None:
     facade.settings = msgspec.structs.replace(facade.settings, watched_repos=())
-    with pytest.raises(Invalid, match="no repository is followed"):
+    with pytest.raises(Invalid, match="no repository and no commit is watched"):
         facade.poll()
     assert ci.asked == []
     ci.add_run(1)

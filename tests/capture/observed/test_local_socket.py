@@ -108,7 +108,7 @@ def test_what_is_no_socket_is_never_removed(folder: Path, kind: str) -> None:
     }
     make[kind]()
     before = os.lstat(path)
-    with pytest.raises(Conflict, match="no socket"):
+    with pytest.raises(Conflict, match="not a socket"):
         LocalSocket(path)
     assert os.lstat(path).st_ino == before.st_ino
     assert real.is_socket()
@@ -170,12 +170,12 @@ def test_a_folder_of_others_is_not_trusted_with_a_socket(folder: Path) -> None:
     wanted, ours = folder / ("x" * 120), folder / f"threadkeep-{os.getuid()}"
     ours.mkdir(mode=0o700)
     ours.chmod(0o777)
-    with pytest.raises(Conflict, match="alone"):
+    with pytest.raises(Conflict, match="private"):
         LocalSocket(wanted, temporary=folder)
     ours.rmdir()
     (folder / "real").mkdir(mode=0o700)
     ours.symlink_to(folder / "real")
-    with pytest.raises(Conflict, match="alone"):
+    with pytest.raises(Conflict, match="private"):
         LocalSocket(wanted, temporary=folder)
     assert list((folder / "real").iterdir()) == []
 
@@ -190,6 +190,6 @@ def test_a_short_path_stays_and_two_long_ones_are_refused(folder: Path) -> None:
 def test_nobody_to_connect_to_is_told_with_the_next_step(folder: Path) -> None:
     leave_dead_socket(folder / "dead.sock")
     for name in ("missing.sock", "dead.sock", "dead.sock/below"):
-        with pytest.raises(NotFound, match="nobody listens") as caught:
+        with pytest.raises(NotFound, match="nothing is listening") as caught:
             connect(folder / name)
         assert "threadkeep watch" in caught.value.hint

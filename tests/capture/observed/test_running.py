@@ -93,7 +93,7 @@ def test_a_signal_is_an_exit_code_as_in_a_shell(captured: Captured) -> None:
 def test_a_program_that_is_not_there(captured: Captured) -> None:
     ran = captured.run("no-such-program", "--help")
     assert ran.exit_code == 127
-    assert captured.err == b"threadkeep run: no-such-program: there is no such program\n"
+    assert captured.err == b"threadkeep run: no-such-program: no such program\n"
     assert ran.stderr.content == captured.err.decode()
     assert ran.ended_ms > ran.started_ms
 

@@ -278,7 +278,7 @@ def test_a_request_that_fails_is_told_and_the_next_one_works(path: Path) -> None
             with pytest.raises(Conflict, match=trouble.args[0]):
                 ours.ask(GetStatus())
         backend.read_error = None
-        with pytest.raises(Conflict, match="no commit"):
+        with pytest.raises(Conflict, match="not a commit"):
             ours.ask(RegisterWatchSha("main", "o/r", 1))
         with pytest.raises(Conflict, match="known: agentic"):
             ours.ask(UpdateSourceHealthHeartbeat("nobody", 1))

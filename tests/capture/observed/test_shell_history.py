@@ -221,7 +221,7 @@ def test_an_old_atuin_without_some_columns(tmp_path: Path) -> None:
 
 def test_what_is_no_atuin_is_refused(tmp_path: Path) -> None:
     other = atuin(tmp_path / "other.db", table="CREATE TABLE things (id TEXT)")
-    with pytest.raises(Invalid, match="no history of atuin"):
+    with pytest.raises(Invalid, match="not an atuin history"):
         past(other, "atuin")
     (tmp_path / "text").write_text("ls\n" * 1000)
     with pytest.raises(Damaged):

@@ -5,14 +5,15 @@ import random
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
 from tests.contracts.chat.test_recorder import TEXT
 from tests.support.chats import Factory
 from threadkeep.aio import AsyncChatStore, AsyncRecorder
-from threadkeep.chat.records import Event
+from threadkeep.base.page import Page
+from threadkeep.chat.records import Event, Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Closed
@@ -293,5 +294,23 @@ def test_reading_waits_for_no_writer(factory: Factory) -> None:
                 assert not any(writer.done() for writer in writers)
             await asyncio.gather(*writers)
             assert len(await store.ui_messages(session)) == 40
+
+    asyncio.run(scenario())
+
+
+# ---------------------------------------------------------------------- types
+
+
+def test_awaited_verbs_have_the_types_of_the_store(factory: Factory) -> None:
+    """What is asserted here is what mypy sees; it fails where a verb has no types, or others."""
+
+    async def scenario() -> None:
+        async with await AsyncChatStore.open(factory.place()) as store:
+            session = assert_type(await store.create_session(agent="a", model="m"), Session)
+            page = assert_type(await store.sessions(limit=1), Page[Session])
+            assert page.items == [session]
+            async for line in store.export(session):
+                assert session.id in assert_type(line, str)
+                return
 
     asyncio.run(scenario())

@@ -218,7 +218,7 @@ def test_an_approval_that_is_no_object_is_none(approval: Any) -> None:
     part = {"type": "tool-x", "toolCallId": "c", "state": "x", "approval": approval}
     initial = {"id": "m", "role": "assistant", "parts": [part]}
     response = chunk("tool-approval-response", approvalId="a", approved=True)
-    with pytest.raises(ProtocolViolation, match="nobody asked for"):
+    with pytest.raises(ProtocolViolation, match="never requested"):
         StreamState(initial).apply(response)
     answered = late_tool_output(part, response)
     assert answered["approval"] == {"id": "a", "approved": True}

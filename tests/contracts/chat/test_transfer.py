@@ -573,7 +573,7 @@ def test_absurd_usage_in_the_metadata_does_not_stand_in_the_way(
     assert other.import_sessions(lines).imported == [session.id]
     assert jsonl(other, session.id) == lines
     assert other.spend(session.id)[0]["cache_read"] == 2
-    other.unrewind(session.id)  # makes the sums anew
+    other.unrewind(session.id)  # rebuilds the sums
     assert other.session(session.id).total_tokens == 2
 
 
@@ -957,7 +957,7 @@ def lines(store: ChatStore) -> list[str]:
         (2, {"session_id": "t"}, "line 3: session_id is 't'"),
         (2, {"message_id": "n"}, "line 3: message_id is 'n', but the message above is 'm'"),
         (2, {"index": -1}, "line 3: index must be a whole number from 0 on"),
-        (2, {"index": 1}, "line 4: the index of this message 1 comes twice"),
+        (2, {"index": 1}, "line 4: the index of this message 1 appears twice"),
         (2, {"data_json": "NaN"}, "line 3: data_json: this is not JSON"),
         (2, {"data_json": '"{}"'}, "line 3: data_json must be .* object, not the text '{}'"),
         (2, {"data_json": "[" * 5000}, "line 3: data_json"),
@@ -980,8 +980,8 @@ def test_a_wrong_column_is_refused_with_its_line(
     [
         (lambda x: x[1:], "line 1: a message before any session"),
         (lambda x: [x[0], x[2]], "line 2: a part before any message"),
-        (lambda x: [*x[:2], x[1]], "line 3: the message id 'm' comes twice"),
-        (lambda x: [*x[:4], x[2]], "line 5: the part id 'prt_.*' comes twice"),
+        (lambda x: [*x[:2], x[1]], "line 3: the message id 'm' appears twice"),
+        (lambda x: [*x[:4], x[2]], "line 5: the part id 'prt_.*' appears twice"),
         (lambda x: [*x[:3], x[3][:40]], "line 4: this is not JSON"),
         (lambda x: [x[0][:40]], "line 1: this is not JSON"),
         (lambda x: [*x[:2], "\n", "5\n"], "line 4: this is neither a record nor a session"),
@@ -990,8 +990,8 @@ def test_a_wrong_column_is_refused_with_its_line(
         (lambda x: [x[0], '{"type":"part"}'], "line 2: this is neither a record"),
         (lambda x: [x[0].replace("{", '{"v":1,', 1)], "line 1: this is neither a record"),
         (lambda x: [x[0], '{"type":"part","data":[]}'], "line 2: `data` must be an object"),
-        (lambda x: [x[0].replace('"id":', '"id":"x","id":')], "line 1: the key 'id' comes twice"),
-        (lambda x: [x[0].replace('"data":', '"data":{},"data":')], "the key 'data' comes twice"),
+        (lambda x: [x[0].replace('"id":', '"id":"x","id":')], "line 1: the key 'id' appears twice"),
+        (lambda x: [x[0].replace('"data":', '"data":{},"data":')], "the key 'data' appears twice"),
         (lambda x: [x[0].encode(), b'{"type":"\xff"}'], "line 2: not UTF-8 at byte 9"),
         (lambda x: [x[0], 5], "line 2: this is a int, not text"),
         (lambda x: ["[" * 1_000_000], "nested"),

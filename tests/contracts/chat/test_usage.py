@@ -270,7 +270,7 @@ def test_first_usage_of_a_recorded_reply_is_added_without_reading_the_session(
         store.record_usage(session, {"input": 10_000})
     assert store.session(session).usage == buckets(11_111, 0, 0, 0, 0)
     assert store.session(session).cost_usd == 0.5
-    store.unrewind(session)  # makes the sums anew
+    store.unrewind(session)  # rebuilds the sums
     assert store.session(session).usage == buckets(11_111, 0, 0, 0, 0)
 
 
@@ -315,7 +315,7 @@ def put_in(usage: dict[str, int] | None) -> dict[str, Any]:
 
 
 def recounted(store: ChatStore, session: Session | str) -> int:
-    """Give the total after the sums were made anew, and check what was spent against it."""
+    """Give the total after the sums were rebuilt, and check what was spent against it."""
     store.unrewind(session)
     total = store.session(session).total_tokens
     assert total == sum(store.spend(session)[0].values())

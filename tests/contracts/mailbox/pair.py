@@ -50,13 +50,13 @@ class Pair:
         self.time[0] = ms
 
     def beat(self) -> None:
-        """Show a sign of life at the test's own time."""
+        """Show a heartbeat at the test's own time."""
         self.ctx.folder.beat()
         ns = self.time[0] * 1_000_000
         os.utime(self.ctx.folder.heartbeat_path, ns=(ns, ns))
 
     def heartbeat(self) -> int | None:
-        """Give the moment of the last sign of life."""
+        """Give the moment of the last heartbeat."""
         return self.ctx.folder.heartbeat_ms()
 
     def claim(self) -> list[str]:

@@ -314,7 +314,7 @@ def test_the_loop_runs_until_it_is_stopped(pair: Pair) -> None:
 
 def test_a_second_agent_is_refused(pair: Pair) -> None:
     pair.agent.start()
-    with pytest.raises(Conflict, match="at work"):
+    with pytest.raises(Conflict, match="already working"):
         run_agent(pair.box.new_container(), Agent(), stop=threading.Event())
 
 

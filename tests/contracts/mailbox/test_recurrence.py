@@ -154,7 +154,7 @@ def test_expressions_mean_what_the_library_makes_of_them(expr: str, due: str) ->
         ("0 9 * * 8", "from 0 to 7"),
         ("0 21-5 * * *", "backwards"),
         ("0 0 * * sat-sun", "backwards"),
-        ("0 0 * * monday", "'day' is no month or weekday"),
+        ("0 0 * * monday", "'day' is not a month or weekday"),
         ("*/0 * * * *", "step"),
         ("1/2/3 * * * *", "two steps"),
         ("1,,2 * * * *", "empty place"),

@@ -178,7 +178,7 @@ def test_the_ladder_ends_in_a_dead_letter(pair: Pair, *, foreign: bool) -> None:
     take(pair, mail, foreign=foreign)
     assert pair.host.reset_claims() == ResetReport(failed=(mail.id,), released=1)
     assert pair.status(mail.id) == "failed"
-    assert pair.host.dead_letters()[0].reason == "it was taken in hand 6 times and never finished"
+    assert pair.host.dead_letters()[0].reason == "it was claimed 6 times and never finished"
     assert "never finished" in pair.notes()[0]
 
 

@@ -86,12 +86,33 @@ def test_empty_sessions_are_counted_and_deleted(db: SessionDB, put: Put, factory
     put("named", messages=0, title="named", ended_at=None)
     put("ghost", messages=0, source="tui", archived=1)
     assert db.count_empty_sessions() == 1
+    before = ids(db)
+    assert db.delete_empty_sessions(dry_run=True) == 1
+    assert db.prune_empty_ghost_sessions(dry_run=True) == 1
+    assert db.delete_session_if_empty("open", dry_run=True)
+    assert not db.delete_session_if_empty("used", dry_run=True)
+    assert ids(db) == before
     assert db.delete_empty_sessions() == 1
     assert not db.delete_session_if_empty("used")
     assert not db.delete_session_if_empty("named")
     assert db.delete_session_if_empty("open")
     assert db.prune_empty_ghost_sessions() == 1
     assert ids(db) == {"used", "archived", "named"}
+
+
+def test_a_dry_run_says_what_would_go_and_leaves_it(db: SessionDB, put: Put) -> None:
+    put("parent")
+    put("child")
+    assert db.delete_session("parent", dry_run=True)
+    assert not db.delete_session("nobody", dry_run=True)
+    assert not db.delete_session("parent", None, ["parent", "child"], dry_run=True)
+    assert db.delete_sessions(["parent", "nobody"], dry_run=True) == 1
+    messages = db.get_messages("parent")
+    db.clear_messages("parent", dry_run=True)
+    assert db.get_messages("parent") == messages
+    assert messages
+    assert db.maybe_auto_prune_and_vacuum(0, dry_run=True)["pruned"] == 2
+    assert ids(db) == {"parent", "child"}
 
 
 def test_a_messengers_session_that_was_never_used_goes_with_its_route(
@@ -105,6 +126,9 @@ def test_a_messengers_session_that_was_never_used_goes_with_its_route(
     db.save_gateway_routing_entry("k9", "no json")
     (found,) = db.list_never_active_keyed_sessions(older_than_days=7)
     assert (found["id"], found["session_key"]) == ("unused", "k1")
+    assert db.prune_never_active_keyed_sessions(older_than_days=7, dry_run=True) == (1, 1)
+    assert ids(db) == {"unused", "young", "pinned"}
+    assert set(db.load_gateway_routing_entries(scope="x")) == {"k1"}
     assert db.prune_never_active_keyed_sessions(older_than_days=7) == (1, 1)
     assert ids(db) == {"young", "pinned"}
     assert set(db.load_gateway_routing_entries()) == {"k2", "k9"}

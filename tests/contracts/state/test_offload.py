@@ -196,7 +196,8 @@ def shown(db: SessionDB) -> list[Any]:
 def ask(factory: Factory, db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
     """Ask, or change, the rows as another program does."""
     with factory.raw(db) as other:
-        return [tuple(row) for row in other.execute(sql).fetchall()]
+        cursor = other.execute(sql)
+        return [tuple(row) for row in cursor] if cursor.description else []
 
 
 def offload(db: SessionDB, **options: Any) -> dict[str, Any]:

@@ -60,8 +60,8 @@ def test_an_answer_with_true_citations_is_given_with_what_they_open() -> None:
     "said, reason",
     [
         ("It was busy_timeout.", "cites no passage"),
-        ("It was busy_timeout [7].", r"\[7\], which there is not"),
-        ("It was busy_timeout [0].", r"\[0\], which there is not"),
+        ("It was busy_timeout [7].", r"\[7\], which does not exist"),
+        ("It was busy_timeout [0].", r"\[0\], which does not exist"),
         ("It was busy_timeout [2].", "busy_timeout"),
         ("The file is src/other.py [1].", "src/other.py"),
         ("The port was 808 [2].", "808"),
@@ -133,7 +133,7 @@ def test_a_passage_that_was_left_out_cannot_be_cited() -> None:
     told: list[str] = []
     said = f"So it is [{len(shown) + 1}]."
     assert answer("why?", many, lambda _m, _n: said, tell=told.append) is None
-    assert "which there is not" in told[0]
+    assert "which does not exist" in told[0]
 
 
 @settings(max_examples=examples(60))

@@ -127,7 +127,7 @@ hear()
 
 @pytest.mark.parametrize(
     "script, says",
-    [(ENDS_AT_ONCE, "ended"), (ENDS_AMID, "ended"), (SILENT, "did not answer for 0.1 s")],
+    [(ENDS_AT_ONCE, "exited"), (ENDS_AMID, "exited"), (SILENT, "did not answer for 0.1 s")],
 )
 def test_a_child_that_does_not_answer_is_an_error_and_gone(script: str, says: str) -> None:
     start = Starts(script)

@@ -27,7 +27,7 @@ def test_our_own_is_the_default_once_its_table_is_made(model: Path, tmp_path: Pa
     cache = tmp_path / "cache"
     none = choose(EmbeddingSettings(), cache, {})
     assert none.embedder is None
-    assert "not made" in none.reason
+    assert "not built yet" in none.reason
     made = choose(EmbeddingSettings(provider="builtin"), cache, {}, make=True)
     found = choose(EmbeddingSettings(), cache, {})
     assert made.embedder is not None

@@ -38,7 +38,7 @@ def hippos(tmp_path: Path) -> Path:
 
 
 def widen(path: Path) -> bool:
-    opened = open_knowledge(path, {}, clock=clock)
+    opened = open_knowledge(path, lambda _: {}, clock=clock)
     with (
         closing(opened.database) as database,
         sqlite_file(database).write(foreign_keys=False) as tx,
@@ -47,7 +47,7 @@ def widen(path: Path) -> bool:
 
 
 def allowed(path: Path, harness: str) -> bool:
-    opened = open_knowledge(path, {}, read_only=True)
+    opened = open_knowledge(path, lambda _: {}, read_only=True)
     with closing(opened.database) as database, database.read() as tx:
         return harness_is_allowed(tx, harness)
 
@@ -112,7 +112,7 @@ def test_agents_that_a_later_hippo_allows_stay_allowed(hippos: Path) -> None:
 
 def test_with_foreign_keys_on_it_is_refused_and_nothing_is_lost(hippos: Path) -> None:
     before = {table: rows(hippos, table) for table in KEPT}
-    opened = open_knowledge(hippos, {}, clock=clock)
+    opened = open_knowledge(hippos, lambda _: {}, clock=clock)
     refused = pytest.raises(Invalid, match="enforces foreign keys")
     with closing(opened.database) as database, refused, database.write() as tx:
         widen_harness(tx)

@@ -20,7 +20,7 @@ EVENTS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["ls", "make", "a
 
 def open_with(path: Path, events: Events, first: int) -> Database:
     """Make a file with some commands of one shell, numbered from `first` on."""
-    database = open_knowledge(path, {}, clock=clock).database
+    database = open_knowledge(path, lambda _: {}, clock=clock).database
     with database.write() as tx:
         tx.run(
             Sql(

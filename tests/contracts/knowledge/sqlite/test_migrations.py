@@ -258,7 +258,7 @@ class Fuse:
 
 
 def open_and_close(path: Path) -> None:
-    open_knowledge(path, {}, backup=lambda *_: None, clock=clock).database.close()
+    open_knowledge(path, lambda _: {}, backup=lambda *_: None, clock=clock).database.close()
 
 
 def crash_after(fuse: Fuse, statements: int, path: Path) -> bool:

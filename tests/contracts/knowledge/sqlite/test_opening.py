@@ -30,7 +30,7 @@ def of_version(path: Path, version: int) -> None:
 
 
 def opened(path: Path, *, read_only: bool = False) -> KnowledgeFile:
-    return open_knowledge(path, {}, read_only=read_only, clock=clock)
+    return open_knowledge(path, lambda _: {}, read_only=read_only, clock=clock)
 
 
 def test_a_missing_file_is_created_and_can_be_written(path: Path) -> None:
@@ -130,7 +130,7 @@ def test_what_is_no_database_is_refused(path: Path) -> None:
 
 def test_memory_is_refused() -> None:
     with pytest.raises(Invalid, match="is a file"):
-        open_knowledge(":memory:", {})
+        open_knowledge(":memory:", lambda _: {})
 
 
 def test_a_file_that_grows_newer_under_us_is_written_no_more(path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_callers_backup_is_asked_once_and_before_anything_changes(path: Path
         with database.read() as tx:
             asked.append((reason, tx.value(Sql("PRAGMA user_version"))))
 
-    open_knowledge(path, {}, backup=backup, clock=clock).database.close()
+    open_knowledge(path, lambda _: {}, backup=backup, clock=clock).database.close()
     assert asked == [("before-knowledge-18", 12)]
 
 

@@ -119,7 +119,7 @@ def test_orphans_that_are_in_nobodys_way_stay_as_hippo_leaves_them(path: Path) -
         ORPHANS["legacy link"][1],
         "INSERT INTO knowledge_node_agentic_sessions VALUES (1, 999)",
     )
-    opened = open_knowledge(path, {}, clock=clock)
+    opened = open_knowledge(path, lambda _: {}, clock=clock)
     with closing(opened.database) as database, database.read() as tx:
         (left,) = find_orphans(tx)
     assert (left.table, left.missing) == ("knowledge_node_claude_sessions", 999)
@@ -137,7 +137,7 @@ def test_a_file_without_orphans_gets_no_table_for_them(path: Path) -> None:
 def test_a_file_of_today_can_be_rid_of_them_on_demand(path: Path) -> None:
     bring_up(path)
     do(path, "PRAGMA foreign_keys = OFF", QUEUE)
-    with closing(open_knowledge(path, {}, clock=clock).database) as database:
+    with closing(open_knowledge(path, lambda _: {}, clock=clock).database) as database:
         with sqlite_file(database).write(foreign_keys=False) as tx:
             assert set_aside_orphans(tx, NOW) == 1
         with sqlite_file(database).write(foreign_keys=False) as tx:

@@ -134,7 +134,7 @@ def test_a_file_that_hippo_began_is_finished(fresh: Path, tmp_path: Path, made: 
 
 
 def test_a_file_whose_version_was_wiped_is_whole_again(fresh: Path) -> None:
-    with closing(open_knowledge(fresh, {}, clock=clock).database) as database:
+    with closing(open_knowledge(fresh, lambda _: {}, clock=clock).database) as database:
         with database.write() as tx:
             write_version(tx, 0)
         with database.read() as tx:

@@ -122,7 +122,7 @@ def test_what_cannot_be_brought_up_is_refused(
     with pytest.raises(NotFound):
         do_it(path)
     do(path, "CREATE TABLE notes (id INTEGER)")
-    with pytest.raises(Invalid, match=f"{path} is no knowledge store"):
+    with pytest.raises(Invalid, match=f"{path} is not a knowledge store"):
         do_it(path)
     path.unlink()
     bring_up(path)

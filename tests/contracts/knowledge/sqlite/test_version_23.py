@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def make(path: Path, schema: int = 18) -> Path:
-    open_knowledge(path, {}, schema=schema, clock=clock).database.close()
+    open_knowledge(path, lambda _: {}, schema=schema, clock=clock).database.close()
     return path
 
 
@@ -126,7 +126,7 @@ def test_there_is_no_way_back(path: Path) -> None:
 
 
 def test_who_has_it_open_at_18_writes_no_more_once_it_is_at_23(path: Path) -> None:
-    with closing(open_knowledge(path, {}, clock=clock).database) as database:
+    with closing(open_knowledge(path, lambda _: {}, clock=clock).database) as database:
         migrate_file(path, to=23, clock=clock)
         with pytest.raises(SchemaMismatch, match="schema version 23"), database.write():
             pass

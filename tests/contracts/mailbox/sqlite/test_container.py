@@ -91,7 +91,7 @@ def test_a_second_container_is_refused_while_the_first_lives(pair: Pair) -> None
     mail = pair.host.send("x")
     with Child(RUNNER, pair.path) as first:
         first.expect("started")
-        with pytest.raises(Conflict, match="an agent is at work"):
+        with pytest.raises(Conflict, match="an agent is already working"):
             pair.container.start()
         assert pair.container.poll() == []  # its claims were not taken from it
         first.kill()
@@ -109,7 +109,7 @@ def test_a_heartbeat_is_a_touch_and_no_write(pair: Pair) -> None:
 def test_the_mailbox_of_a_sandbox_is_found_by_its_name(pair: Pair) -> None:
     pair.host.send("x")
     assert texts(open_here({"THREADKEEP_MAIL": str(pair.path)}).poll()) == ["x"]
-    with pytest.raises(NotFound, match=r"/workspace|no mailbox"):
+    with pytest.raises(NotFound, match=r"/workspace|not a mailbox"):
         open_here({"THREADKEEP_MAIL": str(pair.path / "none")})
 
 

@@ -225,7 +225,7 @@ def test_a_folder_that_is_there_is_kept(factory: MailFactory) -> None:
 def test_a_folder_that_lost_a_file_gets_it_back(path: Path) -> None:
     provision(path)
     (path / "outbound.db").unlink()
-    with pytest.raises(NotFound, match="is no mailbox"):
+    with pytest.raises(NotFound, match="is not a mailbox"):
         Host(path)
     provision(path)
     assert Container(path).poll() == []
@@ -235,7 +235,7 @@ def test_a_folder_that_lost_a_file_gets_it_back(path: Path) -> None:
 def test_a_folder_that_is_none_is_refused_and_not_made(
     path: Path, side: Callable[[Path], object]
 ) -> None:
-    with pytest.raises(NotFound, match="is no mailbox"):
+    with pytest.raises(NotFound, match="is not a mailbox"):
         side(path)
     assert not path.exists()
 

@@ -53,7 +53,7 @@ def test_the_container_goes_on_after_whatever_is_there(
 def test_when_the_numbers_are_used_up_nothing_is_written(pair: Pair) -> None:
     foreign(pair.path, "outbound.db", "messages_out", 2**63 - 3)
     assert pair.container.send("the last").seq == 2**63 - 1
-    with pytest.raises(Conflict, match="no number left"):
+    with pytest.raises(Conflict, match="no message numbers are left"):
         pair.container.send("one more")
     assert [mail.text for mail in pair.host.outbox()][1:] == ["the last"]
 

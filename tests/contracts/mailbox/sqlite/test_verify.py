@@ -115,7 +115,7 @@ BAD_MAIL = [
     (
         "UPDATE messages_in SET process_after = 'soon' WHERE status = 'pending' AND kind = 'task'",
         "error",
-        "waits for 'soon', which is no time",
+        "waits for 'soon', which is not a time",
     ),
     (
         "UPDATE messages_in SET recurrence = 'often' WHERE recurrence IS NOT NULL",
@@ -142,7 +142,7 @@ BAD_OUT = [
     ("UPDATE messages_out SET timestamp = 'now'", "warning", "no time but 'now'"),
     ("UPDATE messages_out SET deliver_after = 'soon'", "error", "waits for 'soon'"),
     ("UPDATE messages_out SET content = 'words'", "error", "not JSON"),
-    ("UPDATE messages_out SET content = x'00'", "error", "no text, or too long"),
+    ("UPDATE messages_out SET content = x'00'", "error", "not text, or too long"),
     ("UPDATE messages_out SET kind = 'odd'", "warning", "kind 'odd'"),
     ("UPDATE messages_out SET seq = NULL", "error", "has no number"),
     ('UPDATE messages_out SET content = \'{"files":["../x"]}\'', "error", "file '../x'"),
@@ -174,7 +174,7 @@ def test_mail_that_is_never_due_is_found_and_no_other(pair: Pair, time: str, due
     pair.sql("in", "UPDATE messages_in SET process_after = ? WHERE id = ?", time, mail.id)
     assert (mail.id in [one.id for one in pair.agent.poll(200)]) is due
     assert [problem.what for problem in found(pair)] == (
-        [] if due else [f"waits for '{time}', which is no time"]
+        [] if due else [f"waits for '{time}', which is not a time"]
     )
 
 
@@ -198,7 +198,7 @@ def test_a_number_given_twice_is_found(pair: Pair) -> None:
 
 
 def without_rules(pair: Pair, name: str, table: str) -> None:
-    """Write the table anew without its constraints, as another program might have made it."""
+    """Rewrite the table without its constraints, as another program might have made it."""
     for (trigger,) in pair.sql(name, "SELECT name FROM sqlite_master WHERE type = 'trigger'"):
         pair.sql(name, f"DROP TRIGGER {trigger}")
     pair.sql(name, "DELETE FROM tk_row_hash")

@@ -121,7 +121,7 @@ def test_backup_never_overwrites(db: SessionDB, tmp_path: Path) -> None:
     """#101734."""
     target = tmp_path / "precious.db"
     target.write_text("mine")
-    with pytest.raises(Conflict, match=r"precious\.db exists"):
+    with pytest.raises(Conflict, match=r"precious\.db already exists"):
         db.backup(target)
     assert target.read_text() == "mine"
 

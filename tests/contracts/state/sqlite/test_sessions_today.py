@@ -235,7 +235,7 @@ def test_titles_know_who_gave_them(db: SessionDB) -> None:
     assert not db.set_session_title_source("other", "user")
 
 
-# ---------------------------------------------------------------------- folders, signs of life
+# ---------------------------------------------------------------------- folders, heartbeat
 
 
 def test_late_facts_about_a_folder_do_not_replace_newer_ones(db: SessionDB) -> None:

@@ -1,0 +1,80 @@
+"""What a new user types at first: it is understood, or refused with what may be written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+DEMO = Path(__file__).parents[2] / "src" / "threadkeep" / "demo" / "history"
+
+
+@pytest.fixture
+def captured(run: Run) -> Run:
+    run("capture", "--user-home", str(DEMO))
+    return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sessions", "--since", "last week"),
+        ("sessions", "--since", "3 days ago"),
+        ("sessions", "--since", "monday"),
+        ("sessions", "--on", "yesterday"),
+        ("events", "--on", "yesterday"),
+        ("timeline", "2026-02-04"),
+        ("timeline", "last week"),
+        ("usage", "--by", "agent"),
+        ("usage", "--by", "session"),
+        ("usage", "--by", "project"),
+        ("usage", "--by", "day", "--since", "an hour ago"),
+        ("statusline",),
+        ("resume", "last", "--in", "claude", "--dry-run"),
+        ("backup", "knowledge"),
+        ("recall", "tide", "--since", "last month"),
+        ("sessions", "--sort", "cost"),
+    ],
+)
+def test_a_first_guess_is_understood(words: tuple[str, ...], captured: Run) -> None:
+    captured(*words)
+
+
+def test_a_client_is_known_by_the_name_of_its_agent(run: Run) -> None:
+    run("mcp", "install", "claude-code", "--dry-run")
+
+
+def test_a_day_is_that_day_alone(captured: Run) -> None:
+    found = json.loads(captured("timeline", "2026-03-06", "--json").stdout)["timeline"]
+    assert found
+    days = {one["at"] // 86_400_000 for one in found}
+    assert max(days) - min(days) <= 1
+
+
+def test_what_is_no_time_is_refused_with_what_may_be_written(captured: Run) -> None:
+    said = captured("sessions", "--since", "soonish", code=2).stderr
+    assert "cannot read 'soonish' as a date or age" in said
+    assert "last week" in said
+    said = captured("sessions", "--on", "monday", "--since", "7d", code=2).stderr
+    assert "cannot be combined" in said
+
+
+def test_a_refused_word_names_the_values_and_the_nearest(captured: Run) -> None:
+    said = captured("usage", "--by", "progect", code=2).stderr
+    assert "'session'" in said
+    assert "did you mean 'project'?" in said
+
+
+def test_sessions_have_tokens_and_cost_and_are_sorted_by_them(captured: Run) -> None:
+    listed = json.loads(captured("sessions", "--sort", "cost", "--json").stdout)["sessions"]
+    costs = [one["cost_microdollars"] or 0 for one in listed]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] > 0
+    assert all(isinstance(one["tokens"], int) for one in listed)
+    by_session = json.loads(captured("usage", "--by", "session", "--json").stdout)
+    assert len(by_session["rows"]) > 1
+
+
+def test_an_empty_list_says_so(captured: Run) -> None:
+    assert captured("sessions", "--since", "2027-01-01").stderr.startswith("No sessions match")

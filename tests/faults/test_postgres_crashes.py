@@ -1,0 +1,169 @@
+"""A PostgreSQL server that crashes, or a network that cuts: what was acknowledged is there once.
+
+Several processes write with ids of their own while the server is stopped at once and started again,
+or while every connection is cut. Nobody learns from an error that something was not stored: who
+gets one writes the same again, and is told that it is there already.
+"""
+
+import multiprocessing
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.lengths import at_length
+from tests.support.postgres import OwnServer, fresh_database
+from threadkeep.chat.store import ChatStore
+from threadkeep.errors import Conflict, ThreadkeepError
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+
+WRITERS: Final = at_length(8, 4)
+WRITES: Final = at_length(1250, 60)  # of each
+STOPS: Final = at_length(12, 3)
+_PATIENCE: Final = 120.0
+_SOCKET: Final = ".s.PGSQL.5432"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OwnServer]:
+    with OwnServer() as server:
+        yield server
+
+
+def write(url: str, session: str, writer: int, done: "multiprocessing.Value[int]") -> None:  # type: ignore[valid-type]
+    """Write messages with ids that only this process has; each is acknowledged before the next."""
+    with closing(ChatStore.open(url)) as store:
+        for number in range(WRITES):
+            acknowledge(store, session, f"m-{writer}-{number}")
+            done.value += 1  # type: ignore[attr-defined]
+
+
+def acknowledge(store: ChatStore, session: str, message_id: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            store.say(session, f"text of {message_id}", message_id=message_id)
+        except Conflict:  # it is there: the answer to the first attempt was lost
+            return
+        except ThreadkeepError:
+            assert time.monotonic() < deadline
+        else:
+            return
+
+
+def run_writers(url: str, breaks: Callable[[], None], stops: int) -> None:
+    """Let processes write into one session each, and break something while they do."""
+    context = multiprocessing.get_context("spawn")
+    with closing(ChatStore.open(url)) as store:
+        sessions = [store.create_session(agent="a", model="m").id for _ in range(WRITERS)]
+    counts = [context.Value("i", 0) for _ in sessions]
+    writers = [
+        context.Process(target=write, args=(url, session, number, counts[number]))
+        for number, session in enumerate(sessions)
+    ]
+    for one in writers:
+        one.start()
+    everything = WRITERS * WRITES
+    for stop in range(1, stops + 1):
+        # By what was done, not by time: a slow machine breaks at the same places.
+        while sum(count.value for count in counts) < everything * stop // (stops + 1):
+            assert any(one.is_alive() for one in writers)
+            time.sleep(0.005)
+        breaks()
+    for one in writers:
+        one.join()
+    assert [one.exitcode for one in writers] == [0] * WRITERS
+    with closing(ChatStore.open(url)) as store:
+        for number, session in enumerate(sessions):
+            said = [message["id"] for message in store.ui_messages(session)]
+            assert said == [f"m-{number}-{n}" for n in range(WRITES)], "lost, twice or out of order"
+        assert store.verify().ok
+
+
+def test_crashes_of_the_server_lose_nothing_and_store_nothing_twice(server: OwnServer) -> None:
+    url = f"{fresh_database(server.place, 'crashes')}&home=crashes"
+
+    def crash() -> None:
+        server.crash()
+        server.start()
+
+    run_writers(url, crash, STOPS)
+
+
+def test_cut_connections_lose_nothing_and_store_nothing_twice(server: OwnServer) -> None:
+    url = f"{fresh_database(server.place, 'cuts')}&home=cuts"
+    with proxy(server.folder) as (folder, cut):
+        through = url.replace(f"host={server.folder}", f"host={folder}")
+        run_writers(through, cut, STOPS * 3)
+
+
+@contextmanager
+def proxy(target: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """Give the folder of a proxy to a server, and what cuts all its connections."""
+    found = Proxy(target)
+    try:
+        yield found.folder, found.cut
+    finally:
+        found.close()
+
+
+class Proxy:
+    """Passes connections on to a server until they are cut, some in the middle of an answer."""
+
+    def __init__(self, target: Path) -> None:
+        self.folder = target / f"proxy-{os.getpid()}"
+        self.folder.mkdir()
+        self._target = str(target / _SOCKET)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.folder / _SOCKET))
+        self._listener.listen(64)
+        self._open: list[socket.socket] = []
+        self._all: list[socket.socket] = [self._listener]
+        self._pumps: list[threading.Thread] = []
+        self._accepts = threading.Thread(target=self._accept, daemon=True)
+        self._accepts.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                self._all += [client, server]
+                server.connect(self._target)
+                self._open += [client, server]
+                for ends in ((client, server), (server, client)):
+                    self._pumps.append(threading.Thread(target=_pump, args=ends, daemon=True))
+                    self._pumps[-1].start()
+
+    def cut(self) -> None:
+        while self._open:
+            _shut(self._open.pop())
+
+    def close(self) -> None:
+        _shut(self._listener)
+        self._accepts.join()
+        self.cut()
+        for one in self._pumps:
+            one.join()
+        for end in self._all:
+            end.close()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    _shut(source)
+    _shut(sink)
+
+
+def _shut(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,67 @@
+"""Projects are renamed, merged and split; what is captured later, and recall, follow."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.web.transcripts import Log
+from threadkeep.capture.capture import History
+from threadkeep.errors import Invalid, NotFound
+from threadkeep.home.home import Home
+from threadkeep.knowledge.query import Query
+
+WORKS = {"one": "/c/harbor", "two": "/d/quay", "three": "/d/quay/.claude/worktrees/x"}
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    for name, cwd in WORKS.items():
+        log = Log(tmp_path / "user", name, cwd=cwd)
+        log.ask(f"please look at {name}")
+        log.answer("the lighthouse is on")
+        log.write()
+    return tmp_path / "user"
+
+
+@pytest.fixture
+def history(tmp_path: Path, user: Path) -> Iterator[History]:
+    with Home(tmp_path / "home").history(user_home=user) as history:
+        history.capture()
+        yield history
+
+
+def projects(history: History) -> dict[str, str]:
+    return {one.session_id: one.project for one in history.sessions(Query(marks=("all",)))}
+
+
+def test_a_project_is_renamed_merged_and_split_again(history: History, user: Path) -> None:
+    assert projects(history) == {"one": "harbor", "two": "quay", "three": "quay"}
+    verbs = history.store.projects
+    assert verbs.rename("harbor", "port").sessions == 1
+    assert verbs.rename("quay", "port").sessions == 3
+    assert set(projects(history).values()) == {"port"}
+    shown = verbs.project("port")
+    assert shown.other_names == ("harbor", "quay")
+    assert set(shown.folders) == {"/c/harbor", "/d/quay"}  # a work tree is its repository
+    log = Log(user, "four", cwd="/c/harbor")
+    log.ask("another one")
+    log.write()
+    history.capture()
+    assert projects(history)["four"] == "port"
+    assert [one.project for one in history.sessions(Query(project=("port",)))] == ["port"] * 4
+    verbs.rename("port", "haven")
+    assert set(projects(history).values()) == {"haven"}
+    verbs.split("haven")
+    assert projects(history) == {"one": "harbor", "two": "quay", "three": "quay", "four": "harbor"}
+
+
+def test_what_is_no_name_or_no_project_is_refused(history: History) -> None:
+    verbs = history.store.projects
+    for name in ("", " ", "a/b"):
+        with pytest.raises(Invalid):
+            verbs.rename("harbor", name)
+    for call in (verbs.project, verbs.split, lambda name: verbs.rename(name, "x")):
+        with pytest.raises(NotFound):
+            call("nowhere")
+    assert projects(history)["one"] == "harbor"

@@ -1,0 +1,78 @@
+"""Questions over the bundled demo history: the answers quote what is meant, or are not sure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from benchmarks.recall.demo import captured_demo, questions
+from threadkeep.memory.ask import Answer, is_answer
+from threadkeep.memory.memory import Memory
+
+_WORDS: Final = 4  # a question has more than a name has
+_READ: Final = 3  # citations that a person looks at
+# Nothing in the demo history answers these.
+UNKNOWN: Final = (
+    "why did the kubernetes cluster lose its nodes",
+    "which color did we choose for the logo",
+    "how many users does the billing service have",
+    "when did we move to GitLab",
+    "why was the redis cache disabled",
+    "how did we fix the login page on Safari",
+    "which license did we decide on for atlas",
+    "what command deploys the staging server",
+    "why did the nightly backup of the wiki fail",
+    "how much does the CDN cost per month",
+)
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    with captured_demo(tmp_path_factory.mktemp("demo")).memory() as opened:
+        yield opened
+
+
+def is_useful(memory: Memory, answer: Answer, one: dict[str, str]) -> bool:
+    """Tell whether a quotation has the answer, or comes from the session that has it."""
+    wanted = " ".join(one["answer"].split())
+    return any(
+        wanted in " ".join(cited.quote.split())
+        or one["session"] in ("*", memory.open(cited.ref).hit.session_id)
+        for cited in answer.citations[:_READ]
+    )
+
+
+def test_four_of_five_answers_are_useful_and_none_is_confident_nonsense(memory: Memory) -> None:
+    asked = [one for one in questions() if len(one["question"].split()) >= _WORDS]
+    assert len(asked) >= 40
+    answers = {one["question"]: memory.ask(one["question"]) for one in asked}
+    missed = [
+        one["question"] for one in asked if not is_useful(memory, answers[one["question"]], one)
+    ]
+    assert len(missed) <= len(asked) * 0.2, missed
+    assert [name for name in missed if answers[name].confidence == "strong"] == []
+
+
+@pytest.mark.parametrize("question", UNKNOWN)
+def test_what_nobody_said_is_never_answered_with_confidence(memory: Memory, question: str) -> None:
+    assert memory.ask(question).confidence != "strong"
+
+
+@pytest.mark.parametrize(
+    "question, passage, answers",
+    [
+        ("why did the tests fail", "Let me look at why the tests fail.", False),
+        ("why did the tests fail", "The tests on main failed again.", False),
+        ("why did the tests fail", "They failed because the fixture was stale.", True),
+        ("how many workers start on Thursday", "The reports start workers.", False),
+        ("how many workers start on Thursday", "The reports start 26 workers.", True),
+        ("which broker did we choose", "A broker keeps messages.", False),
+        ("which broker did we choose", "Decided: mosquitto with QoS 1.", True),
+        ("which command restores the backup", "The backup was restored.", False),
+        ("which command restores the backup", "Run `pgbackrest restore`.", True),
+    ],
+)
+def test_an_answer_says_what_the_question_asks_for(
+    question: str, passage: str, *, answers: bool
+) -> None:
+    assert is_answer(question, passage) is answers
