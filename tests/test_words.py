@@ -59,6 +59,14 @@ PHRASES: Final = {
     r"where there is none": "if there is none",
     r"(go|goes|went) away by (it|them)sel(f|ves)": "resolved",
     r"put away": "removed",
+    r"go(es)? on (to|with|from|in|behind|where)": "continue, resume, keep",
+    r"cannot (be looked|look) (at|into)": "cannot be read",
+    r"(?<!there )(is|are) no (session|setting|lesson|source|date|filter|recurrence)s?": "is not …",
+    r"(take|takes|taken) out (by|what|for)": "delete, remove",
+    r"what stands": "what is, what comes",
+    r"was ever": "has been",
+    r"half-done": "unfinished",
+    r"no place for": "cannot hold",
 }
 _OLD: Final = re.compile(
     "|".join(rf"(?<![\w-])(?:{one})(?![\w-])" for one in (*OLD, *PHRASES)), re.IGNORECASE

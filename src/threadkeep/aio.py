@@ -72,7 +72,7 @@ class Pools:
         """Close the store in a thread; once is enough."""
         if self._closing is None:
             self._closing = self._begin(self._readers, close_store)
-            self.let_go()  # what was begun before goes on in its thread, and finds it closed
+            self.let_go()  # what was begun before continues in its thread, and finds it closed
         await to_the_end(self._closing)
 
 

@@ -161,7 +161,7 @@ class Line:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         msg = f"{self.url} does not answer: {error or type(error).__name__}"
-        hint = "is `threadkeep up` running there, and may this host reach it?"
+        hint = "is `threadkeep up` running there, and can this host reach it?"
         return Unreachable(msg, hint=hint)
 
     def _connection(self) -> HTTPConnection:
@@ -472,7 +472,7 @@ class RemoteRecorder:
 
     @property
     def message(self) -> Json | None:
-        """The message as it stands, in the AI SDK's shape; None before the first chunk."""
+        """The message so far, in the AI SDK's shape; None before the first chunk."""
         if not self._closed:
             self._step("message")
         found: Json | None = self._state.get("message")

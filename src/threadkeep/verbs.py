@@ -608,7 +608,7 @@ INSIDE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "knowledge": {
         "close": _HANDLE,
-        "mark": "who follows a store from outside is told by /events",
-        "changed_since": "who follows a store from outside is told by /events",
+        "mark": "callers on another host follow /events instead",
+        "changed_since": "callers on another host follow /events instead",
     },
 }

@@ -51,7 +51,7 @@ def test_a_trigger_with_a_recursive_query_is_not_run(tmp_path: Path, by: str) ->
         "CREATE TRIGGER u AFTER DELETE ON items BEGIN DELETE FROM other; END",
     )
     with SqliteDatabase(path, QUERIES) as database:
-        with pytest.raises(Damaged, match="trigger without an end"), database.write() as tx:
+        with pytest.raises(Damaged, match="trigger that never ends"), database.write() as tx:
             tx.run(Sql("INSERT INTO items VALUES (1)"))
         with database.write() as tx:
             tx.run(Sql("DELETE FROM items"))

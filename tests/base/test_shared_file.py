@@ -533,7 +533,7 @@ def test_a_generated_column_is_refused_before_it_is_computed(file: SharedFile, k
 
 def test_a_virtual_table_is_refused(file: SharedFile) -> None:
     plain(file.path, "DROP TABLE t", "CREATE VIRTUAL TABLE t USING fts5(id, body)")
-    with pytest.raises(Damaged, match=r"'t' in .* is no table but a virtual one"):
+    with pytest.raises(Damaged, match=r"'t' in .* is a virtual table"):
         bodies(file)
 
 

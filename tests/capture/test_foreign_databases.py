@@ -201,9 +201,9 @@ def test_what_is_never_read_does_no_harm(tmp_path: Path) -> None:
     with open_foreign(path) as database:
         assert database.count("session") == 2
         assert database.columns("session") == ["id", "data"]
-        with pytest.raises(Damaged, match=r"'v' in .* is no table but a view"):
+        with pytest.raises(Damaged, match=r"'v' in .* is a view, not a table"):
             list(database.rows("SELECT * FROM v"))
-        with pytest.raises(Damaged, match=r"'words' in .* is no table but a virtual one"):
+        with pytest.raises(Damaged, match=r"'words' in .* is a virtual table"):
             list(database.rows("SELECT * FROM words"))
         with pytest.raises(Damaged, match="was not read"):
             list(database.rows("SELECT * FROM session ORDER BY (SELECT max(i) FROM v)"))

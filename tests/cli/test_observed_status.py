@@ -178,7 +178,7 @@ def test_a_spool_that_cannot_be_read_is_a_problem(run: Run, home: Path) -> None:
     (home / "spool").write_text("in the way")
     assert "commands and visits were not collected" in run("capture", code=1).stderr
     assert "Not a directory" in observed(run)["trouble"]
-    assert "cannot look into" in run("status").stdout
+    assert "cannot read" in run("status").stdout
 
 
 # ---------------------------------------------------------------------- watch

@@ -330,5 +330,5 @@ def test_such_an_index_opens_no_way_to_a_view(tmp_path: Path) -> None:
         connection.execute("CREATE VIEW seen AS SELECT * FROM said")
     with open_foreign(path) as database:
         assert len(list(database.rows("SELECT data FROM said"))) == 1
-        with pytest.raises(Exception, match="no table but a view"):
+        with pytest.raises(Exception, match="a view, not a table"):
             list(database.rows("SELECT data FROM seen"))

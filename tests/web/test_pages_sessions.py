@@ -101,7 +101,7 @@ def test_a_subagent_opens_in_place(site: Site, page: Page) -> None:
     expect(nested).to_have_count(1)
     nested.locator("summary").first.click()
     expect(nested.locator(".inner > .prompts.block")).to_contain_text("reads the current time")
-    nested.get_by_role("link", name="Open this session by itself").click()
+    nested.get_by_role("link", name="Open this session on its own").click()
     expect(page.locator(".crumbs")).to_contain_text("Fix the flaky test")
 
 
@@ -128,7 +128,9 @@ def test_what_looks_like_a_filter_and_is_none_is_named(site: Site) -> None:
         "agnt:codex",
         "cost:abc",
     )
-    assert "<code>agnt:codex</code> is no filter" in site.get("/sessions?q=agnt:codex").text
+    assert (
+        "<code>agnt:codex</code> is not a known filter" in site.get("/sessions?q=agnt:codex").text
+    )
     assert "is no filter" not in site.get("/sessions?q=agent:nobody").text
 
 

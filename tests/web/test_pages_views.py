@@ -274,15 +274,15 @@ def test_every_page_is_drawn_and_nothing_hostile_runs(site: Site, browser: Brows
     page.goto("/entities/graph")
     page.locator("[data-dot]").first.focus()
     assert page.locator(".graph.chosen a.near").count() >= 1
-    page.get_by_role("button", name="Nearer").click()
+    page.get_by_role("button", name="Zoom in").click()
     assert "scale(1.3)" in (page.locator("[data-moved]").get_attribute("transform") or "")
 
     page.goto("/health")
     page.locator(".findings").wait_for()
     page.locator(".coverage").wait_for()
     page.get_by_role("textbox", name="Note").fill("seen & known")
-    page.get_by_role("button", name="I have seen it").click()
-    page.get_by_text("seen or went away").wait_for()
+    page.get_by_role("button", name="Acknowledge").click()
+    page.get_by_text("acknowledged or resolved").wait_for()
     context.close()
     assert watched.troubles == []
     (alarm,) = twin(site, "/health")["alarms"]

@@ -83,9 +83,9 @@ def decompressed(stream: Readable, piece: int, packed: int) -> Iterator[bytes]:
                 left -= len(data)
                 yield data
     except zstandard.ZstdError as error:
-        raise Damaged(f"not a Zstandard file: {error}", hint="it was left as it is") from error
+        raise Damaged(f"not a Zstandard file: {error}", hint="it was left unchanged") from error
     if data:
         if left:
             yield data[:left]
-        msg = f"it unpacks to more than {most_unpacked(packed):,} bytes; what follows is left out"
+        msg = f"it unpacks to more than {most_unpacked(packed):,} bytes; the rest is left out"
         raise TooLarge(msg, hint="unpack it by hand if it is what you expect")

@@ -32,7 +32,7 @@ DEFAULT_TEXT: Final = f"""\
 # Where the files are, when not in the data folder (`threadkeep paths` shows it).
 # Relative paths start at the folder of this file; "~" is your home.
 # chat = "chat.db"
-# Not set: state.db in the data folder; if it is not there, Hermes Agent's own where there is one.
+# Not set: state.db in the data folder; if it is not there, Hermes Agent's own if it exists.
 # state = "state.db"
 # knowledge = "knowledge.db"
 
@@ -45,7 +45,7 @@ DEFAULT_TEXT: Final = f"""\
 # like "*-private". What was captured before stays until `threadkeep forget`.
 # exclude = []
 
-# Programs that are not looked at, by the names that `threadkeep sources` shows.
+# Agents that are not captured, by the names that `threadkeep sources` shows.
 # disable = []
 
 # Folders that hold projects: logs that programs like Aider leave in a project are looked for below
@@ -70,7 +70,7 @@ DEFAULT_TEXT: Final = f"""\
 # sources = []
 
 [auto_memory.discovery]
-# Where notes are looked for by themselves: Claude's folders of projects, and the folders that its
+# Where notes are looked for automatically: Claude's folders of projects, and the folders that its
 # settings name (autoMemoryDirectory).
 # enabled = true
 # claude_projects = true
@@ -103,7 +103,7 @@ DEFAULT_TEXT: Final = f"""\
 # Not set: well-known places for developers (`threadkeep browser domains` shows them).
 # domains = []
 
-# Domains that are kept out again, with their sub-domains.
+# Domains that are excluded, with their sub-domains.
 # exclude = []
 
 # Parameters that are cut out of addresses.
@@ -141,7 +141,7 @@ DEFAULT_TEXT: Final = f"""\
 # rules = []
 
 [enrich]
-# What was captured becomes searchable knowledge by itself, without a model.
+# What was captured becomes searchable knowledge automatically, without a model.
 # enabled = true
 
 # Folders whose names are cut off the files that knowledge mentions. Not set: the folders below
@@ -210,7 +210,7 @@ DEFAULT_TEXT: Final = f"""\
 # stays at 127.0.0.1, and its cookie goes to every server there.
 # own_name = true
 
-# The largest body that is taken, in bytes.
+# The largest request body that is accepted, in bytes.
 # body_limit = {BODY_LIMIT}
 
 [mcp]
@@ -218,7 +218,7 @@ DEFAULT_TEXT: Final = f"""\
 # write = false
 
 [retention]
-# Days after which things are taken out for good while `threadkeep serve` runs. Not set: never.
+# Days after which things are deleted for good while `threadkeep serve` runs. Not set: never.
 # commands_days = 365
 # pages_days = 90
 # ci_days = 365
@@ -233,7 +233,7 @@ DEFAULT_TEXT: Final = f"""\
 # keeps the setting it has, and a new file keeps no log.
 # event_log = false
 
-# The largest part (text, tool result, ...) that is taken, in characters.
+# The largest part (text, tool result, ...) that is accepted, in characters.
 # part_limit = {PART_LIMIT}
 
 [backups]

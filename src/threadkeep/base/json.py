@@ -115,7 +115,7 @@ def _plain(value: Any, path: str, room: int) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, f"{path}[{at}]", room - 1) for at, item in enumerate(value)]
     raise Invalid(
-        f"JSON has no place for a {type(value).__name__} (at {path[:_SHOWN]})",
+        f"JSON cannot hold a {type(value).__name__} (at {path[:_SHOWN]})",
         hint="use strings, numbers, booleans, None, lists and dicts",
     )
 

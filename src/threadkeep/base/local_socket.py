@@ -154,7 +154,7 @@ def _lock(path: Path) -> ExclusiveLock:
 
 def _in_use(path: Path) -> Conflict:
     msg = f"the socket {path} is already in use"
-    return Conflict(msg, hint=f"stop whoever listens there; or {_CHOOSE}")
+    return Conflict(msg, hint=f"stop the program that listens there; or {_CHOOSE}")
 
 
 def _identity(path: Path) -> Identity:
@@ -169,7 +169,7 @@ def _make_way(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise translate_os(error, path, "cannot look at") from error
+        raise translate_os(error, path, "cannot read") from error
     if not stat.S_ISSOCK(found.st_mode):
         msg = f"{path} is not a socket; it was left alone"
         raise Conflict(msg, hint=f"move it away; or {_CHOOSE}")

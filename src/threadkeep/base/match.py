@@ -43,7 +43,7 @@ _LONGEST_STEM: Final = 30
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One thing asked for: its words in a row, and how it joins what stands before it."""
+    """One thing asked for: its words in a row, and how it joins what comes before it."""
 
     words: tuple[str, ...]
     prefix: bool

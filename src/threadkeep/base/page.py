@@ -20,7 +20,7 @@ Cursor = Annotated[
     Meta(max_length=2048, description="The `next` of the previous page; empty: the first page."),
 ]
 
-CURSOR_HINT: Final = "give the cursor that the page before ended with, or none"
+CURSOR_HINT: Final = "give the cursor from the end of the previous page, or none"
 _MOST: Final = 1 << 20
 
 
@@ -63,7 +63,7 @@ def page_of(
 ) -> Page[T]:
     """Give a page of a list in the order of its keys, each of which only one item has.
 
-    It goes on behind a key, whatever came or went since.
+    It continues behind a key, whatever came or went since.
     """
     ordered = sorted(((key(item), item) for item in items), key=_first, reverse=newest_first)
     if cursor and ordered:

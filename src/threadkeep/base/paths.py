@@ -93,14 +93,14 @@ def _user_home(environ: Mapping[str, str]) -> Path:
     home = environ.get("HOME")
     if not home:
         raise Invalid(
-            "HOME is not set, so there is no place for data",
+            "HOME is not set, so the data has no folder",
             hint="set HOME, or name a folder with THREADKEEP_HOME or --home",
         )
     return Path(home)
 
 
 # ------------------------------------------------------------------------------
-# Where things are, and what is no place for a store; nothing is opened here.
+# Where things are, and which folders cannot hold a store; nothing is opened here.
 
 _HINTS = {
     "chat": "`threadkeep chat record` creates one, `threadkeep demo` shows it",
@@ -143,7 +143,7 @@ def need_file(path: Path, kind: str) -> None:
     try:
         there = path.exists()
     except OSError as error:
-        raise ReadOnly(f"cannot look at {path}: {error.strerror}") from None
+        raise ReadOnly(f"cannot read {path}: {error.strerror}") from None
     if not there:
         demo = path.with_name(f"demo-{path.name}")
         shown = f"; the demo is read with --db {demo}" if demo.exists() else ""
@@ -160,7 +160,7 @@ def free_name(target: Path, source: Path) -> Path:
     name = target / f"{source.stem}-{now_ms()}.db" if target.is_dir() else target
     if not name.parent.is_dir():
         msg = f"there is no folder {name.parent}"
-        raise NotFound(msg, hint="make the folder first, or choose another place for the backup")
+        raise NotFound(msg, hint="create the folder first, or choose another place for the backup")
     if name.exists():
         msg = f"{name} already exists and was left unchanged"
         raise Conflict(msg, hint="choose another name for the backup")

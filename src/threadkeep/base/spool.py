@@ -153,7 +153,7 @@ class Spool:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise translate_os(error, self.folder, "cannot look into") from error
+            raise translate_os(error, self.folder, "cannot read") from error
         return [self.folder / name for _, name in sorted(found)]
 
 

@@ -137,7 +137,7 @@ def _with_pieces(lines: list[str], pieces: Mapping[str, str], engine: Engine) ->
     return text
 
 
-# What stands in quotes or comments is found first, so that the others are found outside of it only.
+# What is in quotes or comments is found first, so that the others are found outside of it only.
 _TOKEN = re.compile(
     r"""(?P<quoted>'(?:[^']|'')*'|"[^"]*")
     |\s*(?P<comment>--[^\n]*)

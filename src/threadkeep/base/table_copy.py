@@ -1,6 +1,6 @@
 """Tables copied from one database into another, page by page, each page read back and compared.
 
-A page that is there already is left alone, so a copy that was cut goes on where it was when it is
+A page that is there already is left alone, so a copy that was cut continues where it was when it is
 run again, and one that is run twice changes nothing. Rows are compared as SQLite keeps them.
 """
 

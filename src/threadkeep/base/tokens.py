@@ -1,6 +1,6 @@
 """A secret in a private file, and short-lived signs that are made with it.
 
-The secret itself never leaves the file but in a header. What stands in an address is a sign: it
+The secret itself never leaves the file but in a header. What is in an address is a sign: it
 says what it is for and how long it holds, and only somebody who has the secret can make one.
 """
 

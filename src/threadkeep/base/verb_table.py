@@ -205,13 +205,13 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def asked(self) -> type[Given]:
-        """What stands in its address."""
+        """What is in its address."""
         every = self.method in ("GET", "DELETE") or self.upload
         return self._struct("asked", lambda name: bool(every) or name in self.in_path)
 
     @cached_property
     def body(self) -> type[Given] | None:
-        """What stands in the body of a request; None: it has no body of JSON."""
+        """What is in the body of a request; None: it has no body of JSON."""
         if self.method in ("GET", "DELETE") or self.upload:
             return None
         return self._struct("body", lambda name: name not in self.in_path)
@@ -348,7 +348,7 @@ def table(*verbs: Verb) -> dict[str, Verb]:
     found: dict[str, Verb] = {}
     for one in verbs:
         if one.name in found:
-            raise Invalid(f"the verb {one.name!r} stands in the table twice", hint="take one out")
+            raise Invalid(f"the verb {one.name!r} is in the table twice", hint="take one out")
         found[one.name] = one
     return found
 

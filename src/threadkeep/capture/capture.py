@@ -126,7 +126,7 @@ class History(SessionArchive):
             finish(self.around, self._sources)
 
     def watch(self, stop: "Stop", show: "Tell", *, poll_seconds: float = 2.0) -> None:
-        """Capture, and go on capturing what changes, until `stop` says so."""
+        """Capture, and keep capturing what changes, until `stop` is set."""
         refuse_write(self.store.access)
         from threadkeep.capture.watch import watch
 
@@ -142,7 +142,7 @@ class History(SessionArchive):
     def forget(
         self, what: Query, *, dry_run: bool = False, show: Watcher = silent
     ) -> "ForgetReport":
-        """Take out what was captured, for good; with `dry_run` only count what would go."""
+        """Delete what was captured, for good; with `dry_run` only count what would be deleted."""
         from threadkeep.capture.forget import forget
 
         if not dry_run:

@@ -25,7 +25,7 @@ class SourceCoverage(msgspec.Struct):
     bytes_current: int = 0
     gone: int = 0  # logs that are in the store only: their agent deleted them
     behind: list[str] = []  # some of those that are not current
-    unseen: dict[str, str] = {}  # places that cannot be looked into: why, and what to do
+    unseen: dict[str, str] = {}  # places that cannot be read: why, and what to do
     passed: dict[str, str] = {}  # links and others' folders, which are passed over on purpose
     unchecked: int = 0  # line logs that somebody touched since all that was read was compared
     variables: list[str] = []  # those of the environment that name other places

@@ -1,7 +1,7 @@
 """One run of capture: look at every log, read what is new, keep it.
 
 A log that looks as it did last time costs one look and is not opened. What was read is committed
-together with how far it was read, so a run that is killed goes on where it stopped, and comes to
+together with how far it was read, so a run that is killed continues where it stopped, and comes to
 the same result as one that was not.
 """
 

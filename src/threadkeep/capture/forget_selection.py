@@ -77,9 +77,7 @@ def refuse_mixture(query: Query, *, dashes: str = "") -> None:
 def check(what: Query) -> Searches:
     """Refuse what makes no sense; give what tells whether a text matches."""
     if replace(what, marks=tuple(one for one in what.marks if one != "all")) == Query():
-        raise Invalid(
-            "nothing selects what to forget", hint="give a session, a project or a pattern"
-        )
+        raise Invalid("nothing says what to forget", hint="give a session, a project or a pattern")
     for name in _NOT_MEANT:
         if getattr(what, name):
             hint = "give agent, project, branch, model, session, since, until, or a pattern"
@@ -93,8 +91,8 @@ def check(what: Query) -> Searches:
         msg = f"the pattern {what.pattern!r} is not a valid regular expression: {error}"
         raise Invalid(msg, hint="put a backslash before special characters") from None
     if what.pattern is not None and found("") is not None:
-        msg = f"the pattern {what.pattern!r} is found in every text, even in an empty one"
-        raise Invalid(msg, hint="give a pattern that needs at least one letter")
+        msg = f"the pattern {what.pattern!r} matches every text, even an empty one"
+        raise Invalid(msg, hint="give a pattern that requires at least one character")
     return lambda text: found(text) is not None
 
 

@@ -356,7 +356,7 @@ class Intake:
 # ------------------------------------------------------------------------------
 # What a run of capture works with.
 
-# Masks the secrets in a piece of a log, given what stands before and behind it there; the number of
+# Masks the secrets in a piece of a log, given what comes before and behind it there; the number of
 # lines stays the same.
 Mask = Callable[[bytes, bytes, bytes], MaskedBlock]
 
@@ -400,7 +400,7 @@ def redactor_of(around: CaptureContext) -> Redactor:
 
 
 def masked_lines(mask: Mask, data: bytes, before: bytes = b"", after: bytes = b"") -> MaskedLines:
-    """Mask the lines of a piece; `before` and `after` are what stands beside it in the log."""
+    """Mask the lines of a piece; `before` and `after` are what is beside it in the log."""
     masked = mask(data, before, after)
     lines = masked.data.split(b"\n")
     if not lines[-1]:

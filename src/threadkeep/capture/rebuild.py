@@ -1,7 +1,7 @@
 """Lines of the archive change: everything that was made of their log is rebuilt.
 
 A dropped line leaves an empty one in its place, so that the numbers of all others, and the keys
-made of them, stay. How far the log was read stays too: capture goes on behind it.
+made of them, stay. How far the log was read stays too: capture continues behind it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

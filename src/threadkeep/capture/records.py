@@ -209,7 +209,7 @@ class SourceLogs(msgspec.Struct, frozen=True):
 
 
 def see(source: Source, user: UserHome) -> SourceLogs:
-    """Look for the logs of a source, and hear of every place that cannot be looked into."""
+    """Look for the logs of a source, and hear of every place that cannot be read."""
     unseen: dict[str, UnreadablePlace] = {}
 
     def hear(one: UnreadablePlace) -> None:
@@ -236,5 +236,5 @@ def rooted(log: Log, roots: Iterable[str]) -> Log:
 
 def index_behind(store: KnowledgeStore) -> None:
     """Index what was brought in; no trouble with the index is one of what was captured."""
-    with suppress(ThreadkeepError):  # whoever captures or asks next goes on with it
+    with suppress(ThreadkeepError):  # whoever captures or asks next continues it
         store.index()

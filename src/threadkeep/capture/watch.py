@@ -46,7 +46,7 @@ def watch(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Capture, and go on capturing what changes, until `stop` says so.
+    """Capture, and keep capturing what changes, until `stop` is set.
 
     `show` gets the report of every run that brought something or failed.
     """

@@ -167,7 +167,7 @@ def read_open(recording: str, message_id: str) -> Json:
 
 
 def _unusable(message_id: str) -> Damaged:
-    msg = f"what was noted about the unfinished message {message_id!r} is damaged"
+    msg = f"the record of the unfinished message {message_id!r} is damaged"
     return Damaged(msg, hint="restore a backup with `threadkeep restore`")
 
 

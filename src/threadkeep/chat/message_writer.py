@@ -375,7 +375,7 @@ def known_parts(tx: Tx, message_id: str, seq: int) -> list[PartState]:
 def begin(
     ctx: ChatContext, session_id: str, message_id: str | None, facts: Json, protocol: int
 ) -> Recording:
-    """Begin the message of that id, or go on with it if the session has it; None makes one.
+    """Begin the message of that id, or continue with it if the session has it; None makes one.
 
     `facts` go into the metadata of the message.
     """

@@ -240,7 +240,7 @@ class Recorder:
 
     @property
     def message(self) -> Json | None:
-        """The message as it stands, in the AI SDK's shape; None before the first chunk."""
+        """The message so far, in the AI SDK's shape; None before the first chunk."""
         return self._recording.state.message() if self._recording else None
 
     # ------------------------------------------------------------------ what it takes

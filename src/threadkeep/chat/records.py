@@ -14,7 +14,7 @@ Json = dict[str, Any]
 USAGE_BUCKETS = ("input", "output", "reasoning", "cache_read", "cache_write")
 
 
-# What stands in the file as the title of a session that has none: the guide author's own store
+# What is in the file as the title of a session that has none: the guide author's own store
 # needs a text there, and this is the one that it takes for none.
 UNTITLED = "New Chat"
 
@@ -168,7 +168,7 @@ def _text(value: str | bytes | None) -> str | None:
 
 
 def title_of(value: str | bytes | None) -> str | None:
-    """Read the title column: what stands in it for an untitled session is no title."""
+    """Read the title column: what is in it for an untitled session is no title."""
     title = _text(value)
     return None if title == UNTITLED else title
 

@@ -65,7 +65,7 @@ def _settled(ctx: ChatContext, tx: Tx, recording: Row) -> bool:
     try:
         settle(ctx, tx, recording, "crash")
     except Damaged as error:
-        log.warning("an unfinished message was left as it is: %s", error)
+        log.warning("an unfinished message was left unchanged: %s", error)
         return False
     return True
 

@@ -78,7 +78,7 @@ def _running(tx: Tx, session_id: str) -> Row | None:
 
 
 def _asked(run: Row | None) -> str | None:
-    """Why a run is asked to stop: what stands in its row before it has an end."""
+    """Why a run is asked to stop: what is in its row before it has an end."""
     if run is None or run[11] is not None or run[14] is None:
         return None
     return from_sql(run[14])
@@ -132,7 +132,7 @@ class Reply:
         if self._after is None:
             self._after = tx.value("replay_after", {**stream, "message_id": self.message_id})
         for row in tx.all("session_recordings", {"session_id": self._session_id}):
-            if row[2] == self.run_id:  # a stream may go on with another message
+            if row[2] == self.run_id:  # a stream may continue with another message
                 self._messages.add(from_sql(row[0]))
         while rows := tx.all("events_after", {**stream, "after": self._after, "limit": _BATCH}):
             self._after = rows[-1][1]

@@ -365,7 +365,7 @@ class ChatFacts(msgspec.Struct, frozen=True):
 
 
 def facts(_: ChatContext, tx: Tx) -> ChatFacts:
-    """Tell what is in the file, and which recordings go on."""
+    """Report what is in the file, and which recordings are in progress."""
     live = [row for row in tx.all("all_recordings") if is_alive(row[3])]
     return ChatFacts(
         schema_version=VERSION if tx.engine == "postgres" else read_version(tx),

@@ -96,7 +96,7 @@ def _put(path: Path, data: bytes) -> None:
 
 
 # ------------------------------------------------------------------------------
-# `threadkeep resume`: go on with a captured session in another agent.
+# `threadkeep resume`: continue with a captured session in another agent.
 
 TARGETS: Final = ("claude-code", "codex", "opencode", "pi", "qwen-code")
 

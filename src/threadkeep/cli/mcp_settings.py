@@ -21,7 +21,7 @@ _INDENT: Final = re.compile(r"^\{\s*\n([ \t]+)\S")
 
 
 def json_entry(text: str, keys: Sequence[str], file: str) -> Any:
-    """Give what stands at a place in a JSON file, None if nothing does."""
+    """Give what is at a place in a JSON file, None if nothing does."""
     return _found(_read_json(text, file), keys)
 
 
@@ -44,7 +44,7 @@ def with_json_entry(text: str, keys: Sequence[str], value: Any, file: str) -> st
 
 
 def without_json_entry(text: str, keys: Sequence[str], file: str) -> str:
-    """Take out what stands at a place, and the tables that only held it."""
+    """Take out what is at a place, and the tables that only held it."""
     if json_entry(text, keys, file) is None:
         return text
     whole = _read_json(text, file)
@@ -90,7 +90,7 @@ def _write_json(whole: Json, before: str) -> str:
 
 
 def toml_entry(text: str, keys: Sequence[str], file: str) -> Any:
-    """Give what stands at a place in a TOML file, None if nothing does."""
+    """Give what is at a place in a TOML file, None if nothing does."""
     return _found(_read_toml(text, file), keys)
 
 

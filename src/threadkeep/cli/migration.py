@@ -14,12 +14,13 @@ from threadkeep.cli.output import counted, document, note, progress, table, writ
 )
 @click.option("--to", "target", required=True, help="The URL of a home, or a new folder.")
 @click.option("--from", "source", help="A folder or a URL, instead of this home.")
-@click.option("--abandon", is_flag=True, help="Take away what a move that was cut has left.")
+@click.option("--abandon", is_flag=True, help="Remove what an interrupted move left behind.")
 def migrate(call: Call, *, target: str, source: str | None, abandon: bool) -> None:
     """Move a home to a PostgreSQL server, or back to files; every row is compared.
 
     The source is read and stays as it is. The target is built under another name and renamed at
-    the end. A move that was cut goes on where it was when you run it again. Mailboxes stay files.
+    the end. An interrupted move continues where it stopped when you run it again. Mailboxes
+    stay files.
     """
     from threadkeep.home import migration
 
@@ -28,7 +29,7 @@ def migrate(call: Call, *, target: str, source: str | None, abandon: bool) -> No
         if call.as_json:
             document(target=target, abandoned=there)
         else:
-            note("what was half-done is gone" if there else "there was nothing half-done")
+            note("the unfinished move was removed" if there else "there was no unfinished move")
         return
     with progress("copying") as advance:
 

@@ -410,7 +410,7 @@ def fitting(widths: Mapping[str, int], wide: str, spare: Sequence[str], room: in
 
 
 def _taken(widths: Mapping[str, int], kept: Sequence[str], wide: str) -> int:
-    """Give the characters that columns need at least, with what stands between them."""
+    """Give the characters that columns need at least, with what is between them."""
     needed = (min(_ROOM, widths[name]) if name == wide else widths[name] for name in kept)
     return sum(needed) + _GAP * (len(kept) - 1)
 

@@ -11,7 +11,7 @@ from threadkeep.cli.options import folder_option
 
 # A help page of 80 columns shows 58 characters of each, and a test refuses more.
 SECTIONS: Final[Sections] = {
-    "Begin": {
+    "Get started": {
         "up": CommandEntry("serve:up", "Capture, serve and open the page: all at once"),
         "capture": CommandEntry(
             "history.capture:capture", "Capture what agents wrote on this machine"
@@ -38,7 +38,7 @@ SECTIONS: Final[Sections] = {
     },
     "Read": {
         "sessions": CommandEntry(
-            "history.sessions:sessions", "List captured sessions, the latest first"
+            "history.sessions:sessions", "List captured sessions, latest first"
         ),
         "show": CommandEntry("history.show:show", "Show a captured session"),
         "tail": CommandEntry("history.tail:tail", "Follow what all agents write, live"),
@@ -56,7 +56,7 @@ SECTIONS: Final[Sections] = {
             "history.show:raw", "Print a session's log lines as its agent wrote them"
         ),
     },
-    "Hand on": {
+    "Hand off": {
         "export": CommandEntry("hand_off:export", "Write a session in another agent's format"),
         "resume": CommandEntry("hand_off:resume", "Continue a session in another agent"),
         "mcp": CommandEntry("mcp:mcp", "Serve agents over the Model Context Protocol"),
@@ -85,16 +85,14 @@ SECTIONS: Final[Sections] = {
         ),
         "mail": CommandEntry("mail.commands:mail", "Mail between a host and an agent in a sandbox"),
         "knowledge": CommandEntry("history.knowledge:knowledge", "Knowledge files: check, migrate"),
-        "import": CommandEntry(
-            "originals:import_", "Take over another program's data, or an export"
-        ),
+        "import": CommandEntry("originals:import_", "Import another program's data, or an export"),
         "migrate": CommandEntry(
             "migration:migrate", "Move a home to a PostgreSQL server, or back to files"
         ),
         "backup": CommandEntry("backups:backup", "Copy a live store, checked row by row"),
         "restore": CommandEntry("backups:restore", "Put a backup in the place of a store"),
     },
-    "Care": {
+    "Maintain": {
         "status": CommandEntry("status:status", "Show the stores, their sizes and health"),
         "paths": CommandEntry("status:paths", "Show where data and settings are kept"),
         "doctor": CommandEntry("health:doctor", "Find problems and say how to fix them"),

@@ -358,7 +358,7 @@ def _refuse_other(target: Path, kind: Kind) -> None:
     if other is None and not _is_used(target):
         return
     whose = f"a {other.name} store" if other else "a database of another program"
-    msg = f"{target} is {whose}, not a {kind.name} store, and was left as it is"
+    msg = f"{target} is {whose}, not a {kind.name} store, and was left unchanged"
     raise Conflict(msg, hint="restore to another place (--db), or move that file away")
 
 

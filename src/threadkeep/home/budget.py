@@ -42,7 +42,7 @@ def budget_state(home: "Home", browse: "Browse", now: int) -> tuple[BudgetState,
 
 
 def _spent_since(browse: "Browse", since: int, zone: ZoneInfo) -> int:
-    """Sum up the days from one on: a session that began before may go on in them."""
+    """Sum up the days from one on: a session that began before may continue in them."""
     first = str(datetime.fromtimestamp(since / 1000, zone).date())
     report = browse.usage(Query(since=since), zone=zone)
     days = (models for day, models in report.by_day.items() if day >= first)

@@ -45,7 +45,7 @@ def handed_off(
     *,
     dry_run: bool = False,
 ) -> HandOff:
-    """Write a session for another agent to go on with; with `dry_run` only say what would be.
+    """Write a session for another agent to continue with; with `dry_run` only say what would be.
 
     It is a new session there. What was said in branches that were given up is left out.
     """

@@ -290,7 +290,7 @@ class NamedMailboxes:
     def dead(
         self, session: str, *, limit: Limit = 50, cursor: Cursor | None = None
     ) -> Page[DeadLetter]:
-        """List the letters that nobody tries again by itself."""
+        """List the letters that are not retried automatically."""
         found = self._host(session).dead_letters()
         return page_of(found, lambda one: (one.direction, one.id), limit, cursor)
 
@@ -384,7 +384,7 @@ class NamedMailboxes:
         return Runs(found.id, host.pause_task(found.series_id or found.id))
 
     def resume_task(self, session: str, task: Name) -> Runs:
-        """Go on with a task."""
+        """Resume a task."""
         host = self._host(session)
         found = _live(host, task)
         return Runs(found.id, host.resume_task(found.series_id or found.id))

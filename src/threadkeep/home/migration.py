@@ -2,8 +2,8 @@
 
 The target is built beside its place, in a home called `NAME_new` or in the folder `NAME_new`, and
 renamed at the end: until then nobody sees it. The source is read in one transaction and never
-written. A move that was cut goes on where it was when it is run again; `abandon` takes away what is
-there. The mailbox stays files and is not moved.
+written. An interrupted move continues where it stopped when it is run again; `abandon` removes
+it. The mailbox stays files and is not moved.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -233,7 +233,7 @@ def _source_file(one: _Moved, path: Path) -> Iterator[tuple[SqliteSource, list[C
         names = {table.name: set(table.columns) for table in tables}
         lost = columns_in_use(tx, names, leaving_out=one.made_again)
         if lost:
-            msg = f"{path} has what PostgreSQL has no place for: {', '.join(lost)}"
+            msg = f"{path} has what PostgreSQL cannot hold: {', '.join(lost)}"
             raise Invalid(msg, hint="another program added it; take it out, or keep the file")
         yield SqliteSource(str(path), tx), tables
 
@@ -245,7 +245,7 @@ def _fitting(one: _Moved, source: "PostgresCopy") -> Schema:
         lost = sorted(table for table in there - _tables(schema).keys() if source.has_rows(table))
         if not lost:
             return schema
-    msg = f"a file has no place for what is in {', '.join(lost)} of {source.name}"
+    msg = f"a file cannot hold what is in {', '.join(lost)} of {source.name}"
     raise Invalid(msg, hint="keep it on the server; nothing was changed")
 
 

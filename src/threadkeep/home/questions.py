@@ -89,7 +89,7 @@ class Questions:
         return msgspec.structs.replace(found, hits=found.hits[first:behind], next=more)
 
     def open(self, ref: Name, around: Near = 3) -> HitDetail:
-        """Open a hit at its place, whole, with what stands around it."""
+        """Open a hit in full, with what comes before and after it."""
         memory = self._memory
         return memory.open(ref, around)
 

@@ -134,7 +134,7 @@ def knowledge_status(path: Place) -> KnowledgeStatus:
 
 
 def _status(kind: type[S], path: Place, look: Callable[[Place], S]) -> S:
-    """Look into a store if there is one; what cannot be looked into has a problem."""
+    """Look into a store if there is one; what cannot be read has a problem."""
     file = None if is_url(path) else Path(path)
     url = "" if file is not None else str(without_password(path))
     if file is not None and not file.exists():

@@ -9,7 +9,7 @@ begin     the same, and a store that is not there is begun
 
 A file that is not there, or is there no more, is `NoStore` for all but who begins one: a list is
 empty then, and only to begin makes a file. One that was replaced or restored is opened again by the
-next who asks. Whoever uses the old one just then goes on with it, and the last of them closes it.
+next who asks. Whoever uses the old one just then continues it, and the last of them closes it.
 """
 
 import logging

@@ -43,7 +43,7 @@ def results_behind(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:
 
 
 def entries_behind(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:
-    """Give what stands behind an entry in its session."""
+    """Give what is behind an entry in its session."""
     return _beside(tx, "entries_behind", row, limit)
 
 

@@ -176,7 +176,7 @@ def _of_sessions(conditions: RowConditions) -> None:
         name = given.rpartition(":")[2]
         if not _NAME.fullmatch(name):
             hint = "give its number or the beginning of its id; --json shows both"
-            raise Invalid(f"{given[:60]!r} is no session", hint=hint)
+            raise Invalid(f"{given[:60]!r} is not a session", hint=hint)
         key = f"session{number}"
         is_row = name.isascii() and name.isdigit() and len(name) < _ROW_DIGITS
         conditions.params[key] = int(name) if is_row else f"{like(name)}%"

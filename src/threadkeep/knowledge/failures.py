@@ -275,7 +275,7 @@ def _end(tx: Tx, origin: str, look: Look, run: CommandAttempt, command: bytes) -
 
 
 def _learn_fix(tx: Tx, look: Look, command: bytes, *, failed: int, fixed: int, at: int) -> None:
-    """Write down what stands between a failure and its end, if both are still there."""
+    """Write down what is between a failure and its end, if both are still there."""
     failure = _run_at(tx, look, failed)
     if failure is None or _command_digest(failure, shape_of(failure.command)) != command:
         return

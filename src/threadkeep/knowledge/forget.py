@@ -91,7 +91,7 @@ def _tellers(tx: Tx, kind: Kind, number: int) -> list[int]:
 
 
 def want_cleaning(tx: Tx) -> None:
-    """Leave word that old text must go out of the file; nobody may go on with what they read."""
+    """Leave word that old text must go out of the file; nobody may continue with what they read."""
     tx.run("want_cleaning")
     take_back(tx)
 

@@ -298,7 +298,7 @@ def settle_alarms(
 
 
 def list_alarms(tx: Tx, *, active: bool = True, limit: int = 1000) -> list[Alarm]:
-    """List alarms, the latest first: those that go on unseen, or all."""
+    """List alarms, latest first: those that are active and not acknowledged, or all."""
     if "capture_alarms" not in tx.tables():
         return []
     return _alarms(tx, "active_alarms" if active else "all_alarms", limit=limit)

@@ -1,4 +1,4 @@
-"""The rows behind a hit: the thing itself, its session, what it rests on, what stands beside it."""
+"""The rows behind a hit: the thing itself, its session, its evidence, its neighbours."""
 
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple

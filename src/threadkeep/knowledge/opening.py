@@ -246,7 +246,7 @@ class KnowledgeContext(NamedTuple):
 
 
 def need_captured(tx: Tx, access: Access) -> None:
-    """Raise if a file is open to look at into which nothing was ever captured."""
+    """Raise if a file is open for reading into which nothing has been captured."""
     if "tk_sessions" in tx.tables():
         return
     how = "`threadkeep capture` does it; --db names the file"

@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, gc=False):
     model: str = ""
     input: Any = None  # the arguments of a tool call, as the program gave them
     images: tuple[Image, ...] = ()
-    parent: str = ""  # the record it goes on from, where the program keeps a tree of them
+    parent: str = ""  # the record it continues from, where the program keeps a tree of them
     origin: str = ""  # the session that it was copied from, as `agent:session_id`
 
 

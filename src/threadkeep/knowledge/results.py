@@ -98,7 +98,7 @@ class SessionDetail(msgspec.Struct, frozen=True):
     newer: str | None  # refs of the sessions before and after it in the list
     older: str | None
     log_path: str | None  # where its log is, or was
-    resume: str | None  # the command that goes on with it in its own program
+    resume: str | None  # the command that continues it in its own program
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -222,7 +222,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class EntityView(msgspec.Struct, frozen=True):
-    """Something that knowledge mentions, with what mentions it and what stands beside it."""
+    """Something that knowledge mentions, with what mentions it and what is beside it."""
 
     row: EntityRow
     nodes: tuple[NodeRow, ...]

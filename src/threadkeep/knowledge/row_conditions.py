@@ -1,4 +1,4 @@
-"""From a query to SQL for what is no session: conditions on commands, visits and runs."""
+"""From a query to SQL for everything but sessions: conditions on commands, visits and runs."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -136,7 +136,7 @@ def _no_version(version: int) -> SchemaFinding:
 def _older(version: int) -> SchemaFinding:
     cause = (
         f"the file was last written at schema version {version}, by a Hippo older than"
-        f" version {SCHEMA_VERSION}; nothing has brought it up since"
+        f" version {SCHEMA_VERSION}; nothing has upgraded it since"
     )
     fix = (
         "open it for writing or run `threadkeep knowledge migrate` on it: a backup is made first,"

@@ -47,7 +47,7 @@ _NUMBERED: Final = {"goose"}
 
 
 def resume_command(harness: str, session_id: str, cwd: str = "") -> str | None:
-    """Give the command for a shell that goes on with a session; None if its program has none."""
+    """Give the command for a shell that continues a session; None if its program has none."""
     command = _COMMANDS.get(harness)
     if command is None:
         return None

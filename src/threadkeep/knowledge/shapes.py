@@ -23,7 +23,7 @@ _ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
 _JOINS: Final = frozenset({"&&", "||", ";", ";;", "&", "\n"})
 _PIPES: Final = frozenset({"|", "|&"})
 _REDIRECTS: Final = re.compile(r"[<>&]*[<>][<>&]*")
-# What stands in a here-document is input; what follows it is a command again.
+# What is in a here-document is input; what follows it is a command again.
 _DOCUMENT: Final = re.compile(
     r"<<-?\s*\\?['\"]?(\w+)['\"]?([^\n]*)(?:\n.*?(?:\n[ \t]*\1\b|\Z))?", re.DOTALL
 )

@@ -228,7 +228,7 @@ class IndexVerbs(msgspec.Struct, frozen=True):
 
 
 class ForgettingVerbs(msgspec.Struct, frozen=True):
-    """What is taken out for good."""
+    """What is deleted for good."""
 
     context: KnowledgeContext
 
@@ -370,7 +370,7 @@ class KnowledgeStore:
 
     @property
     def forgetting(self) -> ForgettingVerbs:
-        """What is taken out for good."""
+        """What is deleted for good."""
         return ForgettingVerbs(self.context)
 
     @property
@@ -436,7 +436,7 @@ class KnowledgeStore:
         return done
 
     def need_captured(self) -> None:
-        """Raise if a file is open to look at into which nothing was ever captured."""
+        """Raise if a file is open for reading into which nothing has been captured."""
         with self.read() as tx:
             need_captured(tx, self.access)
 
@@ -471,7 +471,7 @@ class KnowledgeStore:
         progress: "Progress | None" = None,
         keep: "BackupRetention | None" = None,
     ) -> Path:
-        """Copy the store to a new file while others go on working, and check the copy."""
+        """Copy the store to a new file while others keep working, and check the copy."""
         from threadkeep.base.sqlite.backup import make_backup  # noqa: PLC0415  (loaded when it is used)
 
         return make_backup(self.context.db, target, reason=reason, progress=progress, keep=keep)

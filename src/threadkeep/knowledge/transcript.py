@@ -237,7 +237,7 @@ _PLACE: Final = itemgetter(3, 4, 5)  # log, line, part
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """How a turn begins: the text of its prompt, and the record that the prompt goes on from."""
+    """How a turn begins: the text of its prompt, and the record that the prompt continues from."""
 
     text: str
     parent: str
@@ -272,7 +272,7 @@ class Outline(msgspec.Struct, frozen=True):
         return [row[_ID] for row in self.rows]
 
     def turn_of(self, position: int) -> int:
-        """Give the turn of a position; what stands before the first prompt belongs to it."""
+        """Give the turn of a position; what comes before the first prompt belongs to it."""
         return max(0, bisect_right(self.starts, position) - 1)
 
     def position_of(self, key: str) -> int | None:
@@ -321,7 +321,7 @@ def read_prompts(archive: ArchivedEntries, outline: Outline, width: int) -> tupl
 def branches_at(outline: Outline, parents: Mapping[int, str]) -> dict[int, int]:
     """Count how often the conversation was continued at each prompt that has siblings.
 
-    `parents` has the records that prompts go on from, by position. Answers, and results of tools
+    `parents` has the records that prompts continue from, by position. Answers, and results of tools
     that ran side by side, have one parent, too: only prompts count.
     """
     records = {(parent, *_PLACE(outline.rows[at])[:2]) for at, parent in parents.items() if parent}

@@ -313,7 +313,7 @@ def drop_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None
 def counted(tx: Tx, log: LogRow, usage: list[Usage]) -> list[Usage]:
     """Give what counts of the usage that a log tells of.
 
-    What stands in for a session's usage gives way to another log of that session, whichever of
+    What is in for a session's usage gives way to another log of that session, whichever of
     the two is read first.
     """
     if not log.item:

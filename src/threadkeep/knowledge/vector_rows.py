@@ -149,7 +149,7 @@ def note_complete(tx: Tx, last: int) -> None:
 
 
 def start_over(tx: Tx, model: str, dimensions: int, now: int) -> None:
-    """Drop every vector of ours, and go on with another model."""
+    """Drop every vector of ours, and continue with another model."""
     tx.run("drop_all_vectors")
     tx.run("drop_all_vector_chunks")
     tx.run("forget_old_vector_chunks")

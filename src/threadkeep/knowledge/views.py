@@ -326,7 +326,7 @@ def ci_run(store: KnowledgeStore, number: int) -> RunDetails:
         with store.context.db.read(lenient=True) as tx:
             found = run_details(tx, number)
     if found is None:
-        raise NotFound(f"there is no run {number}", hint="`threadkeep ci` lists them")
+        raise NotFound(f"there is no run {number}", hint="`threadkeep github runs` lists them")
     return found
 
 

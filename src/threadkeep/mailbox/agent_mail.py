@@ -131,7 +131,7 @@ def _session(index: MailIndex, session_id: str) -> MailboxSession | None:
 def _hops(source: MailContext, mail: Outgoing) -> int:
     """Count how many agents have passed this on, this one included.
 
-    The count goes on from the mail it answers, or else from the last mail of any agent: leaving
+    The count continues from the mail it answers, or else from the last mail of any agent: leaving
     out what is answered does not make the count start over.
     """
     with source.folder.inbound.read() as tx:

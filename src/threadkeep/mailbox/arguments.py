@@ -87,7 +87,7 @@ def need_dict(value: object, what: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     msg = f"the {what} must be a dict, not {type(value).__name__}"
-    raise Invalid(msg, hint=f"pass the {what} as it shall be in JSON")
+    raise Invalid(msg, hint=f"pass the {what} as it should be in JSON")
 
 
 def need_each(values: object, kinds: tuple[type, ...], what: str) -> list[Any]:

@@ -353,7 +353,7 @@ def put_task(
 
 
 def note(ctx: MailContext, text: str, *, trigger: bool = False) -> Mail:
-    """Tell the agent something in the host's own name; by itself it wakes nobody."""
+    """Tell the agent something in the host's own name; on its own it does not wake the agent."""
     place = Place("agent", ctx.agent_group)
     row_id = ctx.new_id("sys")
     content = shapes.note(need_str(text, "text"))

@@ -294,7 +294,7 @@ class Mailroom:
         )
 
     def close(self) -> None:
-        """Close the index; agents that run go on."""
+        """Close the index; running agents continue."""
         self.index.close()
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> bool:
-        """Tell whether mail can be sent there at all: a copy from a sibling session is no place."""
+        """Tell whether mail can be sent there at all: a copy from a sibling session is not."""
         return bool(self.channel_type and self.platform_id) and self.channel_type != ECHO
 
     def same_chat(self, other: "Place") -> bool:
@@ -121,7 +121,7 @@ class ToolState(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """Mail that nobody will try again by itself, and why."""
+    """Mail that will not be retried automatically, and why."""
 
     id: str
     seq: int | None

@@ -96,7 +96,9 @@ def parse_cron(expr: str) -> Schedule:
         return _schedule(*_six_fields(NICKNAMES.get(expr, expr)))
     except Invalid as why:
         hint = "H is a random value; write a number instead" if _H.search(expr) else HINT
-        raise Invalid(f"{expr[:60]!r} is no recurrence: {why.message}", hint=hint) from None
+        raise Invalid(
+            f"{expr[:60]!r} is not a valid recurrence: {why.message}", hint=hint
+        ) from None
 
 
 def day_matches(schedule: Schedule, day: date) -> bool:
@@ -413,7 +415,7 @@ def _search(expr: str, schedule: Schedule, start: _Place, zone: tzinfo) -> _Plac
     if place.day.month in schedule.months and day_matches(schedule, place.day):
         return place
     raise Invalid(
-        f"the recurrence {expr[:60]!r} does not come in the next 27 years",
+        f"the recurrence {expr[:60]!r} never occurs in the next 27 years",
         hint="name a day that one of its months has",
     )
 

@@ -27,7 +27,7 @@ def sqlite_form(ms: int) -> str:
     try:
         moment = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
-        raise Invalid(f"{ms} ms since 1970 is no date", hint=_HINT) from None
+        raise Invalid(f"{ms} ms since 1970 is not a date", hint=_HINT) from None
     return moment.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
 
 

@@ -208,7 +208,7 @@ def pause(ctx: MailContext, task_id: str) -> int:
 
 
 def resume(ctx: MailContext, task_id: str) -> int:
-    """Go on with a task that was held; one that is overdue by now runs once."""
+    """Resume a task that was on hold; one that is overdue by now runs once."""
     return _write(ctx, task_id, lambda tx: go_on(tx, task_id))
 
 
@@ -289,7 +289,7 @@ def checked_changes(
         raise Invalid(what, hint="give " + ", ".join(sorted(CHANGES)))
     said = {name: _text(name, changes[name]) for name in ("prompt", "script") if name in changes}
     if "prompt" in said and said["prompt"] is None:
-        raise Invalid("a task needs a prompt", hint="say what the agent shall do")
+        raise Invalid("a task needs a prompt", hint="say what the agent should do")
     times: dict[str, str | None] = {}
     if "recurrence" in changes:
         cron = _text("recurrence", changes["recurrence"])

@@ -62,7 +62,7 @@ def check_files(folder: Folder) -> Iterator[Problem]:
     try:
         info = os.lstat(folder.path)
     except OSError as trouble:
-        yield error(str(folder.path), f"cannot be looked at: {trouble.strerror}", "check the path")
+        yield error(str(folder.path), f"cannot be read: {trouble.strerror}", "check the path")
         return
     if not stat.S_ISDIR(info.st_mode):
         yield error(str(folder.path), "is not a folder", "check the path")

@@ -42,7 +42,7 @@ def list_sessions(room: ToolContext, given: Any) -> ToolReply:
     data = own_tools.SessionList(found.rows, page.next, left_out=left, missing=page.missing)
     opens = "get_session and get_messages open one by its ref."
     if page.missing:
-        opens = f"No session has all words; `missing` names those that none has. {opens}"
+        opens = f"No session has all the words; `missing` lists those that none has. {opens}"
     return ToolReply(reply_text.lead(found.rows, f"{opens} {go_on(page.next)}"), found.items, data)
 
 
@@ -153,7 +153,7 @@ def _session_row(one: SessionSummary) -> own_tools.SessionRow:
 
 
 def _around(view: own_tools.SessionView) -> list[FenceItem]:
-    """Tell what belongs to a session: who started it, whom it started, how to go on with it."""
+    """Tell what belongs to a session: who started it, whom it started, how to continue with it."""
     told_of = (
         ("part of", view.parent or ""),
         ("continues", view.session.continues or ""),
@@ -220,7 +220,7 @@ TOOLS: Final = (
     Tool(
         SESSION.tool,
         "Get a session",
-        "Tell what one session was about: agent, model, project, cost, its prompts in order,"
+        "Get what one session was about: agent, model, project, cost, its prompts in order,"
         " subagents, and the command that resumes it.",
         arguments_of(SESSION),
         get_session,

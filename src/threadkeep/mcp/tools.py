@@ -50,7 +50,7 @@ Project = Annotated[
     str, text("Project", "Only this project: its folder, the folder's name, or owner/name.")
 ]
 Age = Annotated[
-    str, text("Since", "Only what is younger than: 30m, 24h, 7d. Anything else means no filter.")
+    str, text("Since", "Only what is newer than: 30m, 24h, 7d. Anything else means no filter.")
 ]
 Since = Annotated[str, text("Since", "Not before: 24h, 7d, 2w ago, or a date 2026-03-01.")]
 Until = Annotated[str, text("Until", "Before: 24h, 7d, 2w ago, or through a date 2026-03-01.")]
@@ -67,7 +67,7 @@ Category = Annotated[
 Everything = Annotated[bool, other("Include excluded", "Include items without solid evidence.")]
 Branch = Annotated[str, text("Branch", "Only exactly this git branch.")]
 Cursor = Annotated[
-    str, text("Cursor", "The `next` of the previous answer, to get what follows it.")
+    str, text("Cursor", "The `next` of the previous answer, to get the following page.")
 ]
 
 

@@ -138,7 +138,7 @@ def _health(evidence: Sequence[EvidencePacket]) -> ConfidenceFactor:
         return ConfidenceFactor("capture_health", 0.15, 1.0 - bad / len(known), said)
     if all(one.status == "fresh" for one in known):
         return ConfidenceFactor("capture_health", 0.15, 1.0, "its sources are fresh")
-    return ConfidenceFactor("capture_health", 0.15, 0.7, "its sources rest")
+    return ConfidenceFactor("capture_health", 0.15, 0.7, "its sources are idle")
 
 
 def _context(hit: HitFacts) -> ConfidenceFactor:

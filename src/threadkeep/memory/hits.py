@@ -1,4 +1,4 @@
-"""Hits as they are shown: what stands behind a number, with its place and a snippet."""
+"""Hits as they are shown: the row behind a number, with its place and a snippet."""
 
 import re
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""Opening a hit: the thing itself, whole, with what stands before and after it."""
+"""Opening a hit: the whole thing, with what comes before and after it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""How well candidates answer, by their words and by what stands around them.
+"""How well candidates answer, by their words and by their neighbours.
 
 In a conversation the words of an answer are spread over neighbours: one asks about the camping
 trip, the next says when it was. So each clue that a message lacks it may have from its neighbours,

@@ -351,7 +351,7 @@ def _shown(
 
 
 class _Shower:
-    """Reads what stands behind candidates, each once."""
+    """Reads what is behind candidates, each once."""
 
     def __init__(self, tx: Tx, sources: Readers, marks: Marks, settled_at: int | None) -> None:
         self._tx = tx

@@ -66,7 +66,7 @@ Fold = Literal["session", "text", "nothing"]
 
 
 class HitDetail(msgspec.Struct, frozen=True):
-    """The thing behind a hit, whole, with what stands around it."""
+    """The thing behind a hit, whole, with what is around it."""
 
     hit: Hit
     text: str

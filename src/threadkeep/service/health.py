@@ -88,7 +88,7 @@ class HomeHealth(msgspec.Struct, frozen=True):
     stores: tuple[StoreRow, ...]
     waiting: int  # tickets of all queues
     failed: int
-    trouble: str = ""  # why the knowledge store cannot be looked into
+    trouble: str = ""  # why the knowledge store cannot be read
 
 
 def health_of(home: "Home", path: str | Path | None = None) -> HomeHealth:
@@ -239,7 +239,7 @@ class ObservedStatus(msgspec.Struct, frozen=True):
     spool: Path
     waiting: int  # files that nobody has collected yet
     listening: SocketStatus
-    trouble: str = ""  # why the spool cannot be looked into
+    trouble: str = ""  # why the spool cannot be read
 
 
 def observed_status(home: "Home", path: str | Path | None = None) -> ObservedStatus:

@@ -1,7 +1,7 @@
 """What a home makes of what it captured: nodes, an index, lessons, vectors; each a step at a time.
 
 `serve` runs these steps again and again, commands run them once. Each can be stopped between two
-transactions and goes on from there the next time.
+transactions and continues from there the next time.
 """
 
 from collections.abc import Callable

@@ -62,7 +62,7 @@ class AiderRun(NamedTuple):
 
     session_id: str
     place: str  # which of the runs that started in the same second
-    started: str  # as the header says, empty for what stands before the first one
+    started: str  # as the header says, empty for what comes before the first one
     data: bytes
 
 
@@ -299,7 +299,7 @@ class AiderParser:
         return self._gatherer.harvest()
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         return msgspec.msgpack.encode(self._gatherer.kept())
 
 

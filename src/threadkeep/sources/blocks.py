@@ -175,7 +175,7 @@ class Tagged(NamedTuple):
 
 
 def tagged(said: str, *names: str) -> list[Tagged]:
-    """Find what stands between tags of these names, or of any; in one pass, whatever is there."""
+    """Find what is between tags of these names, or of any; in one pass, whatever is there."""
     pattern = re.compile(rf"<({'|'.join(names) or _ANY_NAME})\b([^<>]*)>")
     found: list[Tagged] = []
     missing: set[str] = set()
@@ -201,11 +201,11 @@ def cut_out(said: str, parts: Iterable[tuple[int, int]]) -> str:
 
 
 def without(said: str, *names: str) -> str:
-    """Take what stands between tags of these names, and the tags, out of a text."""
+    """Take what is between tags of these names, and the tags, out of a text."""
     return cut_out(said, [(one.start, one.end) for one in tagged(said, *names)])
 
 
 def unwrapped(said: str, name: str) -> str:
-    """Give what stands between tags if the text begins with them, else all of it."""
+    """Give what is between tags if the text begins with them, else all of it."""
     found = tagged(said, name) if said.lstrip().startswith(f"<{name}") else []
     return found[0].inside.strip("\n") if found else said

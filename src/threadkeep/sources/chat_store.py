@@ -95,7 +95,7 @@ class ChatSource:
         yield from find_databases(self._paths, user)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
-        """Make a parser that starts afresh, or goes on behind a cursor."""
+        """Make a parser that starts afresh, or continues behind a cursor."""
         return SessionParser(log, "Chat", read_record, state)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
@@ -280,7 +280,7 @@ def _facts(row: Row) -> SessionFacts:
 
 
 def _title(row: Row) -> str:
-    """Give the title; what stands in the file of an untitled session is none."""
+    """Give the title; what is in the file of an untitled session is none."""
     title = text(row.get("title"))
     return "" if title == UNTITLED else title
 

@@ -300,7 +300,7 @@ class Gatherer:
         )
 
     def kept(self) -> GathererState:
-        """Give what a new gatherer needs to go on from here."""
+        """Give what a new gatherer needs to continue from here."""
         return GathererState(self.session_id, self.facts, self.segmenter.open, self._fed)
 
 

@@ -305,7 +305,7 @@ class CopilotParser:
         return self._gatherer.harvest()
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         self._state.kept = self._gatherer.kept()
         return msgspec.msgpack.encode(self._state)
 

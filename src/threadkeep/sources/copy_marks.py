@@ -2,7 +2,7 @@
 
 It stands in the log itself, so that a copy is known as one on every machine, and after its store
 was lost. Programs pass over it: Claude Code and Codex read the fields of a record that they know,
-and OpenCode keeps what stands in a part's `metadata`.
+and OpenCode keeps what is in a part's `metadata`.
 """
 
 from collections.abc import Iterator

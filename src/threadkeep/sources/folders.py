@@ -3,7 +3,7 @@
 A log is a regular file inside a root. Links below a root are not followed, neither to files nor
 to folders: whoever can write into a log folder could lead us to any file of the user's. The root
 itself may be a link, for that is how people move their folders to another disk. What may hold
-logs and cannot be looked into is told, never passed over in silence.
+logs and cannot be read is told, never passed over in silence.
 """
 
 import errno
@@ -47,7 +47,7 @@ def listed(folder: str, user: UserHome, *, is_root: bool = False) -> list[os.Dir
 
 
 def folders_in(folder: Path, user: UserHome, *, is_root: bool = False) -> list[Path]:
-    """List the folders in a folder by name; none if it cannot be looked into."""
+    """List the folders in a folder by name; none if it cannot be read."""
     below = listed(str(folder), user, is_root=is_root)
     return [Path(entry.path) for entry in below if is_folder(entry, user)]
 

@@ -80,7 +80,7 @@ class RecordParser:
         return self._gatherer.harvest()
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         return msgspec.msgpack.encode(self._gatherer.kept())
 
 
@@ -133,7 +133,7 @@ class LineLogs(msgspec.Struct, frozen=True, kw_only=True):
             yield self.identify(Log(str(path), stamp))
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         if self.parse is not None:
             return self.parse(log, state)
         return RecordParser(log, self.label, self.read, state)
@@ -286,7 +286,7 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _with_others(path: Path, own: Stamp, beside: Iterable[str]) -> Stamp:
-    """Add what stands beside a document to its stamp: one changes when any of them does."""
+    """Add what is beside a document to its stamp: one changes when any of them does."""
     for place_ in _places_beside(path.parent, beside):
         try:
             other = stamp_of(place_.lstat())
@@ -470,7 +470,9 @@ def _trouble() -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         msg = f"its source raised {type(error).__name__}: {error}"
-        raise Invalid(msg, hint="report it to the package that brings the source") from error
+        raise Invalid(
+            msg, hint="report it to the authors of the package that provides the source"
+        ) from error
 
 
 # Functions of a package outside the reading of single records, whose trouble is counted there.
@@ -495,7 +497,7 @@ class BrokenSource(msgspec.Struct, frozen=True):
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Tell what is wrong."""
-        fix = "mend or remove the package that brings it"
+        fix = "fix or remove the package that provides it"
         user.tell(UnreadablePlace(f"the source {self.agent!r}", self.why, fix))
         return iter(())
 

@@ -295,7 +295,7 @@ class GeminiParser:
         return found
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         kept = self._gatherer.kept()
         return msgspec.msgpack.encode(_State(kept, self._held, sorted(self._seen)))
 

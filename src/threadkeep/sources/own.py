@@ -217,7 +217,7 @@ def fingerprint(*seen: Any) -> str:
 # ---------------------------------------------------------------------- reading on from a cursor
 #
 # A session grows at its end. So its last message is read again each time, for it may grow, and of
-# what stands before it a few sums are compared. Where these differ, something was changed, hidden
+# what comes before it a few sums are compared. Where these differ, something was changed, hidden
 # or deleted there, and the session is read whole.
 
 Place = tuple[int, str]  # where a message stands in its session
@@ -243,7 +243,7 @@ class OwnSessionRows(Protocol):
         ...
 
     def before(self, place: Place) -> Before:
-        """Sum up what stands before a message, and what it depends on."""
+        """Sum up what comes before a message, and what it depends on."""
         ...
 
     def messages(self, first: Place | None) -> Iterator[tuple[str, bytes]]:

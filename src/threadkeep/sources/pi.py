@@ -283,7 +283,7 @@ class PiParser:
         return self._gatherer.harvest()
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         return msgspec.msgpack.encode(self._gatherer.kept())
 
 

@@ -3,7 +3,7 @@
 A source is read in one of two ways. A *line log* only grows: each new line is one record, fed to a
 parser whose small state is kept between two looks. A *document* (a database, a file that is
 rewritten whole) is turned into records with lasting keys; only new and changed ones are archived.
-Of some documents, our own stores, a session can be read on from a cursor: what stands before it is
+Of some documents, our own stores, a session can be read on from a cursor: what comes before it is
 compared in a few sums, and read again only if these differ.
 (Beside these there are *memories*: notes in which nobody speaks, taken whole and never archived.)
 Either way a record is one line of bytes, masked before anything here sees it, and the archive
@@ -41,7 +41,7 @@ class Stamp(NamedTuple):
 
 
 class UnreadablePlace(NamedTuple):
-    """A place that may hold logs and cannot be looked into, why, and what to do about it."""
+    """A place that may hold logs and cannot be read, why, and what to do about it."""
 
     path: str
     why: str
@@ -83,7 +83,7 @@ class SessionExcerpt(NamedTuple):
     """The records of a session, all of them or those behind a cursor, and where to go on later."""
 
     records: Iterable[tuple[str, bytes]]
-    resumed: bool = False  # what stands before the cursor is as it was, and left out
+    resumed: bool = False  # what comes before the cursor is as it was, and left out
     start: str = ""  # the key of the record from which on the next excerpt is to be
     cursor: str = ""  # what gives that excerpt; empty: the session is to be read whole again
 
@@ -118,7 +118,7 @@ class Parser(Protocol):
         ...
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         ...
 
 
@@ -144,7 +144,7 @@ class Source(Protocol):
         ...
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         ...
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:

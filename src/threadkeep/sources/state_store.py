@@ -99,7 +99,7 @@ class StateSource:
             yield from find_databases(self._paths, user)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
-        """Make a parser that starts afresh, or goes on behind a cursor."""
+        """Make a parser that starts afresh, or continues behind a cursor."""
         return SessionParser(log, self.agent.title(), read_record, state)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002

@@ -121,7 +121,7 @@ def _problems(database: Database, *, quick: bool, references: bool) -> list[str]
 
 @contextmanager
 def _noting(found: list[str], database: Database) -> Iterator[None]:
-    """Note that a part of the file cannot be read, and go on with the rest of the check."""
+    """Note that a part of the file cannot be read, and continue with the rest of the check."""
     try:
         yield
     except ThreadkeepError as error:

@@ -47,7 +47,7 @@ class SessionUnknown(NotFound, ValueError):
 
 
 class CompressionRefused(Conflict, RuntimeError):
-    """The session cannot go on in another one as things stand; nothing was changed."""
+    """The session cannot continue in another one as things stand; nothing was changed."""
 
 
 # ---------------------------------------------------------------------- in its place
@@ -162,7 +162,7 @@ def publish_compression_child(
     watermark: int | None = None,
     watermark_ceiling: int | None = None,
 ) -> None:
-    """Let a session go on in a new one that begins with `messages`, all in one transaction.
+    """Continue a session in a new one that begins with `messages`, all in one transaction.
 
     The old one is ended as compacted. What it got behind the `watermark`, up to the ceiling, is
     copied behind the messages. The lock of the compaction must be the holder's, who may get it
@@ -227,7 +227,7 @@ def _between(tx: Tx, session_id: str, after: int | None, up_to: int | None) -> l
 
 
 def find_live_compression_child(ctx: StateContext, tx: Tx, parent_session_id: str) -> Json | None:
-    """Give the one open session in which a compacted one goes on, None if it does not exist."""
+    """Give the one open session that continues a compacted one, None if it does not exist."""
     if tx.one("closed_by_compression", {"id": parent_session_id}) is None:
         return None
     found = read_sessions(ctx, tx, "open_continuations", {"id": parent_session_id})

@@ -380,8 +380,8 @@ class Forms:
 def widen(forms: Forms, tx: Tx) -> None:
     """Add every known table, column and index that the file lacks, as Hermes does when it opens.
 
-    Only additions, each with its default: programs of any version go on with the file. The number
-    stays, so that a newer Hermes still moves older data in its own way when it comes.
+    Only additions, each with its default: programs of any version continue with the file. The
+    number stays, so that a newer Hermes still moves older data in its own way when it comes.
     """
     form = forms.look(tx)
     if form.is_newest:

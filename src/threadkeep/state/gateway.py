@@ -90,7 +90,7 @@ def find_session_by_origin(
     thread_id: str | None = None,
     user_id: str | None = None,
 ) -> str | None:
-    """Give the newest session that goes on in a chat; None if it may be another person's."""
+    """Give the newest session that continues in a chat; None if it may be another person's."""
     if not platform or chat_id in (None, ""):
         return None
     params = {
@@ -120,7 +120,7 @@ def find_latest_gateway_session_for_peer(
     chat_type: str | None = None,
     thread_id: str | None = None,
 ) -> Json | None:
-    """Give the session in which a conversation can go on; never one from before a reset.
+    """Give the session in which a conversation can continue; never one from before a reset.
 
     By its key, one with messages first; else by the whole of chat, thread and user.
     """
@@ -334,7 +334,7 @@ def list_unlinked_telegram_sessions_for_user(
 
 
 # ------------------------------------------------------------------------------
-# Sessions of a messenger that lost their key, and the ones that they go on from.
+# Sessions of a messenger that lost their key, and the ones that they continue from.
 
 # So long after the one fell silent may the other have begun, in seconds.
 MAX_GAP: Final = 900.0
@@ -343,7 +343,7 @@ MAX_GAP: Final = 900.0
 def find_orphaned_gateway_sessions(
     _ctx: StateContext, tx: Tx, *, max_gap_s: float | None = None
 ) -> list[Json]:
-    """Give the sessions with messages but no key, each with the one that it goes on from if sure.
+    """Give the sessions with messages but no key, each with the one it continues, if certain.
 
     It is sure when the parent has a key, or when exactly one session of the same source and user
     fell silent when this one began. What is not sure is told with the reason.
@@ -392,7 +392,7 @@ def _with_donor(tx: Tx, orphan: Json, gap: float) -> Json:
 def adopt_orphaned_gateway_session(
     ctx: StateContext, tx: Tx, orphan_id: str, donor_id: str
 ) -> bool:
-    """Give a session the key of the one that it goes on from, which ends; False if that is off.
+    """Give a session the key of the session that it continues, which ends; False if that is off.
 
     Looks again in the same transaction: a gateway may have healed one of them meanwhile.
     """

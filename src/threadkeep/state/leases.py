@@ -259,7 +259,7 @@ def refuse_append(
     turn_lease_holder: str | None = None,
     turn_lease_ttl_seconds: float = _TTL,
 ) -> None:
-    """Raise if a writer has lost its turn, or the session goes on in another one."""
+    """Raise if a writer has lost its turn, or the session continues in another one."""
     if turn_lease_holder:
         _refuse_lost_turn(ctx, tx, session_id, turn_lease_holder, turn_lease_ttl_seconds)
     if ctx.form.answers.closed_by_compression:
@@ -267,7 +267,7 @@ def refuse_append(
 
 
 def refuse_closed(tx: Tx, session_id: str) -> None:
-    """Raise if a session goes on in another one."""
+    """Raise if a session continues in another one."""
     if tx.one("closed_by_compression", {"id": session_id}) is not None:
         raise CompressionSessionClosedError(session_id)
 
@@ -362,7 +362,7 @@ def clear_backend_heartbeat(ctx: StateContext, tx: Tx, backend_id: str) -> bool:
 
 
 def prune_stale_heartbeats(ctx: StateContext, tx: Tx, *, max_age_seconds: float) -> list[str]:
-    """Forget processes that have not been heard of for so long, and give their ids."""
+    """Forget processes without a heartbeat for so long, and give their ids."""
     if max_age_seconds <= 0:
         return []
     cutoff = ctx.clock() - max_age_seconds
@@ -373,7 +373,7 @@ def prune_stale_heartbeats(ctx: StateContext, tx: Tx, *, max_age_seconds: float)
 
 
 def list_backend_heartbeats(_ctx: StateContext, tx: Tx) -> list[Json]:
-    """Give all known processes, the one heard of last first."""
+    """Give all known processes, the most recently seen first."""
     return tx.dicts("backends")
 
 
@@ -421,7 +421,7 @@ def _is_used(ctx: StateContext, tx: Tx, session_id: str) -> bool:
 
 
 def _take_back(ctx: StateContext, tx: Tx, session_id: str) -> None:
-    """Locks whose time is over go with the session: nobody may go on with them later."""
+    """Locks whose time is over go with the session: nobody may continue with them later."""
     if "compression_locks" in ctx.form.tables:
         tx.run("drop_compression_lock", {"session_id": session_id})
     if "session_turn_leases" in ctx.form.tables:
@@ -532,7 +532,7 @@ def _known(provenance: str | None) -> str:
 def session_lifecycle_statuses(
     _ctx: StateContext, tx: Tx, session_ids: Sequence[str]
 ) -> dict[str, str]:
-    """Say of each session how it stands: complete, interrupted, error or empty."""
+    """Give the state of each session: complete, interrupted, error or empty."""
     ids = [each for each in session_ids or () if each]
     rows = tx.all("last_messages_of", {"ids": json.dumps(ids)})
     found = {str(row[0]): classify_session_status(row[1], bool(row[2]), row[3]) for row in rows}

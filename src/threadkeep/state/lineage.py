@@ -27,7 +27,7 @@ _NODE: Final = (
 
 
 def get_compression_tip(ctx: StateContext, tx: Tx, session_id: str) -> str:
-    """Give the session in which a compressed one goes on, at the end of the chain."""
+    """Give the session that continues a compressed one, at the end of the chain."""
     return compression_chain(ctx, tx, session_id)[-1]
 
 
@@ -87,7 +87,7 @@ def get_conversation_root(_ctx: StateContext, tx: Tx, session_id: str) -> str:
 
 
 def resolve_resume_session_id(ctx: StateContext, tx: Tx, session_id: str) -> str:
-    """Give the session to go on with: the end of the chain, or the last one that has messages.
+    """Give the session to continue with: the end of the chain, or the last one that has messages.
 
     From the end of the chain it continues to children, never to branches and delegates. Version
     6 did not mark those: in its files only an empty session leads to its child.
@@ -158,7 +158,7 @@ def _node(row: Row, depth: int, parent: Row | None) -> Json:
 def infer_relation(started_at: float, parent_ended_at: float | None, reason: str | None) -> str:
     """Guess what a child is to its parent from when it began and why the parent ended.
 
-    After a compression it goes on with it; while the parent runs it works for it; else it
+    After a compression it continues it; while the parent runs it works for it; else it
     branches off.
     """
     after_end = parent_ended_at is not None and started_at >= parent_ended_at
@@ -177,7 +177,7 @@ def compress_session(
     new_session_id: str,
     messages: Iterable[Mapping[str, Any]] = (),
 ) -> str:
-    """Let a session go on in a new one that begins with `messages`, in one transaction.
+    """Continue a session in a new one that begins with `messages`, in one transaction.
 
     The old one is ended as compressed and keeps everything; give the id of the new one.
     """

@@ -84,7 +84,7 @@ class NamedSessions:
         limit: Limit = 50,
         cursor: Cursor | None = None,
     ) -> Page[Json]:
-        """List sessions, newest first; a compressed one as the session in which it goes on."""
+        """List sessions, newest first; a compressed one as the session that continues it."""
 
         def listed(offset: int, count: int) -> list[Json]:
             return self._store.list_sessions_rich(
@@ -182,7 +182,7 @@ class NamedSessions:
         return self._one(found)
 
     def reopen(self, session: str) -> Json:
-        """Make an ended session one that goes on."""
+        """Reopen an ended session."""
         found = self._id(session)
         self._store.reopen_session(found)
         return self._one(found)
@@ -199,7 +199,7 @@ class NamedSessions:
         new_session_id: Annotated[str, Meta(min_length=1)],
         messages: Sequence[Json] = (),
     ) -> Json:
-        """End a session and go on in a new one, which begins with what is given."""
+        """End a session and continue in a new one that begins with the given messages."""
         found = self._id(session)
         return self._one(self._store.compress_session(found, new_session_id, messages))
 

@@ -83,7 +83,7 @@ def selection(
     """Make a selection of what a caller gave; a filter that there is none of is a TypeError.
 
     Days without activity count unless a time is given. Pinned sessions are spared, with all of
-    their chain; `whole_lineages` also keeps one that goes on in a session that is not selected.
+    their chain; `whole_lineages` also keeps one that continues in a session that is not selected.
     """
     chosen = PruneFilters(source=source, **filters)
     if chosen.last_active_before is None and chosen.started_before is None:

@@ -100,7 +100,7 @@ def get_session_model_config_value(
 def update_session_model(
     ctx: StateContext, tx: Tx, session_id: str, model: str, provider: str | None = None
 ) -> None:
-    """Note that a session goes on with another model; its prompt is to be rebuilt."""
+    """Note that a session continues with another model; its prompt is to be rebuilt."""
     patch: Json = {"browser_model_lock": None}
     patch |= {name: value for name, value in (("model", model), ("provider", provider)) if value}
     column = to_column(model, "model").column

@@ -20,7 +20,7 @@ from threadkeep.state.search.index_fill import newest_first
 from threadkeep.state.sessions import SessionFilter, archived_or_not, asked_sources, escape_like
 
 _FEW: Final = 2_000  # sessions that are sorted in 60 ms
-# What a continuation shows of itself in the place of the session it goes on with.
+# What a continuation shows of itself in the place of the session it continues with.
 _PROJECTED: Final = (
     *("id", "ended_at", "end_reason", "message_count", "tool_call_count", "title", "last_active"),
     *("preview", "model", "system_prompt", "cwd", "git_branch", "git_repo_root"),
@@ -154,7 +154,7 @@ def _listed(ctx: StateContext, tx: Tx, wanted: SessionFilter, ids: Iterable[str]
 
 
 def _matching(ctx: StateContext, tx: Tx, of_id: str | None, of_any: str | None) -> set[str] | None:
-    """Give the sessions that match or go on in one that does, None if nothing is asked for."""
+    """Give the sessions that match or continue in one that does, None if nothing is asked for."""
     asked: list[tuple[str, Json]] = []
     if needle := (of_id or "").strip().lower():
         asked.append(("ids_like", {"pattern": _anywhere(needle)}))
@@ -284,6 +284,6 @@ def list_skill_scaffolded_sessions(_ctx: StateContext, tx: Tx, limit: int = 200)
 
 
 def get_first_assistant_text(_ctx: StateContext, tx: Tx, session_id: str) -> str:
-    """Give the first answer of a session as text, empty if there is none or it is no text."""
+    """Give the first answer of a session as text, empty if there is none or it is not text."""
     text = decode_content(tx.value("first_assistant_text", {"session_id": session_id}))
     return text if isinstance(text, str) else ""

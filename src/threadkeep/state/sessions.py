@@ -245,7 +245,7 @@ def end_session(ctx: StateContext, tx: Tx, session_id: str, end_reason: str | No
 
 
 def reopen_session(ctx: StateContext, tx: Tx, session_id: str) -> None:
-    """Make an ended session one that goes on.
+    """Reopen an ended session.
 
     What began after its reset is marked first: that was told by the end that goes now.
     """

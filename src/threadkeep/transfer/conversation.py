@@ -199,7 +199,7 @@ def _taken(waiting: list[ToolCall], name: str) -> ToolCall:
     return waiting.pop(same[0] if same else 0)
 
 
-_MARK: Final = "[image]"  # what stands in a text in the place of a picture
+_MARK: Final = "[image]"  # what is in a text in the place of a picture
 _DATA: Final = "data:"
 _BASE64: Final = ";base64"
 # Programs that keep results as text alone write a failure as an object with this one key.
@@ -365,7 +365,7 @@ def _without_bare_marks(entries: list[Entry]) -> list[Entry]:
 def without_branches(entries: list[Entry]) -> list[Entry]:
     """Leave out what was said after a prompt that was later asked again in its place.
 
-    Only prompts count: parallel tool calls and notices go on from one record, too.
+    Only prompts count: parallel tool calls and notices continue from one record, too.
     """
     kept: list[Entry] = []
     began: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A session for another agent: where it goes, and the command that goes on with it."""
+"""A session for another agent: where it goes, and the command that continues it."""
 
 import re
 import shlex
@@ -53,7 +53,7 @@ from threadkeep.transfer.formats.plain import jsonl, markdown
 from threadkeep.transfer.formats.qwen_code import qwen_code
 
 # ------------------------------------------------------------------------------
-# A conversation that another agent goes on with: what it must be like.
+# A conversation that another agent continues: what it must be like.
 #
 # A model is given what is written here. So every call has a result and every result a call, names
 # and ids are such as every provider takes, and thoughts, which only their own provider can check,
@@ -74,7 +74,7 @@ _TITLE: Final = 80
 
 
 def resumable(told: Conversation, cwd: str) -> Conversation:
-    """Give a conversation as an agent can go on with it, with a word on where it comes from."""
+    """Give a conversation as an agent can continue with it, with a word on where it comes from."""
     about = told.about
     begun = f"{_CONTINUED} {about.harness} {about.session_id}"
     own = about.title.partition(f" ({_CONTINUED} ")[0][:_TITLE]
@@ -204,7 +204,7 @@ class HandOff(msgspec.Struct, frozen=True):
     agent: str
     session_id: str
     path: Path
-    command: str  # what goes on with it
+    command: str  # what continues it
     title: str
     messages: int
     data: bytes
@@ -296,8 +296,8 @@ def _resume_opencode(session_id: str, path: Path) -> str:
 
 class _Target(NamedTuple):
     new_id: Callable[[int, str], str]  # of the time and 32 random digits
-    place: Callable[[str, NewSession, UserHome], Path]  # for a folder to go on in
-    command: Callable[[str, Path], str]  # what goes on with a session
+    place: Callable[[str, NewSession, UserHome], Path]  # for a folder to continue in
+    command: Callable[[str, Path], str]  # what continues a session
 
 
 _TARGETS: Final[Mapping[str, _Target]] = {

@@ -275,7 +275,7 @@ def _measure(one: Sum, metric: str) -> int:
 
 
 class Bars(NamedTuple):
-    """A chart of bars with what stands around it."""
+    """A chart of bars with what is around it."""
 
     drawing: Drawing
     series: tuple[Series, ...]

@@ -117,7 +117,7 @@ class Gate:
     def _judge(self, one: GateRequest) -> RequestRefusal | None:
         refused = guard.refuse_stranger(self._place, one.scope, one.headers, one.own)
         if refused is None and guard.token_in_address(one.scope):
-            refused = RequestRefusal(400, "a token does not belong into an address")
+            refused = RequestRefusal(400, "a token does not belong in a URL")
         if refused is None and one.scope["path"] not in guard.OPEN_PATHS:
             refused = self._unknown(one)
         return refused or guard.refuse_body(self._place, one.scope, one.headers)

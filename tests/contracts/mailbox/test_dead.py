@@ -94,7 +94,7 @@ def test_a_message_that_was_refused_is_sent_after_a_retry(pair: Pair) -> None:
     assert channel.texts == ["hello"]
     assert pair.host.dead_letters() == []
     told = [event.what for event in pair.host.trace(out.id)]
-    assert told == ["written", "the agent was told", "sent", "delivered"]
+    assert told == ["written", "the agent was notified", "sent", "delivered"]
 
 
 def test_a_message_in_doubt_is_sent_again_by_force_only(pair: Pair) -> None:

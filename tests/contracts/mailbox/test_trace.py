@@ -57,7 +57,7 @@ def test_the_way_of_mail_that_failed_and_was_tried_again(pair: Pair) -> None:
         ("messages_in", "failed"),
         ("tk_dead", "given up"),
         ("tk_dead", "tried again"),
-        ("messages_in", "the agent was told"),
+        ("messages_in", "the agent was notified"),
     ]
     assert events[2].detail == "ValueError: no"
     assert events[5].detail == f"as {copy.id}"

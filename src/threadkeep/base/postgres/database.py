@@ -212,8 +212,8 @@ class PostgresDatabase:
                 return True
             raise self.trouble(error) from error
         if done.statusmessage != "COMMIT":
-            msg = f"{self.name} refused to go on after an error in the same transaction"
-            raise Conflict(msg, hint="nothing of it was stored; look at the first error")
+            msg = f"{self.name} refused to continue after an error in the same transaction"
+            raise Conflict(msg, hint="none of it was stored; look at the first error")
         return True
 
     def _was_committed(self, xid: str, error: psycopg.Error) -> bool:
@@ -241,7 +241,7 @@ class PostgresDatabase:
         # Not `from error`: `again` must not take it for one that left nothing behind.
         log.warning("%s: %s", msg, error)
         raise Unreachable(
-            msg, hint="it may or may not be stored: look before you write it again"
+            msg, hint="it may or may not be stored: check before you write it again"
         ) from None
 
     def again(self, verb: Callable[[Tx], R], *, durable: bool = True, key: str | None = None) -> R:

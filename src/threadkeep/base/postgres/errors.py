@@ -41,7 +41,7 @@ _NO_SERVER: Final = _Meaning(
 )
 _FULL_HOUSE: Final = _Meaning(
     Busy,
-    "has no connection left on its server",
+    "has no connections left on its server",
     "raise max_connections, close programs that hold connections, or put a pooler in front",
 )
 _NO_RIGHT: Final = _Meaning(
@@ -64,10 +64,10 @@ _MEANINGS: Final = {
         "needs something that its server does not have",
         "use PostgreSQL 15 or later",
     ),
-    "22": _Meaning(Invalid, "does not take a value", "check the value that the message names"),
+    "22": _Meaning(Invalid, "does not accept a value", "check the value that the message names"),
     "22003": _Meaning(
         Invalid,
-        "does not take a number that is beyond its column",
+        "does not accept a number outside the range of its column",
         "store such numbers inside JSON",
     ),
     "23": _RULE,
@@ -78,22 +78,22 @@ _MEANINGS: Final = {
     ),
     "25P02": _Meaning(
         Conflict,
-        "refused to go on after an error in the same transaction",
-        "nothing of it was stored; look at the first error",
+        "refused to continue after an error in the same transaction",
+        "none of it was stored; look at the first error",
     ),
     "25P03": _LOST,
     "28": _Meaning(
         Invalid,
-        "does not let this user in",
+        "rejected this user",
         "check user and password in the URL, and pg_hba.conf of the server",
     ),
-    "3D000": _Meaning(NotFound, "does not exist", "make it with createdb, or check the URL"),
-    "3F000": _Meaning(SchemaMismatch, "lacks its schema", "open it once for writing to make it"),
+    "3D000": _Meaning(NotFound, "does not exist", "create it with createdb, or check the URL"),
+    "3F000": _Meaning(SchemaMismatch, "lacks its schema", "open it once for writing to create it"),
     "40001": _LOCKED,
     "40P01": _LOCKED,
     "42501": _NO_RIGHT,
     "42P01": _Meaning(
-        SchemaMismatch, "lacks a table of its schema", "open it once for writing to make it"
+        SchemaMismatch, "lacks a table of its schema", "open it once for writing to create it"
     ),
     "42703": _Meaning(
         SchemaMismatch, "lacks a column of its schema", "open it once for writing to bring it up"
@@ -104,11 +104,11 @@ _MEANINGS: Final = {
         "free some space on the server; what was acknowledged is safe",
     ),
     "53": _Meaning(
-        Busy, "asks more of its server than it has", "try again, or give it more memory"
+        Busy, "needs more resources than its server has", "try again, or give it more memory"
     ),
     "53300": _FULL_HOUSE,
     "54": _Meaning(
-        TooLarge, "does not take a value that large", "store it as a file and keep its URL"
+        TooLarge, "does not accept a value that large", "store it as a file and keep its URL"
     ),
     "55P03": _LOCKED,
     "57014": _Meaning(

@@ -22,7 +22,7 @@ Connection = psycopg.Connection[Any]
 
 _HOME: Final = "main"
 _LONGEST_NAME: Final = 30  # of a home: the names of schemas and roles are made of it
-_OLDEST: Final = 13  # what stands in functions_of_15.sql is built in later
+_OLDEST: Final = 13  # what is in functions_of_15.sql is built in later
 _LARGEST: Final = 16  # connections of one kind; who asks for more waits
 _IDLE_SECONDS: Final = 300.0  # after which a connection that nobody needs is closed
 _FIRST_PAUSE, _LAST_PAUSE = 0.02, 0.5  # between two attempts to connect
@@ -56,7 +56,7 @@ class HomeAddress(NamedTuple):
             home.isascii() and home.isidentifier() and home.islower() and len(home) <= _LONGEST_NAME
         ):
             msg = f"{home!r} is not the name of a home"
-            raise Invalid(msg, hint="use small letters, digits and _, at most 30")
+            raise Invalid(msg, hint="use lowercase letters, digits and _, at most 30")
         rest = [one for one in given if one[0] != "home"]
         user, _, host = parts.netloc.rpartition("@")
         netloc = f"{user.partition(':')[0]}@{host}" if user else host

@@ -100,7 +100,7 @@ def _need_store(connection: Connection, place: StorePlace, schema: Schema) -> No
     version = version_of(connection, place)
     if version is None:
         msg = f"there is no {place.store} store in the home {place.home_name!r} yet"
-        raise NoStore(msg, hint="open it for writing to begin one")
+        raise NoStore(msg, hint="open it for writing to create one")
     _refuse_newer(place, schema, version)
     enter(connection, place)
 
@@ -236,7 +236,9 @@ def add_member(connection: Connection, home: str, login: str, name: str) -> int:
         roles = _roles(connection, place)
         if roles.member is None:
             msg = f"the home {home!r} was made by a login that may make no roles: it has one member"
-            raise Invalid(msg, hint="make another home as a login with CREATEROLE, and migrate")
+            raise Invalid(
+                msg, hint="create another home with a login that has CREATEROLE, and migrate"
+            )
         connection.execute(f'GRANT "{roles.member}" TO "{login}"'.encode())
         _become(connection, roles.owner)
         sql = "INSERT INTO {home}.tk_members (id, role, name) VALUES (%s, %s, %s) RETURNING id"
@@ -466,7 +468,7 @@ def enter(connection: Connection, place: StorePlace) -> Member:
     if row is None:
         login = _value(connection, "SELECT session_user")
         msg = f"the login {login!r} is not a member of the home {place.home_name!r}"
-        raise NotFound(msg, hint="somebody who is has to add it, or give the URL of another home")
+        raise NotFound(msg, hint="ask a member to add it, or give the URL of another home")
     member = Member(int(row[0]), int(row[1]))
     settings = {
         "tk.owner": member.owner,

@@ -292,8 +292,8 @@ def restore_backup(
     """Put a checked backup in the place of a database; give where the replaced data went.
 
     A sound database is saved and replaced inside one transaction: every commit is in the copy
-    or in the restored data, and programs that have it open go on with that. A damaged one is moved
-    aside, whole; ours that have it open refuse to write on, and others must be closed before.
+    or in the restored data, and programs that have it open continue with that. A damaged one
+    is moved aside, whole; ours that have it open refuse to write, and others must be closed.
     """
     _refuse_bad_source(source, target, check)
     place = Path(os.path.realpath(target))  # a link stays, and leads to the restored file

@@ -318,7 +318,7 @@ class Writer:
             raise Conflict(msg, hint="move the database away, then restore into its place")
         pages = int(origin.execute("PRAGMA page_count").fetchone()[0])
         if pages < _FEWEST_PAGES:
-            msg = f"{source} holds nothing, and {self._file} was left as it is"
+            msg = f"{source} holds nothing, and {self._file} was left unchanged"
             raise Conflict(msg, hint="choose another backup")
         return pages
 

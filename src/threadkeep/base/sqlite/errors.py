@@ -97,11 +97,11 @@ _MEANINGS = {
         FileDamaged, "is not a SQLite database, or its header is damaged", "check the path"
     ),
     sqlite3.SQLITE_TOOBIG: _Meaning(
-        TooLarge, "does not take a value that large", "store it as a file and keep its URL"
+        TooLarge, "does not accept a value that large", "store it as a file and keep its URL"
     ),
     sqlite3.SQLITE_AUTH: _Meaning(
         FileDamaged,
-        "has a view in the place of a table, or a view or trigger without an end; it was not run",
+        "has a view where a table belongs, or a view or trigger that never ends; it was not run",
         "check who created it",
     ),
     sqlite3.SQLITE_INTERRUPT: _Meaning(

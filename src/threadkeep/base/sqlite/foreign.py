@@ -84,7 +84,7 @@ class ForeignDatabase:
         return int(next(self.rows(f'SELECT count(*) FROM "{table}" WHERE true'))[0])  # noqa: S608
 
     def tables(self) -> set[str]:
-        """Name the tables, and what stands in the place of one: to read that raises Damaged."""
+        """Name the tables, and what is in the place of one: to read that raises Damaged."""
         return set(self._guard.names)
 
     def columns(self, table: str) -> list[str]:
@@ -127,7 +127,7 @@ def open_foreign(
 
 def _unreadable(path: Path) -> Damaged:
     # SQLite quotes the broken schema in its message, which Python cannot read then.
-    return Damaged(f"{path} is damaged: its schema is not text", hint="it was left as it is")
+    return Damaged(f"{path} is damaged: its schema is not text", hint="it was left unchanged")
 
 
 def _refuse_odd_sidecars(path: Path) -> None:
@@ -181,7 +181,7 @@ def _refusal(error: sqlite3.Error, guard: Guard, budget: Budget) -> ThreadkeepEr
     if guard.refused:
         return Invalid(f"the query can't run: {guard.refused}", hint=_ONE_QUERY)
     if code == sqlite3.SQLITE_TOOBIG:
-        return TooLarge("the query makes a value that is too large", hint="take a part of it")
+        return TooLarge("the query makes a value that is too large", hint="select a part of it")
     return Invalid(f"the query can't run: {error}", hint=_ONE_QUERY)
 
 
@@ -266,7 +266,7 @@ def _refuse_resting(path: Path) -> None:
     if rest is not None and rest.inode == os.stat(path).st_ino:
         left = rest.until - time.monotonic()
         if left > 0:
-            msg = f"{path} kept a query running without end and is skipped for a while"
+            msg = f"{path} has a query that never finished, so it is skipped for a while"
             raise Damaged(msg, hint="look at its schema, and check it with its own program")
 
 

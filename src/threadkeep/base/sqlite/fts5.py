@@ -136,7 +136,7 @@ class Fts5(NamedTuple):
                 f" AND id >> 37 NOT IN (SELECT segid FROM {self.table}_idx) LIMIT 1"
             )
             if tx.one(Sql(lost)) is not None:
-                return "has lost its way to the words"
+                return "has lost its link to the words"
             self._command(tx, "integrity-check", int(compare))
         except StatementError as error:
             return f"is damaged ({error})"

@@ -145,7 +145,7 @@ class Guard:
             msg = f"{self._path} has a value of more than {size} MiB, which was not read"
             return TooLarge(msg, hint="its own program may be able to remove it")
         if code == sqlite3.SQLITE_ERROR:  # a column is missing, or a table has no row numbers
-            msg = f"{self._path} is not made as expected: {error}"
+            msg = f"{self._path} does not have the expected structure: {error}"
             return Damaged(msg, hint="was its program updated, or were its tables changed?")
         return translate(error, self._path)
 
@@ -195,9 +195,9 @@ class Guard:
 
     def _kind(self, schema: str, name: str, kind: str, root: object, sql: object) -> str:
         if kind == "view":
-            return "no table but a view"
+            return "a view, not a table"
         if not isinstance(root, int) or root <= 0 or not str(sql).startswith(_TABLE):
-            return "no table but a virtual one"
+            return "a virtual table"
         if _COMPUTED.search(str(sql)):
             quoted = name.replace('"', '""')
             asked = self._connection.execute(f'PRAGMA {schema}.table_xinfo("{quoted}")')
@@ -210,7 +210,7 @@ class Guard:
     ) -> int:
         # Read for the sake of a view, whatever the schema calls it; or of a query's own WITH.
         if by is not None and (not self._typed or self._tables.get(by.lower())):
-            return self._refuse(repr(by), "no table but a view")
+            return self._refuse(repr(by), "a view, not a table")
         if action == sqlite3.SQLITE_READ:
             name = str(first)
             wrong = self._tables.get(name.lower(), "unknown")

@@ -246,7 +246,7 @@ class WriterLock:
         while _in_the_way(self._file, ask_before) is not None or not self._try_lock(_HELD):
             now = time.monotonic()
             if now >= deadline:
-                raise self._busy(budget, self.holder() or "a process that just let go")
+                raise self._busy(budget, self.holder() or "a process that just released it")
             time.sleep(_PAUSE_SHORT if now - started < _SHORT_PHASE else _PAUSE_LONG)
 
     def _enqueue(self) -> int:

@@ -12,7 +12,7 @@ def sqlite_file(database: Database) -> SqliteDatabase:
     if isinstance(database, SqliteDatabase):
         return database
     msg = f"{database.name} is on a server, and only a store in a file can do this"
-    raise UnsupportedEngine(msg, hint="use the tools of the server")
+    raise UnsupportedEngine(msg, hint="use the server's own tools")
 
 
 def file_of(database: Database) -> Path | None:

@@ -185,7 +185,7 @@ class Api:
     ) -> http.GithubRateLimit | http.GithubBadAnswer:
         if http.is_limit(status, headers):
             msg = f"{http.show(target)}: too many requests (HTTP {status})"
-            return http.GithubRateLimit(msg, hint="wait until the limit of your token is renewed")
+            return http.GithubRateLimit(msg, hint="wait until the rate limit of your token resets")
         return http.GithubBadAnswer(f"{http.show(target)}: HTTP {status}", hint="try again later")
 
     def _complaint(self, response: HTTPResponse, target: http.Target) -> ThreadkeepError:

@@ -75,7 +75,7 @@ class InstallContext(msgspec.Struct, frozen=True):
 
 
 class BrowserInstallStep(msgspec.Struct, frozen=True):
-    """One file that belongs to an installation, and what stands in its place now."""
+    """One file that belongs to an installation, and what is in its place now."""
 
     path: Path
     content: bytes

@@ -183,7 +183,7 @@ def _give_up(parsed: SpoolBlock, size: int, *, open_end: bool) -> None:
 
 
 def _cut(record: Record | None) -> Record | None:
-    """Mark a command that goes on behind the longest record; how far nobody has read."""
+    """Mark a command that continues behind the longest record; how far nobody has read."""
     if isinstance(record, StartRecord | EndRecord) and len(record.command) >= HOOK_KEEPS:
         return msgspec.structs.replace(record, chars=max(record.chars, len(record.command) + 1))
     return None  # something else is too long, which no hook writes

@@ -288,7 +288,7 @@ def run_command(
     A program that cannot be started is told about on `stderr`, with the exit code of a shell.
     """
     if not argv or any("\0" in word for word in argv):
-        raise Invalid("there is no program to run", hint="name it behind --, with its arguments")
+        raise Invalid("there is no program to run", hint="name it after --, with its arguments")
     kept = HeadTail(head_lines, tail_lines), HeadTail(head_lines, tail_lines)
     started = clock()
     with ExitStack() as stack:

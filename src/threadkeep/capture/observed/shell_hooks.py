@@ -188,7 +188,7 @@ def _find(content: bytes, name: str) -> tuple[int, int, bytes] | None:
     if end < 0:
         raise Conflict(
             f"{name} has the first line of threadkeep's block but not its last",
-            hint=f"take out by hand what follows {_BEGIN[:16].decode()!r}, then try again",
+            hint=f"by hand, remove what follows {_BEGIN[:16].decode()!r}, then try again",
         )
     return begin, end + len(_END), content[begin + len(_BEGIN) : line_end]
 

@@ -205,8 +205,8 @@ def _backslashes_until(line: bytes, place: int) -> int:
 #
 # So a key that a program printed line by line is one text, and its lines are masked together.
 
-# How far a secret may go on from one piece to the next: more than the longest token, and for keys
-# in lines more than the longest of those.
+# How far a secret may continue from one piece to the next: more than the longest token, and for
+# keys in lines more than the longest of those.
 _TOKEN: Final = 8 * 1024
 _KEY: Final = 64 * 1024
 _BEGINNING: Final = b"PRIVATE KEY"
@@ -310,7 +310,7 @@ def _name(found: RuleMatch) -> str:
 
 
 # ------------------------------------------------------------------------------
-# The marker `<private>…</private>`: what stands between is replaced, to the end if it is open.
+# The marker `<private>…</private>`: what is between is replaced, to the end if it is open.
 
 PRIVATE: Final = "[PRIVATE]"
 # What every opening marker ends with, in lower case. Go writes < and > in JSON as six letters.

@@ -278,7 +278,7 @@ def named(match: Match, value: bytes) -> bool:
 
 
 def header(value: bytes) -> bool:
-    """Judge what stands in an Authorization header."""
+    """Judge what is in an Authorization header."""
     return not is_placeholder(value) and not is_reference(value) and is_mixed(value)
 
 
@@ -444,7 +444,7 @@ def pair(match: Match, value: bytes) -> bool:
 
 
 def argument(match: Match, value: bytes) -> bool:
-    """Judge what stands behind a compound name without a sign: long, random, with digits."""
+    """Judge what is behind a compound name without a sign: long, random, with digits."""
     name = name_of(match)
     if not name.says_secret or _is_no_value(value) or is_code(value) or is_fake(value):
         return False

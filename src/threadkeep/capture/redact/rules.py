@@ -94,7 +94,7 @@ def to_python(pattern: str) -> str:
     place, in_class = 0, False
     while place < len(pattern):
         token = (_INSIDE if in_class else _OUTSIDE).match(pattern, place)
-        assert token is not None, "the last alternative takes any letter"  # noqa: S101
+        assert token is not None, "the last alternative matches any character"  # noqa: S101
         written.append(_in_class(token) if in_class else _outside(token, groups))
         in_class = token[0] != "]" if in_class else token.lastgroup == "class"
         place = token.end()
@@ -179,7 +179,7 @@ def _bytes_of(letter: str) -> str:
 
 
 def _refuse(what: str) -> NoReturn:
-    msg = f"{what} has no equal in Python"
+    msg = f"{what} has no equivalent in Python"
     raise UnsupportedRegex(msg)
 
 

@@ -133,7 +133,7 @@ def example_word(prompts: Sequence[str]) -> str:
 
 
 def what_to_try(call: Call, *, demo: bool) -> None:
-    """Name the commands to go on with, as they can be typed here."""
+    """Name the commands to continue with, as they can be typed here."""
     started = program(sys.argv[0])
     note("\nTry next:")
     for words in _NEXT if demo else (*_NEXT, *_NEXT_HERE):

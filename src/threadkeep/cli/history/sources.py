@@ -143,6 +143,6 @@ def _remarks(found: "Coverage") -> None:
         for path, said in one.passed.items():
             note(f"{one.name}: {path} was skipped: {said}")
     for path, said in {p: s for one in found.sources for p, s in one.unseen.items()}.items():
-        warn(f"{path} cannot be looked into: {said}")
+        warn(f"{path} cannot be read: {said}")
     if failed:
         warn(f"{counted(failed, 'log')} could not be read; `threadkeep capture` says why")

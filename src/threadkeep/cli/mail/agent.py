@@ -39,9 +39,7 @@ from threadkeep.mailbox.runner import ProcessRunner
 )
 @group.session_argument
 @click.option("--claim", is_flag=True, help="Claim the mail; `ack` then reports how it went.")
-@click.option(
-    "--first", is_flag=True, help="As at start-up: include mail for the moment of waking."
-)
+@click.option("--first", is_flag=True, help="Include mail that is due only when the agent starts.")
 @limit_option(10, "At most N.")
 def poll(call: Call, *, session: str, claim: bool, first: bool, limit: int) -> None:
     """Show the mail waiting for the agent, oldest first, as the agent would get it."""

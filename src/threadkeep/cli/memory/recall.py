@@ -130,7 +130,7 @@ def opening_commands(call: Call, hit: "Hit") -> dict[str, str]:
 
 
 # ------------------------------------------------------------------------------
-# What `threadkeep open` shows: a thing as a person reads it, with what stands around it.
+# What `threadkeep open` shows: a thing as a person reads it, with what is around it.
 
 _LINES, _CHARACTERS = 60, 6_000
 _AROUND: Final = 120
@@ -145,7 +145,7 @@ _MENTIONS: Final = ("files", "tools", "services", "errors", "env_vars", "domains
 
 
 def show_opened(call: Call, opened: "HitDetail", *, full: bool) -> None:
-    """Print a hit: its text, what is known about it, and how to go on from there."""
+    """Print a hit: its text, what is known about it, and how to continue from there."""
     for before in opened.before:
         write(f"  {_neighbour(before)}", "dim")
     for line in _body(opened, full=full):

@@ -124,7 +124,7 @@ class Container:
         inbox.finish(self.context, mails, "completed", None)
 
     def fail(self, mails: Iterable[Which], reason: str) -> None:
-        """Say that mail could not be dealt with, and why; it is not tried again by itself."""
+        """Say that mail could not be dealt with, and why; it is not retried automatically."""
         inbox.finish(self.context, mails, "failed", reason)
 
     release = calls(inbox.release)
@@ -212,7 +212,7 @@ class Container:
         return self._on_task("pause_task", task_id, timeout)
 
     def resume_task(self, task_id: str, *, timeout: float = COMMAND_S) -> OutMail:
-        """Ask the host to go on with a task."""
+        """Ask the host to resume a task."""
         return self._on_task("resume_task", task_id, timeout)
 
     def _on_task(self, action: str, task_id: str, timeout: float) -> OutMail:

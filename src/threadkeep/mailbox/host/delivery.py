@@ -475,7 +475,7 @@ def _given_up(
 ) -> DeliveryOutcome:
     name = row.message_out_id if mail is None else _called(mail)
     if state == "unknown":
-        note = f"Nobody can tell whether message {name} was delivered: {reason}"
+        note = f"It is not known whether message {name} was delivered: {reason}"
     else:
         note = f"Message {name} was not delivered: {reason}"
     return DeliveryOutcome(row, state, row.attempts, reason=reason, note=note)

@@ -462,9 +462,9 @@ def _both(first: SettleReport, second: SettleReport) -> SettleReport:
 # Old mail of the agent, removed from outbound.db: only what no host and no container needs.
 #
 # A row goes when its delivery is over for good and nothing refers to it; the newest one stays, for
-# numbers go on from it. So every version may work in the folder before and after. The host's word
-# that a message was delivered stays in inbound.db: should an old copy of outbound.db come back,
-# nothing is sent twice.
+# numbering continues from it. So every version may work in the folder before and after. The host's
+# word that a message was delivered stays in inbound.db: should an old copy of outbound.db come
+# back, nothing is sent twice.
 
 _BATCH: Final = 500  # rows in one commit, so that whoever else writes gets a turn
 _HIGHEST: Final = 2**63 - 1

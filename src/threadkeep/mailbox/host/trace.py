@@ -183,7 +183,7 @@ def _notes(ctx: MailContext, tx: Tx, message_id: str) -> list[MailboxEvent]:
     found = [mail_of(row) for row in tx.all(Sql(sql), asked)]
     return [
         MailboxEvent(
-            _time(note.timestamp), "messages_in", "the agent was told", f"by {called(note)}"
+            _time(note.timestamp), "messages_in", "the agent was notified", f"by {called(note)}"
         )
         for note in found
         if is_note(note) and _names(note.content.get("about"), message_id)

@@ -1,6 +1,6 @@
 """Answers that a model writes from numbered passages, with every citation checked.
 
-A sentence stays only if it cites a passage that there is, quotes only what stands in it, and names
+A sentence stays only if it cites a passage that there is, quotes only what is in it, and names
 no identifier or number that the cited passages do not have. An answer of which nothing stays is
 refused, and the passages speak for themselves.
 """

@@ -127,7 +127,7 @@ def parts_of(command: str) -> list[list[str]]:
 def _behind(
     token: str, here: list[str], outside: list[list[str]], parts: list[list[str]]
 ) -> list[str]:
-    """Give the command that goes on behind a sign: a new one, or that around closed brackets."""
+    """Give the command that continues behind a sign: a new one, or that around closed brackets."""
     if token.startswith("()"):  # the name of a function that is written here
         here.clear()
     for sign in token:

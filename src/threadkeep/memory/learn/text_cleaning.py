@@ -61,7 +61,7 @@ _END_OF_SENTENCE: Final = re.compile(
     r"|(?<=[!?])\s+|(?<=[a-z)][a-z)][a-z)]\.)\s+(?=[a-z])"  # not everybody writes capitals
     r"|[。！？]\s*|\n+"
 )
-# A line that goes on in the next one.
+# A line that continues in the next one.
 _WRAPPED: Final = re.compile(r"(?<=[^\n.!?:;|`])\n[ \t]{0,8}(?=[a-z])")
 _MARKS: Final = frozenset("-*•>[#")
 _LIST_MARK: Final = re.compile(r"^(?:[-*•>]|\d{1,3}[.)]|\[[ xX]\])\s+")

@@ -1,7 +1,7 @@
 """Making the vectors that are missing, a batch at a time, and taking out those of nobody.
 
 Each batch is one transaction: a process that dies leaves whole batches behind, and the next one
-goes on from there. Two processes that make the same batch store it once.
+continues from there. Two processes that make the same batch store it once.
 """
 
 from collections.abc import Callable, Sequence

@@ -92,7 +92,7 @@ def words_of(text: str) -> Sequence[str]:
 
 
 def _without_controls(text: str) -> str:
-    """Join what stands on both sides of a control character, as it was never there."""
+    """Join what is on both sides of a control character, as it was never there."""
     return text if text.isprintable() else _CONTROLS.sub("", text)
 
 

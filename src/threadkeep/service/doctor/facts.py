@@ -73,7 +73,7 @@ class SourceFacts(msgspec.Struct, frozen=True):
     example: str = ""
     why: str = ""  # what the last attempt to read the example said
     closed: bool = False  # we may not read the example
-    unseen: bool = False  # the example is a place that cannot be looked into
+    unseen: bool = False  # the example is a place that cannot be read
     fix: str = ""  # what lets us look into it
 
 

@@ -27,7 +27,7 @@ class LogBacklog(msgspec.Struct, frozen=True):
     example: str
     why: str = ""  # what the last attempt said, if there was one
     polled: bool = False  # it is only looked at twice a minute
-    closed: bool = False  # the example is a place that cannot be looked into
+    closed: bool = False  # the example is a place that cannot be read
     fix: str = ""  # what lets us look into it
 
 
@@ -239,7 +239,7 @@ def is_busy(seen: Snapshot) -> bool:
 
 def _told(one: LogBacklog) -> str:
     if one.closed:
-        return f"{one.example} cannot be looked into: {one.why}; {one.fix}"
+        return f"{one.example} cannot be read: {one.why}; {one.fix}"
     more = f" and {one.logs - 1} more" if one.logs > 1 else ""
     why = f" ({one.why})" if one.why else ""
     return f"{one.example}{more} changed and is not in the store{why}"

@@ -187,7 +187,7 @@ class _Missing(msgspec.Struct, frozen=True):
     mark: str
     since: int
     failed: bool
-    why: str = ""  # of a place that cannot be looked into
+    why: str = ""  # of a place that cannot be read
     fix: str = ""
     polled: bool = False  # nobody tells when it can be read
 
@@ -265,7 +265,7 @@ def _looks_the_same(looks: LogState, log: Log, source: Source) -> bool:
 def _closed(
     reader: str, unseen: UnreadablePlace, before: Mapping[str, SeenLog], now: int
 ) -> _Missing:
-    """Give a place that cannot be looked into: whatever is in it is not in the store."""
+    """Give a place that cannot be read: whatever is in it is not in the store."""
     seen = before.get(_key(reader, unseen.path))
     since = now if seen is None else min(seen.first_seen, now)
     why, fix = unseen.why, unseen.fix
@@ -318,7 +318,7 @@ def _changed_at(log: Log) -> int:
 def _group(tx: Tx, agent: str, missing: list[_Missing]) -> LogBacklog:
     """Put the logs of one agent together.
 
-    A place that cannot be looked into stands for them, else the one that waits longest.
+    A place that cannot be read stands for them, else the one that waits longest.
     """
     first = min(missing, key=lambda one: (not one.why, one.since))
     return LogBacklog(

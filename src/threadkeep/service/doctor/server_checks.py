@@ -71,7 +71,7 @@ def check_server(health: "ServerHealth") -> Iterator[Finding]:
         yield Finding(_SERVER, "tls", "warn", said, cause, "add ?sslmode=verify-full to the URL")
     if server.oldest_xid > _MUCH_XID:
         said = (
-            f"the oldest transaction is {server.oldest_xid:,} back; at 2 thousand million it stops"
+            f"the oldest transaction is {server.oldest_xid:,} back; at 2 billion the database stops"
         )
         cause = "autovacuum cannot keep up, or an old transaction or slot holds it"
         yield Finding(_SERVER, "wraparound", "fail", said, cause, "VACUUM (FREEZE)", _DOC)
@@ -171,7 +171,7 @@ def check_home(health: "ServerHealth", name: str, versions: Mapping[str, int]) -
     yield from _tables(home)
     if home.lost_indexes:
         said = f"indexes are missing: {', '.join(home.lost_indexes)}"
-        cause = "somebody dropped them, or their making was cut"
+        cause = "somebody dropped them, or creating them was interrupted"
         fix = "make them again; docs/postgres.md says how to see their statements"
         yield Finding(_HOME, "indexes", "warn", said, cause, fix, _DOC)
     else:
@@ -181,7 +181,7 @@ def check_home(health: "ServerHealth", name: str, versions: Mapping[str, int]) -
 def _store(store: str, number: int, versions: Mapping[str, int]) -> Finding:
     wanted = versions.get(store, number)
     if number < 0:
-        said = f"a move of the {store} store is half-done"
+        said = f"a move of the {store} store is unfinished"
         fix = "run `threadkeep migrate` again, or with --abandon"
         return Finding(_HOME, store, "warn", said, "it was cut", fix, _DOC)
     if number == wanted:
@@ -222,7 +222,9 @@ def _tables(home: "HomeFacts") -> Iterator[Finding]:
         yield Finding(_HOME, "statistics", "warn", said, "", f"ANALYZE {_named(table)}")
     if not bloated and not blind and not open_ and not hidden:
         yield ok(
-            _HOME, "tables", f"{len(plain)} tables: walls, rights and room are as they should be"
+            _HOME,
+            "tables",
+            f"{len(plain)} tables: row-level security, rights and disk space are fine",
         )
 
 

@@ -76,7 +76,7 @@ class ClaudeSegmenter:
     """Cuts the records of one transcript, taken in order."""
 
     def __init__(self, log: Log, state: OpenClaudeSegment) -> None:
-        """Start afresh, or go on with the slice that was open."""
+        """Start afresh, or continue with the slice that was open."""
         self._log = log
         self.open = state
         self._closed: list[Segment] = []
@@ -360,7 +360,7 @@ class ClaudeParser:
     """Reads the lines of one transcript in order."""
 
     def __init__(self, log: Log, state: _State) -> None:
-        """Start afresh, or go on from a state."""
+        """Start afresh, or continue from a state."""
         self._log = log
         self._state = state
         self._is_journal = is_journal(log)
@@ -404,7 +404,7 @@ class ClaudeParser:
         return found
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         self._state.open = self._segments.open
         self._state.pending = self._tools.waiting()
         return _encoder.encode(self._state)
@@ -542,7 +542,7 @@ class ClaudeCode:
         return logs_in(self.roots(user), user) if self._folder else find_logs(user)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         return ClaudeParser(log, _State() if state is None else _decoder.decode(state))
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002

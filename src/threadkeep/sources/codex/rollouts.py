@@ -80,7 +80,7 @@ def from_token_count(body: dict[str, Any], spent: CodexUsageState, origin: str) 
     """Read a `token_count` event; None if it tells of no new spending.
 
     The key is the running total of the thread that the count began in: a fork of the older kind
-    starts with a copy of its parent's records, and goes on with its parent's total.
+    starts with a copy of its parent's records, and continues with its parent's total.
     """
     info = table(body.get("info"))
     totals = counts_of(info.get("total_token_usage"))
@@ -281,7 +281,7 @@ class CodexParser:
     """Reads the lines of one log in order."""
 
     def __init__(self, log: Log, state: bytes | None) -> None:
-        """Start afresh, or go on from a state."""
+        """Start afresh, or continue from a state."""
         self._log = log
         self._known = msgspec.json.decode(state, type=_State) if state else _State()
         self._segmenter = self._new_segmenter()
@@ -320,7 +320,7 @@ class CodexParser:
         return harvest
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         self._known.open = self._segmenter.open
         return msgspec.json.encode(self._known)
 

@@ -41,7 +41,7 @@ class CursorTranscripts:
         yield from find_transcripts(user, ".jsonl")
 
     def parser(self, log: Log, state: bytes | None) -> CursorParser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         return CursorParser(log, state, read_line, slug_of(log.path))
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002

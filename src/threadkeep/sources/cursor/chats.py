@@ -102,7 +102,7 @@ class CursorChats:
                 yield Log(str(chat / "store.db"), stamp, printable(chat.name), cwd)
 
     def parser(self, log: Log, state: bytes | None) -> CursorParser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         return CursorParser(log, state, _read)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002

@@ -263,7 +263,7 @@ class CursorEditor:
                 yield Log(str(root / "state.vscdb"), stamp)
 
     def parser(self, log: Log, state: bytes | None) -> ComposerParser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         return ComposerParser(log, state)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002

@@ -335,7 +335,7 @@ class CursorParser:
         return Harvest(facts=told, segments=segments, unknown=unknown)
 
     def state(self) -> bytes:
-        """Give what a new parser needs to go on from here."""
+        """Give what a new parser needs to continue from here."""
         self._state.open = self._segmenter.open
         return msgspec.msgpack.encode(self._state)
 

@@ -51,7 +51,7 @@ class OldCursorTranscripts:
                 yield log
 
     def parser(self, log: Log, state: bytes | None) -> CursorParser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         return CursorParser(log, state, read_line, slug_of(log.path))
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002

@@ -35,7 +35,7 @@ _PIECE: Final = 1024 * 1024
 _END_OF_ZIP: Final = b"PK\x05\x06"
 _END_OF_ZIP64: Final = b"PK\x06\x06"
 _ELSEWHERE: Final = 0xFFFFFFFF  # in the place of a size: the newer record has it
-_TAIL: Final = 66 * 1024 + 200  # the longest comment of a ZIP file, and what stands around it
+_TAIL: Final = 66 * 1024 + 200  # the longest comment of a ZIP file, and what is around it
 
 
 # ---------------------------------------------------------------------- conversations of a file
@@ -162,7 +162,7 @@ def _values(text: Iterator[str], path: Path) -> Iterator[Any]:
             held, tried = held[end:].lstrip(_BETWEEN), 0
         if len(held) > _LARGEST_CONVERSATION:
             msg = f"a conversation in {path} has more than {_LARGEST_CONVERSATION:,} characters"
-            raise TooLarge(msg, hint="it is not read; what stands before it is kept")
+            raise TooLarge(msg, hint="it was not read; what comes before it is kept")
     held = held.lstrip(_BETWEEN)
     if held and held[0] != "]":
         yield from _last(held, path)
@@ -177,7 +177,7 @@ def _last(held: str, path: Path) -> Iterator[Any]:
     except (ValueError, RecursionError) as error:
         msg = f"{path} is not a complete list of conversations: {error}"
         raise Damaged(
-            msg, hint="download the export again; what stands before it is kept"
+            msg, hint="download the export again; what comes before it is kept"
         ) from error
 
 

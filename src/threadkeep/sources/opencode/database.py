@@ -100,7 +100,7 @@ class OpencodeDatabases:
                 yield Log(str(path), stamp)
 
     def parser(self, log: Log, state: bytes | None) -> OpencodeParser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         return OpencodeParser(log, state)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002

@@ -54,7 +54,7 @@ class OpencodeTree:
                 yield Log(str(session), stamp, printable(session.stem))
 
     def parser(self, log: Log, state: bytes | None) -> OpencodeParser:
-        """Make a parser that starts afresh, or goes on from a state."""
+        """Make a parser that starts afresh, or continues from a state."""
         return OpencodeParser(log, state)
 
     def entries(self, record: Any, line: bytes, number: int) -> list[Entry]:  # noqa: ARG002
@@ -93,7 +93,7 @@ class OpencodeTree:
 def _refuse(unseen: UnreadablePlace) -> None:
     """Let a session fail of which a part cannot be read: without it the rest would look whole."""
     if not unseen.is_link:
-        raise Invalid(f"{unseen.path} cannot be looked into: {unseen.why}", hint=unseen.fix)
+        raise Invalid(f"{unseen.path} cannot be read: {unseen.why}", hint=unseen.fix)
 
 
 _STRICT: Final = UserHome(Path(), tell=_refuse)

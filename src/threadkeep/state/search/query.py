@@ -27,7 +27,7 @@ class StateTerm(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What stands between two ORs: terms that must all occur, and terms that must not."""
+    """What is between two ORs: terms that must all occur, and terms that must not."""
 
     wanted: tuple[StateTerm, ...]
     unwanted: tuple[StateTerm, ...] = ()

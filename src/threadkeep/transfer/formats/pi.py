@@ -30,7 +30,7 @@ def _entries(told: conversation.Conversation, new: conversation.NewSession) -> I
     last: str | None = None
     for at, content, mark in contents:
         own = new.digits()
-        if content["type"] == "compaction":  # of what stands before it nothing is kept
+        if content["type"] == "compaction":  # of what comes before it nothing is kept
             content["firstKeptEntryId"] = own
         yield {"id": own, "parentId": last, "timestamp": conversation.stamp(at)} | content | mark
         last = own

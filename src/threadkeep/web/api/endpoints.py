@@ -64,7 +64,7 @@ def read_address(kind: type[S], pairs: Iterable[tuple[str, str]], path: Mapping[
         return msgspec.convert(found, kind, strict=True)
     except msgspec.ValidationError as error:
         reason = fault_words(error, kind, found)
-        raise Invalid(f"the address is not right: {reason}", hint=_hint(known)) from None
+        raise Invalid(f"the address is not valid: {reason}", hint=_hint(known)) from None
 
 
 def _take(found: dict[str, Any], known: Mapping[str, inspect.Type], name: str, text: str) -> None:
@@ -130,7 +130,7 @@ def read_body(kind: type[S], raw: bytes) -> S:
         return msgspec.convert(with_whole(value, inspect.type_info(kind)), kind, strict=True)
     except msgspec.ValidationError as error:
         reason = fault_words(error, kind, value)
-        raise Unfit(f"the body is not right: {reason}", hint="see /api/openapi.json") from None
+        raise Unfit(f"the body is not valid: {reason}", hint="see /api/openapi.json") from None
 
 
 def with_whole(value: Any, kind: inspect.Type) -> Any:

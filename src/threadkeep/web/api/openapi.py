@@ -18,7 +18,7 @@ _PROBLEMS: Final = {
     "401": "No token, or a wrong one.",
     "403": "Not allowed: another page asks, or the store can only be read.",
     "404": "Not found.",
-    "409": "Something stands in the way: another writer, or what happened before.",
+    "409": "A conflict: another writer, or an earlier change.",
     "413": "It is too large.",
     "414": "The address is too long.",
     "415": "The body has another type than this takes.",

@@ -40,7 +40,7 @@ _GONE: Final = 499  # the client went away; nobody reads this
 
 
 class RecordRequest(Given, frozen=True):
-    """A chat and who replies in it; the id of a message goes on with that one.
+    """A chat and who replies in it; the id of a message continues with that one.
 
     `protocol` is the version of the AI SDK that the stream comes from.
     """

@@ -52,7 +52,7 @@ class ApiVerb(msgspec.Struct, frozen=True):
     name: str
     summary: str
     tag: str
-    asked: type[Given]  # what stands in the address
+    asked: type[Given]  # what is in the address
     body: Any  # a type; None: there is none
     answer: Any
     status: int = 200

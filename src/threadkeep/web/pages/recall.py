@@ -302,7 +302,7 @@ class EntitiesPage(msgspec.Struct, frozen=True):
 
 
 class EntityShown(msgspec.Struct, frozen=True):
-    """One entity, with what mentions it and what stands beside it."""
+    """One entity, with what mentions it and what is beside it."""
 
     entity: EntityView
     graph: Graph  # itself and its neighbours

@@ -240,7 +240,7 @@ PAGES: Final = (
 
 
 # ------------------------------------------------------------------------------
-# One session: its transcript in windows, what stands around it, and finding in it.
+# One session: its transcript in windows, what is around it, and finding in it.
 
 _BLOCKS: Final = 100
 _MOST_BLOCKS: Final = 500

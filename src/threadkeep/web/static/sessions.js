@@ -33,7 +33,7 @@ function kept() {
 }
 
 function keep(all) {
-  try { localStorage.setItem("views", JSON.stringify(all)); } catch { say("This browser keeps no views."); }
+  try { localStorage.setItem("views", JSON.stringify(all)); } catch { say("This browser cannot save views."); }
   list();
 }
 

@@ -322,7 +322,7 @@ def test_missing_files_are_found(pair: Pair, tmp_path: Path) -> None:
     said = {(problem.where, problem.what) for problem in found(pair)}
     assert ("outbound.db", "is missing") in said
     nowhere = verify(tmp_path / "nowhere")
-    assert nowhere[0].what.startswith("cannot be looked at")
+    assert nowhere[0].what.startswith("cannot be read")
 
 
 def test_missing_tables_and_views_are_found(pair: Pair) -> None:
