@@ -505,14 +505,14 @@ ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELEC
 def test_a_view_is_refused_before_it_runs(file: SharedFile) -> None:
     plain(file.path, "DROP TABLE t", f"CREATE VIEW t(id, body) AS {ENDLESS}")
     for use in (bodies, lambda f: add(f, "x")):
-        with pytest.raises(Damaged, match=r"'t' in .* is no table"):
+        with pytest.raises(Damaged, match=r"'t' in .* is a view, not a table"):
             use(file)
 
 
 def test_a_view_in_the_file_beside_is_refused(file: SharedFile, tmp_path: Path) -> None:
     other = tmp_path / "outbound.db"
     plain(other, f"CREATE VIEW messages_out AS {ENDLESS}")
-    with pytest.raises(Damaged, match=r"'messages_out' in .*outbound\.db is no table"):
+    with pytest.raises(Damaged, match=r"'messages_out' in .*outbound\.db is a view, not a table"):
         bodies(file, beside={"outbound": other})
 
 

@@ -152,7 +152,7 @@ def test_lines_with_a_pattern_are_forgotten(demo: Run) -> None:
 
 def test_what_is_not_there_needs_no_yes(demo: Run) -> None:
     assert "would delete nothing" in demo("forget", "--project", "elsewhere").stderr
-    assert "there is not a session" in demo("forget", "--session", "nobody", code=3).stderr
+    assert "there is no session" in demo("forget", "--session", "nobody", code=3).stderr
 
 
 def test_backups_that_still_hold_it_are_named(demo: Run) -> None:

@@ -283,5 +283,5 @@ def test_the_command_says_what_it_moved(home: Home, url: str, tmp_path: Path) ->
     assert [store["store"] for store in told["stores"]] == ["chat"]
     done = run("--from", url, "--to", str(tmp_path / "back"))
     assert str(tmp_path / "back") in done.stdout
-    assert "nothing half-done" in run("--to", url, "--abandon").stderr
+    assert "no unfinished move" in run("--to", url, "--abandon").stderr
     assert is_url(told["target"])

@@ -271,5 +271,5 @@ def test_the_tool_is_read(pair: Pair) -> None:
 def test_a_view_in_the_place_of_a_table_is_refused(pair: Pair) -> None:
     pair.sql("out", "DROP TABLE container_state")
     pair.sql("out", "CREATE VIEW container_state AS SELECT 1 AS id, 'Bash' AS current_tool")
-    with pytest.raises(Damaged, match="no table"):
+    with pytest.raises(Damaged, match="not a table"):
         pair.host.sweep(Runner(pair, running=True))
