@@ -21,6 +21,7 @@ from typing import (
     Any,
     Final,
     Self,
+    TypeVar,
     Union,
     cast,
     get_args,
@@ -38,6 +39,8 @@ from threadkeep.base.verb_table import Json, Verb, VerbOwner, has_record, plain
 from threadkeep.errors import Closed, Invalid, ThreadkeepError, Unreachable
 from threadkeep.verbs import OWNERS, TABLES
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:
     from threadkeep.chat.records import SessionRef
     from threadkeep.chat.store import ChatStore
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
 _IDLE_SECONDS: Final = 3.0  # after which a connection is not trusted to be open any more
 _TOO_MANY: Final = 429
 _TRIES: Final = 20
+# How a connection ends of which nobody knows whether the server did what it was asked.
+_LOST: Final = (HTTPException, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+_UNKNOWN: Final = "it may have been done all the same: look before you call it again"
 _NO_ANSWER, _BROKEN = 300, 500  # nobody is followed elsewhere with the token
 _LONGEST_PAUSE: Final = 30.0  # seconds, whatever the server asks for
 _JSON: Final = "application/json"
@@ -90,18 +96,24 @@ class Line:
             self._end(one)
         self._local = threading.local()
 
-    def lines(self, path: str, body: bytes, **headers: str) -> Iterator[Any]:
+    def lines(
+        self, path: str, body: bytes, *, again: bool = False, **headers: str
+    ) -> Iterator[Any]:
         """Send a request and give the lines of the answer, over a connection of their own.
 
-        Whoever reads them may ask for something else in between. It is asked at once.
+        Whoever reads them may ask for something else in between. It is asked at once; `again` says
+        the same as for `value`.
         """
-        connection = self._new()
-        try:
-            answer = self.ask(path, body, over=connection, **headers)
-        except BaseException:
-            self._end(connection)
-            raise
-        return self._read_lines(connection, answer)
+
+        def begun() -> tuple[HTTPConnection, HTTPResponse]:
+            connection = self._new()
+            try:
+                return connection, self.ask(path, body, over=connection, **headers)
+            except BaseException:
+                self._end(connection)
+                raise
+
+        return self._read_lines(*self._sent_again(begun, again=again))
 
     def _read_lines(self, connection: HTTPConnection, answer: HTTPResponse) -> Iterator[Any]:
         try:
@@ -130,9 +142,28 @@ class Line:
             raise problem_in(told, answer.status, self.url)
         return answer
 
-    def value(self, path: str, body: bytes, **headers: str) -> Any:
-        """Send a request and give what the answer says."""
-        return json.decode(self._body_of(self.ask(path, body, over=None, **headers)))
+    def value(self, path: str, body: bytes, *, again: bool = False, **headers: str) -> Any:
+        """Send a request and give what the answer says.
+
+        With `again` it may arrive twice: it is sent once more when the connection breaks.
+        """
+
+        def answered() -> bytes:
+            return self._body_of(self.ask(path, body, over=None, **headers))
+
+        return json.decode(self._sent_again(answered, again=again))
+
+    def _sent_again(self, send: Callable[[], T], *, again: bool) -> T:
+        """Send something that may be sent once more when the connection breaks, or may not."""
+        try:
+            return send()
+        except Unreachable as error:
+            lost = isinstance(error.__cause__, _LOST)
+            if again and lost:
+                return send()
+            if again or not (lost or isinstance(error.__cause__, TimeoutError)):
+                raise
+            raise Unreachable(error.message, hint=_UNKNOWN) from error.__cause__
 
     def _body_of(self, answer: HTTPResponse) -> bytes:
         try:
@@ -270,7 +301,7 @@ class RemoteStore:
         if one is not None:
             return partial(self._call, one)
         found = inspect.getattr_static(self.owner.type, name, None)
-        if not name.startswith("_") and (isinstance(found, staticmethod) or _is_plain(found)):
+        if not name.startswith("_") and isinstance(found, staticmethod | str | int | float):
             return getattr(self.owner.type, name)
         msg = f"{self.owner.name} has no verb {name!r} that can be called from another host"
         raise AttributeError(msg)
@@ -302,16 +333,18 @@ class RemoteStore:
             if parameter.kind is parameter.VAR_KEYWORD:
                 given |= given.pop(name, {})
         progress = given.pop("progress", None)
-        body = json.encode(dict(_sent(one, given))).encode()
+        sent = dict(_sent(one, given))
+        again, body = one.may_come_twice(sent), json.encode(sent).encode()
         path = f"/call/{one.owner.store}/{one.name}"
         if progress is not None:
-            return read_answer(one, self._told(path, body, progress))
+            steps = self.line.lines(path, body, again=again, prefer="progress")
+            return read_answer(one, self._told(steps, progress))
         if one.streams:
-            return self._pieces(one, self.line.lines(path, body))
-        return read_answer(one, self.line.value(path, body))
+            return self._pieces(one, self.line.lines(path, body, again=again))
+        return read_answer(one, self.line.value(path, body, again=again))
 
-    def _told(self, path: str, body: bytes, progress: Callable[..., Any]) -> Any:
-        for step in self.line.lines(path, body, prefer="progress"):
+    def _told(self, steps: Iterator[Any], progress: Callable[..., Any]) -> Any:
+        for step in steps:
             if isinstance(step, list):
                 return step[0]
             if "problem" in step:
@@ -325,10 +358,6 @@ class RemoteStore:
             if isinstance(step, dict):
                 raise error_of(step["problem"])
             yield _read(step[0], item)
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float)
 
 
 def _sent(one: Verb, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -35,13 +35,14 @@ from threadkeep.errors import Invalid, NotFound
 Json = dict[str, Any]
 Way = Literal["look", "ask", "change", "begin"]
 
+SAME: Final = "same"
+
 _LISTS: Final = (list, tuple, set, frozenset, Sequence, Iterable, Iterator, Collection)
 _UNIONS: Final = (Union, types.UnionType)
 _PLAIN: Final = (str, int, float, bool, type(None), UnsetType)
 _ANY: Final = (Any, object)
 # How an address says which of two kinds is wanted, or both.
 _THREE: Final = {"no": False, "only": True, "any": None}
-_REST: Final = "arguments that a caller names itself"
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +87,10 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
     status: int = 200
     begins: bool = False  # it may make the store
     destroys: bool = False  # over HTTP it is a dry run unless `dry_run` is false
+    # What a write does when the same call arrives twice. `SAME`: no more than once does, and the
+    # answer is the same; a name: that is so when this argument is given; empty: it is done again,
+    # or refused.
+    again: str = ""
     kept: bool = False  # it shows the captured history at a moment, and nothing else
     upload: str = ""  # the parameter that is sent as JSON lines
     shape: Any = None  # how the answer is shown at its address: a record, or the name of its field
@@ -145,6 +150,12 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
     def reads(self) -> bool:
         """Whether it changes nothing."""
         return self.method == "GET"
+
+    def may_come_twice(self, given: Mapping[str, Any]) -> bool:
+        """Tell whether a call with these arguments may be sent again: twice does what once does."""
+        if self.reads or self.again == SAME:
+            return True
+        return bool(self.again) and given.get(self.again) is not None
 
     @property
     def opened_to(self) -> Way:
