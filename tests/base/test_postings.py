@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.support.memory_tx import tx_of
 from threadkeep.base.block import TermList, pack, read_list, terms_of, unpack
 from threadkeep.base.match import AllOf, AnyOf, Match, Phrase, Without, read_match
 from threadkeep.base.postings import SCHEMA, Postings
-from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.base.words import index_text
 
 TYPED = """
@@ -31,7 +31,7 @@ class Both:
         tokenize = "porter unicode61" if stemmed else "unicode61"
         self.db.execute(f"CREATE VIRTUAL TABLE f USING fts5(text, tokenize='{tokenize}')")
         self.db.executescript(SCHEMA.replace("{index}", "w"))
-        self.tx = SqliteTx(self.db, {})
+        self.tx = tx_of(self.db)
         self.words = Postings("w", stemmed)
 
     def put(self, texts: Iterable[tuple[int, str]]) -> None:

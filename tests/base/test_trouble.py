@@ -15,7 +15,7 @@ from tests.support.children import Child, add, bodies, table
 from tests.support.disks import fill, read_only, small_disk
 from threadkeep.base.files import translate_os
 from threadkeep.base.sqlite.database import SqliteDatabase
-from threadkeep.base.sqlite.errors import BrokenRule, is_busy, is_damage, translate
+from threadkeep.base.sqlite.errors import BrokenRule, is_busy, translate
 from threadkeep.base.tx import Sql
 from threadkeep.errors import (
     Busy,
@@ -73,7 +73,6 @@ def test_every_code_of_sqlite_has_its_error(name: str, kind: type[ThreadkeepErro
     assert "what SQLite said" in error.message
     assert error.hint
     assert is_busy(sqlite_error(name)) is (kind is Busy)
-    assert is_damage(sqlite_error(name)) is (kind is Damaged)
 
 
 def test_misuse_of_the_driver_is_told_apart() -> None:
@@ -280,7 +279,7 @@ def test_values_that_sqlite_cannot_hold_are_refused(tmp_path: Path) -> None:
             add(database, 2**63)
         with pytest.raises(Invalid, match="not supported"):
             add(database, object())
-        with database.write() as tx, pytest.raises(sqlite3.DataError):
+        with database.write() as tx, pytest.raises(TooLarge):
             tx._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1000)  # type: ignore[union-attr]
             tx.run(Sql("INSERT INTO t(body) VALUES(?)"), ("x" * 2000,))
         with pytest.raises(TooLarge):

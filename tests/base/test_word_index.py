@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.support.memory_tx import tx_of
 from threadkeep.base import words
 from threadkeep.base.match import (
     MAX_TOKENS,
@@ -18,7 +19,6 @@ from threadkeep.base.match import (
     without,
 )
 from threadkeep.base.snippet import snippet
-from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.base.words import INDEX_LIMIT, contains_unspaced, index_text
 
@@ -92,7 +92,7 @@ class Index:
         self.db = sqlite3.connect(":memory:")
         declared = f"fts5(text, content='', tokenize='{tokenize}')"
         self.db.execute(f"CREATE VIRTUAL TABLE f USING {declared}")
-        self.tx = SqliteTx(self.db, {})
+        self.tx = tx_of(self.db)
         self.words = WordIndex("f")
 
     def add(self, *texts: str) -> None:

@@ -1,7 +1,6 @@
 """What stores may expect of a database and of a transaction, on either engine."""
 
 import multiprocessing
-import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,14 @@ from threadkeep.base.postgres.database import PostgresDatabase
 from threadkeep.base.sql import parse_queries
 from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql, Tx
-from threadkeep.errors import Busy, Closed, Conflict, Invalid, ReadOnly, ThreadkeepError
+from threadkeep.errors import (
+    Busy,
+    Closed,
+    Conflict,
+    Invalid,
+    ReadOnly,
+    SchemaMismatch,
+)
 
 QUERIES: Final = """
 -- name: put
@@ -177,12 +183,25 @@ def test_a_broken_rule_is_a_conflict_and_nothing_is_stored(db: Database) -> None
 def test_a_step_is_taken_back_alone(db: Database) -> None:
     with db.write() as tx:
         tx.run("add", {"text": "before"})
-        with pytest.raises((ThreadkeepError, sqlite3.Error)), tx.step():
+        with pytest.raises(Conflict), tx.step():
             tx.run("add", {"text": "inside"})
             tx.run("put", {"id": 9, "text": "x", "n": 5000, "x": None, "raw": None})
         with tx.step():
             tx.run("add", {"text": "after"})
     assert texts(db) == ["before", "after"]
+
+
+def test_an_error_is_ours_at_the_statement_that_made_it(db: Database) -> None:
+    with db.write() as tx:
+        with pytest.raises(Conflict), tx.step():
+            tx.count("put", {"id": 9, "text": "x", "n": 5000, "x": None, "raw": None})
+        tx.run("add", {"text": "after"})
+    for ask in ("one", "all", "value", "dicts"):
+        with db.read() as tx, pytest.raises(SchemaMismatch, match="nowhere"):
+            getattr(tx, ask)(Sql("SELECT a FROM nowhere"))
+    with db.read() as tx, pytest.raises(SchemaMismatch, match="nowhere"):
+        next(iter(tx.each(Sql("SELECT a FROM nowhere"))))
+    assert texts(db) == ["after"]
 
 
 def test_an_integer_beyond_64_bits_is_refused(db: Database) -> None:

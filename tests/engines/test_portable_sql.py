@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 import pytest
 
+from tests.support.memory_tx import tx_of
 from tests.support.postgres import (
     SCHEMA,
     copied_tables,
@@ -23,7 +24,6 @@ from tests.support.postgres import (
     virtual_tables,
 )
 from threadkeep.base.sql import load_overrides, load_queries, load_text
-from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.knowledge.kinds import QueriesOfKinds
 from threadkeep.knowledge.schema import CHANGES, script_of
 from threadkeep.knowledge.vectors import _CREATE_CONTRACT_MODEL
@@ -84,7 +84,7 @@ def state() -> Iterator[Store]:
             file.execute("CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(content)")
             ours, theirs = map(Queries, queries_of("state"), ("main", SCHEMA))
             for one in (ours, theirs):
-                one.fit(survey(SqliteTx(file, one)))
+                one.fit(survey(tx_of(file, one)))
             yield Store(file, ours, theirs)
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.support.memory_tx import tx_of
 from threadkeep.base.match import Phrase, phrases_in
-from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.memory.hits import cut, marks_of
 from threadkeep.memory.question import (
@@ -59,7 +59,7 @@ def test_any_text_is_a_question_that_the_index_understands(
     question = read_question(text)
     assert len(question.clues) <= MOST_CLUES
     for clue in question.clues:
-        WordIndex("f").ids(SqliteTx(index, {}), question.having(clue.match))
+        WordIndex("f").ids(tx_of(index), question.having(clue.match))
 
 
 def test_words_that_make_a_question_count_only_when_there_are_no_others() -> None:

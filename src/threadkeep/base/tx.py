@@ -4,9 +4,41 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Literal, Protocol, TypeVar
 
+from threadkeep.errors import (
+    Busy,
+    Damaged,
+    ReadOnly,
+    SchemaMismatch,
+    StorageFull,
+    ThreadkeepError,
+    Unreachable,
+)
+
 Row = tuple[Any, ...]
 Params = Mapping[str, Any] | Sequence[Any]
 T = TypeVar("T")
+
+
+class NoText(Damaged):
+    """A text in a file is no UTF-8: a flipped bit, or another program's doing."""
+
+
+# What a full-text index that is missing or damaged raises, for callers who can do without it.
+BROKEN_TABLE: Final = (Damaged, SchemaMismatch)
+
+_OF_STORE: Final = (Busy, Damaged, ReadOnly, StorageFull, Unreachable)
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Tell whether an error is about the store or its disk, not about what was written."""
+    return isinstance(error, _OF_STORE) and not isinstance(error, NoText)
+
+
+def engine_words(error: Exception) -> str:
+    """Give what the engine said about an error, without the text of a row that it quotes."""
+    said = error.message if isinstance(error, ThreadkeepError) else error
+    return str(error.__cause__ or said).partition(" with text ")[0]
+
 
 LAST_ROW: Final = (1 << 63) - 1  # the largest number of a row
 

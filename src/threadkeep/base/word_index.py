@@ -14,15 +14,18 @@ from collections.abc import Iterable, Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from threadkeep.base.match import Match
-from threadkeep.base.sqlite.errors import StatementError
+from threadkeep.base.sqlite import fts5
 from threadkeep.base.sqlite.fts5 import Fts5
 from threadkeep.base.tx import LAST_ROW, Tx
+from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
     from threadkeep.base.postings import Postings
 
-# What a damaged or missing index raises inside a transaction, for callers who can do without it.
-FullTextError = StatementError
+
+def blames_index(error: ThreadkeepError) -> bool:
+    """Tell whether an error of a write may come from an index; one of plain rows has none."""
+    return fts5.blames_index(error)
 
 
 class WordIndex(NamedTuple):

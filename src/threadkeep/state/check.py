@@ -19,9 +19,9 @@ from threadkeep.base.hashes import fingerprint
 from threadkeep.base.sqlite.catalogue import object_names, pages
 from threadkeep.base.sqlite.checks import sqlite_problems
 from threadkeep.base.sqlite.upkeep import sqlite_file
-from threadkeep.base.tx import Row, Sql, Tx
+from threadkeep.base.tx import BROKEN_TABLE, Row, Sql, Tx, engine_words
 from threadkeep.base.word_index import WordIndex
-from threadkeep.errors import Damaged, ThreadkeepError
+from threadkeep.errors import ThreadkeepError
 from threadkeep.state.context import (
     MESSAGE_COLUMNS,
     SCHEMA_VERSION,
@@ -127,17 +127,12 @@ def _noting(found: list[str], database: Database) -> Iterator[None]:
     except ThreadkeepError as error:
         if not _is_damage(error):
             raise
-        found.append(f"{database.name} cannot be read any further here: {_cause(error)}")
+        found.append(f"{database.name} cannot be read any further here: {engine_words(error)}")
 
 
 def _is_damage(error: ThreadkeepError) -> bool:
     """Tell damage from a lock or a full disk; some of it SQLite gives no code of its own."""
-    return type(error) is ThreadkeepError or isinstance(error, Damaged)
-
-
-def _cause(error: ThreadkeepError) -> str:
-    """Say what SQLite said; where it quotes the text of a message, leave that out."""
-    return str(error.__cause__ or error.message).partition(" with text ")[0]
+    return type(error) is ThreadkeepError or isinstance(error, BROKEN_TABLE)
 
 
 def _query(tx: Tx, name: str) -> str:
@@ -208,7 +203,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
             raise
         with database.read() as tx:
             last = tx.value(_query(tx, kind.following), {"after": last})
-        problems.append(f"{kind.name} {last!r} cannot be read: {_cause(error)}")
+        problems.append(f"{kind.name} {last!r} cannot be read: {engine_words(error)}")
     return None if last == after else last
 
 

@@ -22,11 +22,10 @@ from threadkeep.base.sqlite.catalogue import (
     object_names,
     schema_cookie,
 )
-from threadkeep.base.sqlite.errors import NoText
 from threadkeep.base.sqlite.schema import DeclaredColumn, add_missing_columns, declared_columns
 from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.text import Redact, redact_texts
-from threadkeep.base.tx import Sql, Tx
+from threadkeep.base.tx import NoText, Sql, Tx
 from threadkeep.errors import SchemaMismatch
 
 PACKAGE: Final = "threadkeep.state"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.sqlite.catalogue import pages
-from threadkeep.base.sqlite.errors import blames_index
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Tx
+from threadkeep.base.word_index import blames_index
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.blob_migration import offload_blobs, sweep_blobs
 from threadkeep.state.check import optimize_fts, size_of, write_anew

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from threadkeep.base.sqlite.errors import blames_index
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import show_as_method
+from threadkeep.base.word_index import blames_index
 from threadkeep.errors import ReadOnly, ThreadkeepError
 from threadkeep.state.context import StateContext, reading
 from threadkeep.state.schema import QUERIES

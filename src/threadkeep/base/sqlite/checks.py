@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.sqlite.connect import connect_uri
-from threadkeep.base.sqlite.errors import is_damage
 from threadkeep.base.sqlite.pragmas import wal_reset_race
-from threadkeep.base.tx import Sql, Tx
+from threadkeep.base.tx import Sql, Tx, engine_words
 from threadkeep.errors import Damaged
 
 _FEW = 5
@@ -22,10 +21,8 @@ def sqlite_problems(tx: Tx, *, quick: bool = False, references: bool = True) -> 
     try:
         problems = _page_problems(tx, quick=quick)
         return problems + _reference_problems(tx) if references else problems
-    except sqlite3.Error as error:
-        if not is_damage(error):  # a lock, or a full disk, says nothing about the file
-            raise
-        return [f"the file cannot be read: {error}"]
+    except Damaged as error:  # a lock, or a full disk, says nothing about the file
+        return [f"the file cannot be read: {engine_words(error)}"]
 
 
 def _page_problems(tx: Tx, *, quick: bool) -> list[str]:

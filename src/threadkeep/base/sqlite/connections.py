@@ -19,9 +19,9 @@ from threadkeep.base.sqlite.connect import (
     run_patiently,
     wait_to_read,
 )
-from threadkeep.base.sqlite.errors import FileClosed, is_busy
+from threadkeep.base.sqlite.errors import FileClosed, LockTimeout
 from threadkeep.base.sqlite.guard import refuse_views
-from threadkeep.base.sqlite.tx import SqliteTx, roll_back
+from threadkeep.base.sqlite.tx import SqliteTx, Trouble, roll_back
 from threadkeep.base.sqlite.wal import WalKeeper, truncate
 from threadkeep.base.tx import Params, Row, Tx
 from threadkeep.errors import Conflict, ThreadkeepError
@@ -154,7 +154,12 @@ class Writer:
     """Opens the connection when it is first needed, and leaves it ready for the next use."""
 
     def __init__(
-        self, file: Path, queries: Mapping[str, str], wal: WalKeeper, tuning: Tuning
+        self,
+        file: Path,
+        queries: Mapping[str, str],
+        wal: WalKeeper,
+        tuning: Tuning,
+        trouble: Trouble,
     ) -> None:
         self.connection: sqlite3.Connection | None = None
         self.journal_mode = ""
@@ -163,6 +168,7 @@ class Writer:
         self._queries = queries
         self._wal = wal
         self._tuning = tuning
+        self._trouble = trouble
         self._level = pragmas.FULL
         self._cookie = -1
         self._wrote = False
@@ -191,7 +197,7 @@ class Writer:
         run_patiently(connection, "BEGIN IMMEDIATE", budget)
         if self.journal_mode != "wal":  # readers may be in the way of any statement
             connection.execute(f"PRAGMA busy_timeout = {pragmas.BUSY_MS}")
-        self.tx = tx = SqliteTx(connection, self._queries)
+        self.tx = tx = SqliteTx(connection, self._queries, self._trouble)
         if self._tuning.guard is not None:
             self._look_at_schema(connection, tx, self._tuning.guard)
         return tx
@@ -224,10 +230,10 @@ class Writer:
         self._wal.refuse_lost()
         self._set_level(connection, pragmas.FULL if durable else pragmas.NORMAL)
         try:
-            rows = SqliteTx(connection, self._queries).all(name, params)  # to the end: it commits
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
+            rows = SqliteTx(connection, self._queries, self._trouble).all(
+                name, params
+            )  # to the end: it commits
+        except LockTimeout:
             return self._send_patiently(name, params, budget, durable=durable)
         self._wrote = True
         self._wal.after_commit(connection, durable)

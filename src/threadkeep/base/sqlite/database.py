@@ -163,7 +163,7 @@ class SqliteDatabase:
         self._lives = LiveConnections()
         self._wakeup = Wakeup(self.changes)
         self.wal = WalKeeper(self)
-        self.writer = Writer(self.file, self.queries, self.wal, self.tuning)
+        self.writer = Writer(self.file, self.queries, self.wal, self.tuning, self.trouble)
 
     def _open_first(self) -> None:
         """Create the file if it is missing; on a full disk open it for reading at least.
@@ -315,7 +315,7 @@ class SqliteDatabase:
             with self.read() as tx:
                 save(tx)
         else:  # the writer has the file to itself
-            save(SqliteTx(self.writer.connect(), self.queries))
+            save(SqliteTx(self.writer.connect(), self.queries, self.trouble))
 
     def writer_lock(self) -> WriterLock:
         """Give the lock that a write needs."""

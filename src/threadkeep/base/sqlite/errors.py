@@ -1,9 +1,11 @@
 """SQLite's errors in our words: what happened to which file, and what to do next."""
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from threadkeep.base.tx import NoText
 from threadkeep.errors import (
     Busy,
     Closed,
@@ -11,13 +13,11 @@ from threadkeep.errors import (
     Damaged,
     Invalid,
     ReadOnly,
+    SchemaMismatch,
     StorageFull,
     ThreadkeepError,
     TooLarge,
 )
-
-# What a statement raises inside a transaction; at its end it becomes one of ours.
-StatementError = sqlite3.Error
 
 
 class BrokenRule(Conflict, sqlite3.IntegrityError):
@@ -36,8 +36,12 @@ class FileClosed(Closed, sqlite3.ProgrammingError):
     """The file is closed; also SQLite's own error, for callers who expect that."""
 
 
-class NoText(FileDamaged):
-    """A text in the file is no UTF-8: a flipped bit, or another program's doing."""
+class UnreadableText(NoText, FileDamaged):
+    """A text in the file is no UTF-8; also SQLite's own error."""
+
+
+class UnfitSchema(SchemaMismatch, sqlite3.OperationalError):
+    """A table or column is not there; also SQLite's own error, for callers who expect that."""
 
 
 class _Meaning(NamedTuple):
@@ -112,8 +116,21 @@ _MEANINGS = {
     ),
 }
 
-
-_OF_FILE = (Busy, Damaged, ReadOnly, StorageFull)
+# SQLite has one code for all that is wrong with a statement, so its words must tell.
+_SAID: Final = (
+    (
+        re.compile("^no such (?:table|column|module|tokenizer)|^unable to use function MATCH"),
+        _Meaning(
+            UnfitSchema,
+            "lacks a table or a column of its schema",
+            "open it once for writing to make it; `threadkeep doctor` looks at the file",
+        ),
+    ),
+    (
+        re.compile("^vtable constructor failed|^invalid fts5 file format|^SQL logic error"),
+        _MEANINGS[sqlite3.SQLITE_CORRUPT_VTAB],
+    ),
+)
 
 
 def _meaning(error: sqlite3.Error) -> _Meaning | None:
@@ -124,18 +141,6 @@ def _meaning(error: sqlite3.Error) -> _Meaning | None:
 def is_busy(error: sqlite3.Error) -> bool:
     """Tell whether another program had the database locked."""
     return _meaning(error) is _LOCKED
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Tell whether an error means that the file itself is broken."""
-    meaning = _meaning(error)
-    return meaning is not None and issubclass(meaning.kind, Damaged)
-
-
-def is_of_file(error: BaseException) -> bool:
-    """Tell whether an error of SQLite is about the file or its disk, not about what was written."""
-    meaning = _meaning(error) if isinstance(error, sqlite3.Error) else None
-    return meaning is not None and issubclass(meaning.kind, _OF_FILE)
 
 
 def translate(error: sqlite3.Error, path: Path) -> ThreadkeepError:
@@ -154,21 +159,10 @@ def _translate_misuse(error: sqlite3.Error, path: Path) -> ThreadkeepError:
         return FileClosed(f"{path} was closed", hint="open the store again")
     if str(error).startswith("Could not decode to UTF-8"):
         where = str(error).partition(" with text")[0]  # the text itself may be long, or secret
-        return NoText(f"{path}: {where}", hint="run check to find the row")
+        return UnreadableText(f"{path}: {where}", hint="run check to find the row")
+    for said, meaning in _SAID:
+        if said.search(str(error)):
+            return meaning.kind(f"{path} {meaning.said}: {error}", hint=meaning.hint)
     if "binding" in str(error):
         return Invalid(f"{path}: {error}", hint="pass text, bytes, numbers or None")
     return ThreadkeepError(f"{path}: {error}", hint="please report this with what you did")
-
-
-# Errors that have nothing to do with an index, by SQLite's plain code: no memory, interrupted, a
-# lock, a file that cannot be written or read, a full disk, a value too large or of a wrong type.
-_NOT_INDEX: Final = frozenset({4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 18, 20, 21, 22, 23, 26})
-# And broken rules of a table: CHECK, FOREIGN KEY, NOT NULL, PRIMARY KEY, UNIQUE, ROWID, and the
-# type of a column.
-_RULES: Final = frozenset({275, 787, 1299, 1555, 2067, 2579, 3091})
-
-
-def blames_index(error: ThreadkeepError) -> bool:
-    """Tell whether an error of a write may come from an index: it came from SQLite, unexplained."""
-    code = getattr(error.__cause__, "sqlite_errorcode", None)
-    return isinstance(code, int) and code not in _RULES and code & 0xFF not in _NOT_INDEX

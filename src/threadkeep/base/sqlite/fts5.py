@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from threadkeep.base.match import AnyOf, Match, Phrase, Without
-from threadkeep.base.sqlite.errors import StatementError
-from threadkeep.base.tx import LAST_ROW, Sql, Tx
+from threadkeep.base.tx import BROKEN_TABLE, LAST_ROW, Sql, Tx, engine_words
+from threadkeep.errors import ThreadkeepError
 
 _FORMATS: Final = (4, 5)  # of FTS5's files; 5 has the option secure-delete
 _SHADOWS: Final = ("data", "idx", "content", "docsize", "config")
@@ -138,8 +138,8 @@ class Fts5(NamedTuple):
             if tx.one(Sql(lost)) is not None:
                 return "has lost its link to the words"
             self._command(tx, "integrity-check", int(compare))
-        except StatementError as error:
-            return f"is damaged ({error})"
+        except BROKEN_TABLE as error:
+            return f"is damaged ({engine_words(error)})"
         return None
 
     def mend(self, tx: Tx) -> bool:
@@ -150,7 +150,7 @@ class Fts5(NamedTuple):
         """
         try:
             tx.run(Sql(f"SELECT rowid FROM {self.table} LIMIT 0"))  # noqa: S608
-        except StatementError:
+        except BROKEN_TABLE:
             for part in ("data", "idx", "docsize"):
                 tx.run(Sql(f"DELETE FROM {self.table}_{part}"))  # noqa: S608
             record = f"INSERT INTO {self.table}_data (id, block) VALUES (?, ?)"  # noqa: S608
@@ -163,7 +163,7 @@ class Fts5(NamedTuple):
         """Drop an index with its shadow tables, even one that SQLite cannot open any more."""
         try:
             tx.run(Sql(f"DROP TABLE IF EXISTS {self.table}"))
-        except StatementError:
+        except ThreadkeepError:  # it may also be a view
             # Then its line is taken out of the schema, and what is left are ordinary tables.
             tx.run(Sql("PRAGMA writable_schema = ON"))
             try:
@@ -209,3 +209,17 @@ def _expression(match: Match) -> str:
     if sign == " AND " and all(isinstance(part, Phrase) for part in match.parts):
         sign = " "  # side by side: one without a word of the index's is skipped, not nowhere found
     return f"({sign.join(map(_expression, match.parts))})"
+
+
+# Errors that have nothing to do with an index, by SQLite's plain code: no memory, interrupted, a
+# lock, a file that cannot be written or read, a full disk, a value too large or of a wrong type.
+_NOT_INDEX: Final = frozenset({4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 18, 20, 21, 22, 23, 26})
+# And broken rules of a table: CHECK, FOREIGN KEY, NOT NULL, PRIMARY KEY, UNIQUE, ROWID, and the
+# type of a column.
+_RULES: Final = frozenset({275, 787, 1299, 1555, 2067, 2579, 3091})
+
+
+def blames_index(error: ThreadkeepError) -> bool:
+    """Tell whether an error of a write may come from an index: it came from SQLite, unexplained."""
+    code = getattr(error.__cause__, "sqlite_errorcode", None)
+    return isinstance(code, int) and code not in _RULES and code & 0xFF not in _NOT_INDEX

@@ -103,11 +103,13 @@ class SharedFile:
         with self._using(), self._turn():
             connection = self._open_writer()
             with self._serving(connection) as tx:
-                self._begin(connection)
+                with self._told():
+                    self._begin(connection)
                 yield tx
                 if self._connection is not connection:
                     refuse_inherited(None)
-                connection.execute("COMMIT")
+                with self._told():
+                    connection.execute("COMMIT")
 
     # ------------------------------------------------------------------ inside a transaction
 
@@ -150,10 +152,9 @@ class SharedFile:
     @contextmanager
     def _serving(self, connection: sqlite3.Connection) -> Iterator[Tx]:
         self._connection = connection
-        self._tx = tx = SqliteTx(connection, self.queries)
+        self._tx = tx = SqliteTx(connection, self.queries, self.trouble)
         try:
-            with self._told():
-                yield tx
+            yield tx
         finally:
             if self._connection is connection:  # else we are in a forked child: not ours to end
                 tx.end()

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from threadkeep.base.sql import fill_pieces
-from threadkeep.base.sqlite.errors import FileClosed, is_of_file
+from threadkeep.base.sqlite.errors import FileClosed
 from threadkeep.base.sqlite.lock import LockClaim, WriterLock
 from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.text import to_sql
-from threadkeep.base.tx import Params, Row, Sql
+from threadkeep.base.tx import Params, Row, Sql, is_of_store
 from threadkeep.errors import Conflict, Invalid, ThreadkeepError, TooLarge
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_TABLES = Sql("SELECT name FROM sqlite_master WHERE type = 'table'")
+# Turns an error of SQLite into one of ours, with the name of the file.
+Trouble = Callable[[sqlite3.Error], ThreadkeepError]
 
 
 class KeepingConnection(sqlite3.Connection):
@@ -60,21 +62,31 @@ T = TypeVar("T")
 class SqliteTx:
     """A transaction: runs the named queries of its database."""
 
-    __slots__ = ("_connection", "_queries")
+    __slots__ = ("_connection", "_queries", "_trouble")
     engine: Final = "sqlite"
 
-    def __init__(self, connection: sqlite3.Connection, queries: Mapping[str, str]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, queries: Mapping[str, str], trouble: Trouble
+    ) -> None:
         self._connection: sqlite3.Connection | _Ended = connection
         self._queries = queries
+        self._trouble = trouble
 
     def _execute(self, name: str, params: Params) -> sqlite3.Cursor:
         sql = self._queries[name] if name.__class__ is str else _written(name)
         try:
             return self._connection.execute(sql, params)
         except UnicodeEncodeError:  # a lone surrogate: rare, so it costs nothing until it happens
-            return self._connection.execute(sql, _storable(params))
+            return self._execute(name, _storable(params))
         except OverflowError as error:
             raise _too_large(error) from error
+        except sqlite3.Error as error:
+            self._refuse(error)
+
+    def _refuse(self, error: sqlite3.Error) -> NoReturn:
+        if isinstance(error, ThreadkeepError):
+            raise error
+        raise self._trouble(error) from error
 
     def run(self, name: str, params: Params = ()) -> None:
         """Run a query whose effect nobody asks for: another engine need not wait for it."""
@@ -93,44 +105,62 @@ class SqliteTx:
     def run_bulk(self, name: str, rows: Iterable[Params]) -> None:
         """Run a query for many rows of values that are fit to be stored: half the time."""
         sql = self._queries[name] if name.__class__ is str else _written(name)
-        self._connection.executemany(sql, rows)
+        try:
+            self._connection.executemany(sql, rows)
+        except sqlite3.Error as error:
+            self._refuse(error)
 
     def script(self, sql: str) -> None:
         """Run the statements of a script, which shape the schema, inside this transaction."""
         for statement in split_statements(sql):
-            self._connection.execute(statement)
+            self._execute(Sql(statement), ())
 
     def one(self, name: str, params: Params = ()) -> Row | None:
         """Give the first row of a query, None if there is none."""
-        row: Row | None = self._execute(name, params).fetchone()
+        cursor = self._execute(name, params)
+        try:
+            row: Row | None = cursor.fetchone()
+        except sqlite3.Error as error:
+            self._refuse(error)
         return row
 
     def all(self, name: str, params: Params = ()) -> list[Row]:
         """Give every row of a query."""
-        return self._execute(name, params).fetchall()
+        cursor = self._execute(name, params)
+        try:
+            return cursor.fetchall()
+        except sqlite3.Error as error:
+            self._refuse(error)
 
     def each(self, name: str, params: Params = ()) -> Iterator[Row]:
         """Give the rows of a query one after the other, for results that may be large."""
-        return self._execute(name, params)
+        cursor = self._execute(name, params)
+        try:
+            yield from cursor
+        except sqlite3.Error as error:
+            self._refuse(error)
 
     def dicts(self, name: str, params: Params = ()) -> list[dict[str, Any]]:
         """Give every row of a query by the names of its columns, known and unknown ones."""
         cursor = self._execute(name, params)
         names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        try:
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        except sqlite3.Error as error:
+            self._refuse(error)
 
     def value(self, name: str, params: Params = ()) -> Any:
         """Give the first column of the first row, None if there is no row."""
-        row = self._execute(name, params).fetchone()
+        row = self.one(name, params)
         return None if row is None else row[0]
 
     def tables(self) -> set[str]:
         """Name the tables of the database."""
-        return {row[0] for row in self._connection.execute(_TABLES)}
+        return {row[0] for row in self.all(_TABLES)}
 
     def columns(self, table: str) -> list[str]:
         """Name the columns that a table really has, in order; none if no such table exists."""
-        return [row[1] for row in self._connection.execute(f'PRAGMA table_info("{table}")')]
+        return [row[1] for row in self.all(Sql(f'PRAGMA table_info("{table}")'))]
 
     def kept(self, name: object, make: Callable[[], T]) -> T:
         """Give what was made under a name on this connection, or make it: until anybody commits."""
@@ -152,7 +182,7 @@ class SqliteTx:
         try:
             yield
         except Exception as error:
-            if not is_of_file(error):  # else nothing of the whole transaction can be saved
+            if not is_of_store(error):  # else nothing of the whole transaction can be saved
                 self.run(Sql("ROLLBACK TO step"))
                 self.run(Sql("RELEASE step"))
             raise
@@ -217,18 +247,12 @@ class ReadTransaction:
             raise self._database.trouble(error, self._database.budget) from error
         if self._lenient:
             connection.text_factory = _decoded
-        self._tx = tx = SqliteTx(connection, self._database.queries)
+        database = self._database
+        self._tx = tx = SqliteTx(connection, database.queries, database.trouble)
         return tx
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._finish()
-        if isinstance(error, sqlite3.Error) and not isinstance(error, ThreadkeepError):
-            raise self._database.trouble(error) from error
 
     def __del__(self) -> None:
         """Give the connection back after an interrupt in the first instruction of `__exit__`."""
@@ -294,8 +318,6 @@ class WriteTransaction:
             refuse_inherited(error)
         else:
             self._end(self._lock, error)
-        if isinstance(error, sqlite3.Error) and not isinstance(error, ThreadkeepError):
-            raise self._database.trouble(error, self._budget) from error
 
     def _end(self, lock: WriterLock, error: BaseException | None) -> None:
         try:

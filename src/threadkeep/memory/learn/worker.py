@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.sqlite.errors import is_of_file
-from threadkeep.base.tx import Tx
+from threadkeep.base.tx import Tx, is_of_store
 from threadkeep.errors import NotFound, ThreadkeepError
 from threadkeep.knowledge.evidence import (
     CommandEvidence,
@@ -506,7 +505,7 @@ class Enricher:
             with tx.step():
                 self._put_node(tx, queue, one, now)
         except Exception as error:
-            if is_of_file(error):
+            if is_of_store(error):
                 raise  # no node can be written: that is no fault of this one, and counts as no try
             return _told(error)
         return None

@@ -14,8 +14,8 @@ from itertools import chain, combinations
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.match import Match, Phrase, all_of, without
-from threadkeep.base.tx import Row, Tx
-from threadkeep.base.word_index import FullTextError, WordIndex
+from threadkeep.base.tx import BROKEN_TABLE, Row, Tx, engine_words
+from threadkeep.base.word_index import WordIndex
 from threadkeep.base.words import contains_unspaced
 from threadkeep.state.context import StateContext, reading
 from threadkeep.state.rows import decode_content
@@ -184,8 +184,8 @@ class Finder:
         """Ask an index; one that does not answer is none, and its messages are read instead."""
         try:
             return ask()
-        except FullTextError as error:
-            self._give_up(str(error))
+        except BROKEN_TABLE as error:
+            self._give_up(engine_words(error))
             return []
 
     def _give_up(self, why: str) -> None:
@@ -205,8 +205,8 @@ class Finder:
                 return self._read_all()
             self._cursor = how_far(self._tx).cursor
             return self._scan(self._indexed, self._cursor + 1) | self._read_changed()
-        except FullTextError as error:
-            self._give_up(str(error))
+        except BROKEN_TABLE as error:
+            self._give_up(engine_words(error))
             return self._read_all()
 
     def _read_all(self) -> set[int]:
@@ -327,12 +327,12 @@ class ContractFinder:
         for limit in ROUNDS:
             try:
                 found = [self._ask(group, limit, reach) for group in asked]
-            except FullTextError as error:
+            except BROKEN_TABLE as error:
                 self._ctx.notices.warn(
                     "contract index",
                     "the full-text index of %s does not answer (%s); messages are read instead",
                     self._ctx.db.name,
-                    error,
+                    engine_words(error),
                 )
                 yield CandidateIds(read | self._read(asked, self._place, reach), cut=False)
                 return
@@ -370,7 +370,7 @@ class ContractFinder:
             if spaced and not is_literal(group) and all(map(_fits_trigrams, group.wanted)):
                 try:
                     found.update(self._matching(TRIGRAMS, _parts_match(group), ROUNDS[0]))
-                except FullTextError as error:
+                except BROKEN_TABLE as error:
                     log.debug("the index of parts does not answer: %s", error)
         yield CandidateIds(found, cut=False)
 
@@ -378,17 +378,8 @@ class ContractFinder:
         if match is None:
             return []
         first, last, newest = self._place
-
-        def ask(tx: Tx) -> list[int] | FullTextError:
-            try:  # here: outside of the transaction it is an error like any other
-                return index.ids(tx, match, (first, last), newest=newest, limit=limit)
-            except FullTextError as error:
-                return error
-
-        found = reading(self._ctx, ask)
-        if isinstance(found, FullTextError):
-            raise found
-        return found
+        span = (first, last)
+        return reading(self._ctx, lambda tx: index.ids(tx, match, span, newest=newest, limit=limit))
 
     # ------------------------------------------------------------------ reading
 
@@ -490,7 +481,7 @@ def _indexed(tx: Tx, table: str) -> tuple[str, ...]:
         return ()
     try:
         return tuple(tx.columns(table))
-    except FullTextError as error:  # it has lost a part of itself
+    except BROKEN_TABLE as error:  # it has lost a part of itself
         log.debug("the index %s cannot be opened: %s", table, error)
         return ()
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.match import Phrase
-from threadkeep.base.tx import Row, Sql, Tx
-from threadkeep.base.word_index import FullTextError, WordIndex
+from threadkeep.base.tx import BROKEN_TABLE, NoText, Row, Sql, Tx, engine_words
+from threadkeep.base.word_index import WordIndex
 from threadkeep.base.words import (
     INDEX_LIMIT,
     contains_unspaced,
@@ -377,7 +377,7 @@ def _hash(tx: Tx, message_id: int) -> None:
     """Fingerprint a message that another program wrote."""
     try:
         adopt_message(tx, message_id)
-    except FullTextError as error:  # text that is no UTF-8: it has no value to fingerprint
+    except NoText as error:  # text that is no UTF-8: it has no value to fingerprint
         log.debug("message %d cannot be read: %s", message_id, error)
 
 
@@ -505,8 +505,8 @@ def _lost(ctx: StateContext, tx: Tx) -> list[str]:
     try:
         lost = int(tx.value("lost_docs")) or _unfound(ctx, tx)
         cursor, last = int(tx.value("get_meta", {"key": "indexed"})), tx.value("last_message_id")
-    except (FullTextError, TypeError, ValueError) as error:
-        return [f"the full-text index tk_search cannot be read ({error}): {_REPAIR}"]
+    except (*BROKEN_TABLE, TypeError, ValueError) as error:
+        return [f"the full-text index tk_search cannot be read ({engine_words(error)}): {_REPAIR}"]
     problems = []
     if lost:
         problems.append(f"the full-text index tk_search lacks {lost} messages: {_REPAIR}")

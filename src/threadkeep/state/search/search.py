@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.snippet import snippet_of_match
-from threadkeep.base.tx import Tx
-from threadkeep.base.word_index import FullTextError
+from threadkeep.base.tx import NoText, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.context import V6, Json, StateContext, reading
 from threadkeep.state.rows import messages_of
@@ -334,7 +333,7 @@ def _around(ctx: StateContext, tx: Tx, message_id: int, session_id: str) -> list
     params = {"id": message_id, "session_id": session_id}
     try:
         return messages_of(ctx, tx, tx.all("message_with_neighbours", params))
-    except FullTextError as error:  # another program wrote text that is no UTF-8
+    except NoText as error:  # another program wrote text that is no UTF-8
         log.debug("around message %d: %s", message_id, error)
         rows = tx.all("message_as_bytes", {"id": message_id})
         return [dict(zip(_SHOWN, (*row[:2], *map(text_of, row[2:])), strict=True)) for row in rows]
