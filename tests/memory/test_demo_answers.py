@@ -59,6 +59,25 @@ def test_what_nobody_said_is_never_answered_with_confidence(memory: Memory, ques
 
 
 @pytest.mark.parametrize(
+    "error, has_fix",
+    [
+        ("error[E0425]: cannot find value `tide` in this scope", True),  # the code tells it
+        ("a.ts(1,2): error TS2304: Cannot find name 'x'.", True),
+        ("ImportError: cannot import name 'cgi'", True),
+        ("ImportError: cannot import name 'imp'", False),  # the name is the error
+        ("AssertionError: expected 3 to be 4", False),
+        ("CONFLICT (content): Merge conflict in src/board.py", False),
+        ("error: failed to push some refs to 'origin'", False),
+        ("F401 `os` imported but unused", False),
+    ],
+)
+def test_a_fix_is_known_for_the_same_error_alone(
+    memory: Memory, error: str, *, has_fix: bool
+) -> None:
+    assert bool(memory.fixed(error)) is has_fix
+
+
+@pytest.mark.parametrize(
     "question, passage, answers",
     [
         ("why did the tests fail", "Let me look at why the tests fail.", False),

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from threadkeep.base.paths import project_name
+from threadkeep.base.words import index_words
 
 _READ: Final = 8_192  # characters: of a longer command the end is input
 _LONGEST: Final = 1_000  # without its documents; beyond this it is a script, told by its beginning
@@ -290,6 +291,13 @@ _PHRASES: Final = (
     *("String to replace not found", "File has not been read yet", "Connection refused"),
     *("not a git repository", "CONFLICT", "Segmentation fault", "No space left on device"),
 )
+# Words that any error may have, and what `generalize` writes for what changes.
+_SMALL: Final = frozenset(
+    {"a", "an", "and", "at", "be", "by", "for", "from", "has", "in", "is", "it", "not", "of", "on"}
+    | {"or", "the", "to", "was", "path", "n"}
+)
+_FEW: Final = 3  # words that stay from time to time: fewer do not tell an error
+_LEAST_OF_LINE: Final = 0.75  # of these words, in one line
 _ASSERTED: Final = re.compile(r"^E\s+assert\b|^FAILED .* - assert\b")
 # Says that something failed, not what.
 _WEAK: Final = re.compile(
@@ -345,6 +353,33 @@ def telling_line(output: str) -> str:
             if is_told(line) and not _WEAK.match(line):
                 return line
     return ""
+
+
+def says_the_same(error_text: str, output: str) -> bool:
+    """Tell whether an output has an error: what it names, and its words in one line and the next.
+
+    Words that are far apart are no sign of the same error, and numbers change each time. Of an
+    error with few words the whole line must be there. A module that is missing is the error; one
+    with a code is told by it, whatever it names.
+    """
+    line = telling_line(error_text) or error_text[:_LONGEST_LINE]
+    lines = _lines(output)
+    rule = rule_of("", line, None)
+    if any(map(str.isdigit, rule)):  # a code
+        return any(rule in one for one in lines)
+    names = "|".join({re.escape(found[0][1:-1]) for found in _QUOTED.finditer(line)})
+    named = re.compile(rf"(?<!\w)(?:{names})(?!\w)", re.IGNORECASE)
+    if names and not any(map(named.search, lines)):
+        return False
+    shape = generalize(line)
+    words = set(index_words(shape))
+    lasting = words - _SMALL
+    if len(lasting) < _FEW and lasting != words:
+        return any(shape.lower() in generalize(one).lower() for one in lines)
+    held = [set(index_words(one)) for one in lines]
+    pairs = (one | other for one, other in zip(held, [*held[1:], set()], strict=True))
+    least = len(lasting) * (1.0 if len(lasting) < _FEW else _LEAST_OF_LINE)
+    return any(len(lasting & pair) >= least for pair in pairs)
 
 
 def generalize(line: str) -> str:

@@ -103,7 +103,16 @@ _SAYS_MANNER: Final = re.compile(
     r"|mov(?:e|ed)|set|run|switch(?:ed)?|fix(?:ed)?|wrap(?:ped)?|remov(?:e|ed)|now \w+s)\b",
     re.IGNORECASE,
 )
-_SAYS_COMMAND: Final = re.compile(r"`[^`]+`|^\s*\$ |(?:^|\s)--?[a-z]|\b[a-z]+ [a-z-]+ \./")
+# A file's name in backquotes is no command: it has a blank, or a flag.
+_SAYS_COMMAND: Final = re.compile(
+    r"`[a-z][\w./-]* [^`\n]+`|^\s*\$ |(?:^|[\s`])--[a-z]|\b[a-z]+ [a-z-]+ \./", re.MULTILINE
+)
+_VERDICT: Final = re.compile(r"\b(?:verdict|conclu\w+|assessment|outcome of)\b", re.IGNORECASE)
+_SAYS_VERDICT: Final = re.compile(
+    r"\b(?:verdict|overall|approved?|reject(?:ed)?|bottom line|conclu\w+|blockers?|in short|solid"
+    r"|correct|wrong)\b",
+    re.IGNORECASE,
+)
 _SAYS: Final = (
     (_QUANTITY, _HAS_NUMBER),
     (_MOMENT, _HAS_MOMENT),
@@ -111,11 +120,14 @@ _SAYS: Final = (
     (re.compile(r"\bcommand\b", re.IGNORECASE), _SAYS_COMMAND),
     (_CHOICE, _HAS_CHOICE),
     (_MANNER, _SAYS_MANNER),
+    (_VERDICT, _SAYS_VERDICT),
 )
 # What an agent says it is about to do; it tells nothing of what came of it.
 _NARRATION: Final = re.compile(
     r"(?:(?:now|ok(?:ay)?|good|great|right|next|first)[,.!]? )*"
-    r"(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i am going to|checking|looking at) ",
+    r"(?:(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i am going to|checking|looking at) "
+    r"|(?:i['’]m|i am) \w+ing\b|(?:now )?i (?:need|want|have) to |the user (?:is|wants|asks) "
+    r"|holding off |[^.!?\n]{0,60}, i(?:['’]ll| will| should| need to) )",
     re.IGNORECASE,
 )
 _LOOKS: Final = (
@@ -124,6 +136,7 @@ _LOOKS: Final = (
     (_REASON, _HAS_REASON),
     (_COMMAND, _HAS_COMMAND),
     (_CHOICE, _HAS_CHOICE),
+    (_VERDICT, _SAYS_VERDICT),
 )
 
 
@@ -302,8 +315,27 @@ def _scored(
     is_named = bool(asked.names) and all(name in low for name in asked.names)
     shown = excerpt(widened(text.text, piece.begin, piece.end), sorted(found))
     # A call or a node is no answer that somebody gave: neither makes a confident one.
-    answers = text.trust == 1.0 and is_answer(asked.question, shown)
+    answers = text.trust == 1.0 and is_answer(asked.question, shown) and _is_about(asked, shown)
     return ScoredPassage(piece.source, shown, score, covered, is_named, answers)
+
+
+def _is_about(asked: _Asked, passage: str) -> bool:
+    """Tell whether a passage is itself about what is asked, not only its session.
+
+    A reason counts in its own sentence: beside it, it is the reason for something else. Where no
+    kind of answer can be looked for, the passage must have most of the question's words.
+    """
+    terms = list(asked.weights)
+    total = sum(asked.weights.values())
+
+    def share(text: str) -> float:
+        return sum(asked.weights[term] for term in _held(text, terms)) / total
+
+    if _REASON.search(asked.question):
+        given = (one.text for one in pieces_of(passage) if _SAYS_REASON.search(one.text))
+        return any(share(text) >= _LEAST_OWN for text in given)
+    has_kind = any(kind.search(asked.question) for kind, _ in _SAYS)
+    return has_kind or share(passage) >= _LEAST_OF_NO_KIND
 
 
 def is_answer(question: str, passage: str) -> bool:
@@ -367,8 +399,11 @@ _OF_EACH: Final = 1_000  # characters of a message that tell what its session is
 # How likely the answer stands in such a text. A prompt says what is wrong, not why; a node says
 # again what a message says better; a call is a file's text.
 _OF_A_PROMPT: Final = 0.6
+_OF_A_NOTE: Final = 0.6  # what a program put in front of a model
 _OF_A_NODE: Final = 0.7
 _OF_A_CALL: Final = 0.7
+_LEAST_OWN: Final = 0.5  # of the question's words, in the sentence with the reason
+_LEAST_OF_NO_KIND: Final = 0.6
 _NAMED_COVERAGE: Final = 0.4  # where the names in code are the same
 _STRONG_COVERAGE: Final = 0.7  # of the question's words, by their weight
 _NOTHING: Final = "No matches for this."
@@ -418,6 +453,7 @@ def ask(
     )
     texts, notes = _texts(memory, found)
     chosen = best_passages(question, [text for _, text in texts], limit)
+    chosen.sort(key=lambda one: not is_sure(one))  # what is sure is read first
     cited = tuple(
         _citation(number, texts[one.source][0], one.text, zone)
         for number, one in enumerate(chosen, 1)
@@ -439,11 +475,12 @@ def confidence_of(question: str, chosen: Sequence[ScoredPassage]) -> Confidence:
     if not chosen:
         return "none"
     enough = len(question_terms(question)) > 1 or len(chosen) > 1
-    is_strong = any(
-        one.answers and one.coverage >= (_NAMED_COVERAGE if one.is_named else _STRONG_COVERAGE)
-        for one in chosen
-    )
-    return "strong" if is_strong and enough else "weak"
+    return "strong" if enough and any(map(is_sure, chosen)) else "weak"
+
+
+def is_sure(one: ScoredPassage) -> bool:
+    """Tell whether a passage says what is asked for, about what is asked."""
+    return one.answers and one.coverage >= (_NAMED_COVERAGE if one.is_named else _STRONG_COVERAGE)
 
 
 def extractive(cited: Sequence[Citation], confidence: Confidence) -> str:
@@ -496,6 +533,8 @@ def _own(opened: HitDetail) -> PassageSource:
         return PassageSource(told or text, hit.score, about=text, trust=_OF_A_NODE)
     if opened.facts.get("kind") == "tool_call":
         return PassageSource(text, hit.score, trust=_OF_A_CALL)
+    if opened.facts.get("kind") == "note":
+        return PassageSource(text, hit.score, trust=_OF_A_NOTE)
     return PassageSource(text, hit.score, trust=_OF_A_PROMPT if hit.role == "user" else 1.0)
 
 

@@ -43,6 +43,7 @@ from threadkeep.knowledge.shapes import (
     main_step,
     project_of,
     rule_of,
+    says_the_same,
     shape_of,
     telling_line,
 )
@@ -428,7 +429,6 @@ _CHANGED: Final = 0.2
 _FEW_WORDS: Final = 6
 _LEAST_OF_FEW: Final = 0.75  # of a short error, a word that is not there may be all of it
 _LEAST_MATCH: Final = 0.34
-_LEAST_OF_LINE: Final = 0.5  # of the words of an error that stay from time to time, in one line
 
 Evidence = Literal["same session", "later session", "not fixed yet"]
 
@@ -475,7 +475,10 @@ def fixed(
             said = msgspec.structs.replace(within, kind=(), role=(), outcome=())
             scope = scope_of(tx, said, ANY_NODE, memory.clock())
             found += failed_results(archive, words, scope, _HITS)
-        fixes = [_fix(tx, archive, one, error_text, words) for one in _matching(found, words)]
+        alike = [
+            one for one in found if says_the_same(error_text, one.run.output or one.run.command)
+        ]
+        fixes = [_fix(tx, archive, one, error_text, words) for one in _matching(alike, words)]
     return best_first(fixes)[:limit]
 
 
@@ -523,7 +526,7 @@ def _of_ci(tx: Tx, refs: Sequence[str]) -> list[Failure]:
 def _matching(found: Sequence[Failure], words: Sequence[str]) -> list[Failure]:
     by_match = [(match_of(words, one), one) for one in found]
     least = _LEAST_OF_FEW if len(words) <= _FEW_WORDS else _LEAST_MATCH
-    enough = [pair for pair in by_match if pair[0] >= least and _has_shape(words, pair[1])]
+    enough = [pair for pair in by_match if pair[0] >= least]
     enough.sort(key=lambda pair: (-pair[0], -pair[1].run.at))
     tries: dict[tuple[str, str], Failure] = {}
     for _, one in enough:  # tries of one session end together: the last of them is told
@@ -531,24 +534,12 @@ def _matching(found: Sequence[Failure], words: Sequence[str]) -> list[Failure]:
     return list(tries.values())[:_ENDED]
 
 
-def _has_shape(words: Sequence[str], failed: Failure) -> bool:
-    """Tell whether one line of a failure, with the next, says what the error says.
-
-    Words that are far apart in an output are no sign of the same error; numbers change each time.
-    """
-    lasting = {word for word in words if not any(map(str.isdigit, word))} or set(words)
-    lines = plain(failed.run.output).splitlines()[-_LINES:] or [failed.run.command]
-    held = [set(index_words(line[:_LINE])) for line in lines]
-    pairs = (one | other for one, other in zip(held, [*held[1:], set()], strict=True))
-    return any(len(lasting & pair) >= _LEAST_OF_LINE * len(lasting) for pair in pairs)
-
-
 def _fix(
     tx: Tx, archive: Archive | None, failed: Failure, error_text: str, words: Sequence[str]
 ) -> Fix:
     ending = ending_of(tx, archive, failed)
     match = match_of(words, failed)
-    told = telling_line(failed.run.output) or _line_with(words, plain(failed.run.output))
+    told = _line_with(words, plain(failed.run.output))
     is_same_kind = rule_of("", error_text, None) == rule_of("", failed.run.output, None)
     score = match + _SAME_KIND * is_same_kind
     if ending is not None:
