@@ -106,11 +106,15 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _repeats(message: dict[str, Any], before: str) -> tuple[bool, str]:
-    """Tell whether an answer repeats the thought of the one before it; give its own."""
+    """Tell whether a row repeats the thought of the answer that it belongs to; give its own.
+
+    Each further call of an answer is a row of its own, behind the result of the one before.
+    """
+    blocks = [table(one) for one in rows(decoded(message.get("content_json")))]
     if message.get("role") != "assistant":
-        return False, before
-    blocks = rows(decoded(message.get("content_json")))
-    own = next((text(table(one).get("thinking")) for one in blocks), "")
+        is_result = any(one.get("type") == "toolResponse" for one in blocks)
+        return False, before if is_result else ""
+    own = next(filter(None, (text(one.get("thinking")) for one in blocks)), "")
     return bool(own) and own == before, own or before
 
 
