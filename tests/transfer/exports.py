@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 from threadkeep.base.json import decode_line
 from threadkeep.knowledge.records import Entry, Image
-from threadkeep.sources import pi, qwen_code
+from threadkeep.sources import continue_dev, gptme, kimi_code, pi, qwen_code
 from threadkeep.sources.chat_store import read_record as read_chat
 from threadkeep.sources.claude import transcripts
 from threadkeep.sources.codex import rollouts
+from threadkeep.sources.format import DocumentFiles, encoded
 from threadkeep.sources.opencode.database import message_line, part_line
 from threadkeep.sources.opencode.messages import read_record as read_opencode
 from threadkeep.sources.records import Log, Source, Stamp
@@ -46,7 +48,7 @@ Flat = list[tuple[Any, ...]]
 NOW = 1_790_000_000_000
 SESSION = "0199aaaa-0000-7000-8000-000000000001"
 ROUND_TRIP = (
-    *("claude-code", "codex", "opencode", "pi", "qwen-code"),
+    *("claude-code", "codex", "opencode", "pi", "qwen-code", "kimi-code"),
     *("ai-sdk", "openai", "hermes"),
 )
 
@@ -144,15 +146,44 @@ def _flat(role: str, block: Block) -> tuple[Any, ...]:
 
 def held(form: str, told: Conversation) -> Flat:
     """Give what a format can hold of a conversation: words for what it has no place for."""
-    if form == "claude-code":
+    if form in {"claude-code", "kimi-code"}:
         return list(_with_objects(_without_flags(flat(told))))
     if form == "codex":
         return list(_in_codex(flat(told)))
     if form == "qwen-code":
         return list(_with_objects(_in_qwen_code(flat(told))))
+    if form in {"continue", "gptme"}:
+        return list(_with_objects(_joined(form, told)))
     if form == "pi":
         return list(_with_objects(_in_pi(flat(told))))
     return list(_with_pairs(form, told))
+
+
+def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
+    """Join the texts of an answer, before its calls.
+
+    Continue has each result behind its call; gptme does not say of a result that it failed.
+    """
+    pairs = pair(told.messages)
+    for number, message in enumerate(told.messages):
+        texts = [one.text for one in message.blocks if isinstance(one, ExportText)]
+        said = "\n".join(texts).strip() if message.role == "assistant" else ""
+        yield from [("assistant", "text", said)] if said else []
+        for place, block in enumerate(message.blocks):
+            if isinstance(block, ToolResult):
+                yield from [_described(block, error=False)] if form == "gptme" else []
+            elif isinstance(block, ExportNote) or (isinstance(block, Summary) and form == "gptme"):
+                failed = isinstance(block, ExportNote) and block.error
+                yield ("system", "note", block.text, message.role == "system" and failed)
+            elif message.role != "assistant" or isinstance(block, ToolCall):
+                yield _flat(message.role, block)
+            result = pairs.result_of.get((number, place))
+            if result is not None and form == "continue":
+                yield _described(result, error=result.error)
+
+
+def _described(result: ToolResult, *, error: bool) -> tuple[Any, ...]:
+    return ("tool", "result", result.id, _with_words(result.output, result.images), error, ())
 
 
 def _without_flags(blocks: Flat) -> Flat:
@@ -287,12 +318,23 @@ def _from_rows(rows: list[dict[str, Any]]) -> tuple[list[Entry], str]:
     return found, "state"
 
 
+def _from_document(text: str) -> tuple[list[Entry], str]:
+    path = Path(f"/x/{SESSION}.json")
+    log = Log(str(path), Stamp(0, 0, 0, 0), SESSION)
+    split = continue_dev.SOURCE.split(DocumentFiles(log, {path: text.encode()}))
+    lines = b"\n".join(line for _, line in encoded(split))
+    return _fed(continue_dev.SOURCE, lines.decode()), "continue"
+
+
 _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
     "claude-code": lambda text: (_fed(transcripts.SOURCE, text), "claude-code"),
     "codex": lambda text: (_fed(rollouts.SOURCE, text), "codex"),
     "opencode": _from_opencode,
     "pi": lambda text: (_fed(pi.SOURCE, text), "pi"),
     "qwen-code": lambda text: (_fed(qwen_code.SOURCE, text), "qwen-code"),
+    "kimi-code": lambda text: (_fed(kimi_code.SOURCE, text), "kimi-code"),
+    "gptme": lambda text: (_fed(gptme.SOURCE, text), "gptme"),
+    "continue": _from_document,
     "ai-sdk": _from_ui,
     "openai": lambda text: _from_rows(json.loads(text)),
     "hermes": lambda text: _from_rows(json.loads(text)["messages"]),

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 
 # Named here once more, so that a help page needs no store: a test compares the two.
+TARGETS: Final = (
+    *("claude-code", "codex", "opencode", "pi", "qwen-code", "kimi-code", "continue", "gptme"),
+)
 FORMATS: Final = (
-    *("claude-code", "codex", "opencode", "pi", "qwen-code"),
+    *TARGETS,
     *("ai-sdk", "openai", "hermes", "markdown", "jsonl", "html"),
 )
 _PRIVATE: Final = 0o600
@@ -97,8 +100,6 @@ def _put(path: Path, data: bytes) -> None:
 
 # ------------------------------------------------------------------------------
 # `threadkeep resume`: continue with a captured session in another agent.
-
-TARGETS: Final = ("claude-code", "codex", "opencode", "pi", "qwen-code")
 
 
 @store_command(

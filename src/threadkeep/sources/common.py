@@ -386,7 +386,7 @@ def _image(fields: dict[str, Any]) -> Image | None:
 
 def _address(fields: dict[str, Any]) -> str:
     """Give the address: a text, or an object around it."""
-    for name in ("url", "image_url", "fileUri", "file_uri"):
+    for name in ("url", "image_url", "imageUrl", "fileUri", "file_uri"):
         value = fields.get(name)
         found = text(value) or text(table(value).get("url"))
         if found:

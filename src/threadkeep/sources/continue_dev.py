@@ -27,9 +27,9 @@ from threadkeep.sources.places import place
 def _split(files: DocumentFiles) -> Iterator[Keyed]:
     document = table(files.json())
     own = text(document.get("sessionId")) or files.session_id
-    begun = _begun(files, own)
     history = rows(document.pop("history", None))
     yield "session", {"type": "session", "id": own, "data": document}
+    begun = _begun(files, own, document)
     for number, item in enumerate(history):
         # What was sent to the model repeats the whole conversation before it.
         kept = {name: value for name, value in table(item).items() if name != "promptLogs"}
@@ -37,13 +37,12 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
         yield f"item{number}", {**about, "data": kept}
 
 
-def _begun(files: DocumentFiles, session: str) -> int:
-    for one in map(table, rows(files.json("sessions.json"))):
-        if one.get("sessionId") == session:
-            told = one.get("dateCreated")
-            given = int(told) if isinstance(told, str) and told.isdigit() else told
-            return moment(given) or files.modified
-    return files.modified
+def _begun(files: DocumentFiles, session: str, document: dict[str, Any]) -> int:
+    listed = map(table, rows(files.json("sessions.json")))
+    one = next((one for one in listed if one.get("sessionId") == session), document)
+    told = one.get("dateCreated")
+    given = int(told) if isinstance(told, str) and told.isdigit() else told
+    return moment(given) or files.modified
 
 
 def _read(record: Any, number: int) -> Told:
@@ -99,7 +98,9 @@ def _item(item: dict[str, Any], at: int | None, key: str) -> Told:
         case other:
             told.unknown.append(strange_name(item, "role", other))
     summary = text(item.get("conversationSummary"))
-    told.entries += spoken("system", "summary", summary, at)
+    if summary:  # the item itself says the same
+        told.entries = [one for one in told.entries if one.text != summary]
+        told.entries += spoken("system", "summary", summary, at)
     numbered(told.entries, key)
     return told
 

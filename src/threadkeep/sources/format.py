@@ -7,7 +7,7 @@ package may bring one of its own through the entry point group `threadkeep.sourc
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
 from hashlib import blake2b
@@ -22,7 +22,7 @@ from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import Gatherer, GathererState, plain, table
-from threadkeep.sources.copy_marks import marked, read_mark
+from threadkeep.sources.copy_marks import marked, marks_in, notices_in
 from threadkeep.sources.files import LogFile, file_bytes
 from threadkeep.sources.folders import MOST_ENTRIES, database_stamp, stamp_of
 from threadkeep.sources.places import LogPlace, files_of, place, roots_of
@@ -85,9 +85,16 @@ class RecordParser:
 
 
 def _told(read: Read, record: Any, number: int) -> Told:
-    """Read a record; what a hand-off wrote is marked as a copy."""
+    """Read a record; what a hand-off wrote is marked as a copy, with the notices around it."""
     told = read(record, number)
-    marked(told.entries, read_mark(table(record)))
+    mark = next(marks_in(table(record)), None)
+    if mark is not None:
+        own = told.entries[0].key if told.entries else str(number)
+        at = told.entries[0].at if told.entries else None
+        before, after = notices_in(table(record))
+        for notice in (*before, *after):
+            notice.key, notice.at = f"{own}#{notice.key}", at
+        told.entries = marked([*before, *told.entries, *after], mark)
     return told
 
 
@@ -162,8 +169,9 @@ _BEGINNING: Final = 64 * 1024
 class DocumentFiles:
     """The files of one document, below its own folder alone; links and large ones are refused."""
 
-    def __init__(self, log: Log) -> None:
-        """Take a document as it was found."""
+    def __init__(self, log: Log, contents: Mapping[Path, bytes] | None = None) -> None:
+        """Take a document as it was found, or as it would be: `contents` instead of the disk."""
+        self._contents = contents
         self.path = Path(log.path)
         self.session_id = log.session_id
         self._root = log.root or str(self.path.parent)
@@ -175,6 +183,8 @@ class DocumentFiles:
 
     def content(self, name: str = "") -> bytes:
         """Read a file beside the document, or the document itself; empty if there is none."""
+        if self._contents is not None:
+            return self._contents.get(self._at(name), b"")
         try:
             return file_bytes(self._at(name), self._root)
         except NotFound:

@@ -38,7 +38,7 @@ _ROOTS: Final = ("$GPTME_LOGS_HOME", "{data}/gptme/logs")
 _THOUGHTS: Final = ("think", "thinking")
 # A call: `@shell(id): {json}`, or `<tool-use><shell …>…</shell></tool-use>`, or a fenced block
 # whose language is the name of a tool.
-_NATIVE: Final = re.compile(r"^@(\w+)\(([^)\n]*)\):[ \t]*(?=\{)", re.MULTILINE)
+_NATIVE: Final = re.compile(r"^@([\w.:-]+)\(([^)\n]*)\):\s*(?=\{)", re.MULTILINE)
 _TAG: Final = "tool-use"
 _FENCE: Final = re.compile(r"^(`{3,})([\w-]*)([^\n`]*)$", re.MULTILINE)
 _TOOLS: Final = frozenset(
@@ -92,7 +92,8 @@ def _answer(said: str, at: int | None, model: str) -> list[Entry]:
     for thought in tagged(said, *_THOUGHTS):
         found += spoken("assistant", "reasoning", thought.inside.strip(), at, model)
     rest = without(said, *_THOUGHTS)
-    calls = list(_apart([*_native(rest), *_tags(rest), *_fences(rest)]))
+    # A conversation has calls of one kind: among native ones a fence is what it looks like.
+    calls = list(_apart(list(_native(rest)) or [*_tags(rest), *_fences(rest)]))
     left = cut_out(rest, [(one.start, one.end) for one in calls]).strip()
     found += spoken("assistant", "text", left, at, model)
     return [*found, *(call(one.tool, one.own, one.given, at, model) for one in calls)]

@@ -29,6 +29,8 @@ from threadkeep.sources.records import Log
 
 _AGENT: Final = "kimi-code"
 _LABEL: Final = "Kimi Code"
+# What a hand-off writes for the eye alone: the program passes over types that it does not know.
+NOTICE: Final = "threadkeep.notice"
 # Repeats of what is read elsewhere, and the program's own matters.
 _QUIET: Final = frozenset(
     (
@@ -61,6 +63,9 @@ def _read(record: Any, number: int) -> Told:
         case "profile.bind":
             cwd = text(table(fields.get("environmentDisclosure")).get("cwd"))
             told.facts = SessionFacts(cwd=cwd, agent=text(fields.get("profileName")))
+        case _ if kind == NOTICE:
+            said, failed = text(fields.get("text")), fields.get("error") is True
+            told.entries = numbered(spoken("system", "note", said, at, error=failed), str(number))
         case _ if "compaction" in kind:
             summary = text(fields.get("summary")) or text(
                 table(fields.get("result")).get("summary")
@@ -115,10 +120,11 @@ def _part(part: dict[str, Any], at: int | None, strange: list[str]) -> list[Entr
 def _result(event: dict[str, Any], at: int | None) -> Entry:
     told = table(event.get("result"))
     output = told.get("output")
-    shown = text(output) or block_text(output) or describe_input(output)
+    images = pictures(output)
+    shown = block_text(output) or ("" if images else text(output) or describe_input(output))
     failed = told.get("isError") is True
     own = text(event.get("toolCallId"))
-    return result(own, shown, at, error=failed, images=pictures(output))
+    return result(own, shown, at, error=failed, images=images)
 
 
 def _usage(fields: dict[str, Any], at: int | None) -> Any:

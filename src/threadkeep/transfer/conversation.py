@@ -11,7 +11,7 @@ from threadkeep.base.clock import iso
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import CapturedSession, Entry, Image
 from threadkeep.knowledge.transcript import SessionArchive
-from threadkeep.sources.copy_marks import copy_mark
+from threadkeep.sources.copy_marks import MARK, Notice, copy_mark, with_notices
 
 # ------------------------------------------------------------------------------
 # One neutral form of a conversation, between the programs that keep conversations.
@@ -406,6 +406,47 @@ def timed(told: Conversation, now: int) -> Iterator[tuple[ExportMessage, int]]:
     for message in told.messages:
         last = last if message.at is None else message.at
         yield message, last
+
+
+def carrying(
+    told: Conversation,
+    records: Iterable[tuple[ExportMessage, dict[str, Any] | Notice]],
+    bare: dict[str, Any],
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Give records with their marks; notices, for which a program has none, go into those.
+
+    `bare` is a record that says nothing, for a conversation that has notices alone.
+    """
+    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    waiting: list[Notice] = []
+    for message, record in records:
+        if isinstance(record, tuple):
+            waiting.append(record)
+        else:
+            found.append((record, with_notices(told.mark(message), waiting)))
+            waiting = []
+    if waiting and found:
+        last, mark = found[-1]
+        found[-1] = last, with_notices(mark, mark[MARK].get("before", ()), waiting)
+    elif waiting:
+        found.append((bare, with_notices(told.mark(), waiting)))
+    return found
+
+
+def notices_of(message: ExportMessage) -> Iterator[Notice]:
+    """Give what a program put in as notices for the eye."""
+    for block in message.blocks:
+        match block:
+            case ExportNote(text=said, error=error):
+                yield said, error
+            case Picture(image=image):
+                yield described(image), False
+            case ToolResult():
+                yield loose_result(block), block.error
+            case ToolCall(name=name):
+                yield name, False
+            case _:
+                yield block.text, False
 
 
 def stamp(at: int) -> str:

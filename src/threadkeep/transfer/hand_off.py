@@ -21,6 +21,10 @@ from threadkeep.knowledge.archive import text_hash
 from threadkeep.sources.claude.paths import project_folders
 from threadkeep.sources.codex.threads import codex_homes
 from threadkeep.sources.common import table
+from threadkeep.sources.continue_dev import SOURCE as CONTINUE
+from threadkeep.sources.format import DocumentFiles, Documents, encoded
+from threadkeep.sources.gptme import SOURCE as GPTME
+from threadkeep.sources.kimi_code import SOURCE as KIMI_CODE
 from threadkeep.sources.opencode.database import data_root, message_line, part_line
 from threadkeep.sources.pi import SOURCE as PI
 from threadkeep.sources.places import roots_of
@@ -46,6 +50,9 @@ from threadkeep.transfer.conversation import (
 from threadkeep.transfer.formats.ai_sdk import ai_sdk
 from threadkeep.transfer.formats.claude_code import claude_code, session_uuid
 from threadkeep.transfer.formats.codex import codex
+from threadkeep.transfer.formats.continue_dev import continue_dev
+from threadkeep.transfer.formats.gptme import gptme, gptme_settings
+from threadkeep.transfer.formats.kimi_code import kimi_code, kimi_folder, kimi_state
 from threadkeep.transfer.formats.openai import hermes, openai
 from threadkeep.transfer.formats.opencode import opencode, opencode_id
 from threadkeep.transfer.formats.pi import pi
@@ -185,6 +192,9 @@ WRITERS: Final[dict[str, Writer]] = {
     "opencode": opencode,
     "pi": pi,
     "qwen-code": qwen_code,
+    "kimi-code": kimi_code,
+    "continue": continue_dev,
+    "gptme": gptme,
     "ai-sdk": ai_sdk,
     "openai": openai,
     "hermes": hermes,
@@ -208,6 +218,7 @@ class HandOff(msgspec.Struct, frozen=True):
     title: str
     messages: int
     data: bytes
+    beside: Mapping[Path, bytes] = {}  # what its agent keeps of it in other files
 
 
 def hand_off(told: Conversation, agent: str, cwd: str, new: NewSession, user: UserHome) -> HandOff:
@@ -219,22 +230,26 @@ def hand_off(told: Conversation, agent: str, cwd: str, new: NewSession, user: Us
         msg = f"there are no messages in session {told.about.session_id}"
         raise Invalid(msg, hint="`threadkeep sessions` lists the sessions that can be continued")
     ready = resumable(told, cwd)
-    path = _TARGETS[agent].place(cwd, new, user)
+    target = _TARGETS[agent]
+    path = target.place(cwd, new, user)
+    beside = target.beside(ready, new, path)
     return HandOff(
         agent=agent,
         session_id=new.session_id,
         path=path,
-        command=f"cd {shlex.quote(cwd)} && {_TARGETS[agent].command(new.session_id, path)}",
+        command=f"cd {shlex.quote(cwd)} && {target.command(new.session_id, path)}",
         title=ready.about.title,
         messages=len(ready.messages),
         data=WRITERS[agent](ready, new).encode(),
+        beside={place: content.encode() for place, content in beside.items()},
     )
 
 
 def put(made: HandOff) -> None:
     """Write a session where its agent looks for it: for the owner alone, never over another."""
-    make_private_dir(made.path.parent)
-    write_files(made.path.parent, (), {made.path.name: made.data})
+    for path, data in {**made.beside, made.path: made.data}.items():
+        make_private_dir(path.parent)
+        write_files(path.parent, (), {path.name: data})
 
 
 def new_session_id(agent: str, now: int, digits: str) -> str:
@@ -290,6 +305,27 @@ def _of_pi(cwd: str, new: NewSession, user: UserHome) -> Path:
     return roots_of(PI.places, user)[0] / folder / name
 
 
+def _kimi_id(now: int, digits: str) -> str:
+    return f"session_{_uuid4(now, digits)}"
+
+
+def _of_kimi_code(cwd: str, new: NewSession, user: UserHome) -> Path:
+    sessions = roots_of(KIMI_CODE.places, user)[0]
+    return sessions / kimi_folder(cwd) / new.session_id / "agents" / "main" / "wire.jsonl"
+
+
+def _of_continue(_cwd: str, new: NewSession, user: UserHome) -> Path:
+    return roots_of(CONTINUE.places, user)[0] / f"{new.session_id}.json"
+
+
+def _gptme_id(now: int, digits: str) -> str:
+    return f"{stamp(now)[:10]}-continued-{digits[:8]}"
+
+
+def _of_gptme(_cwd: str, new: NewSession, user: UserHome) -> Path:
+    return roots_of(GPTME.places, user)[0] / new.session_id / "conversation.jsonl"
+
+
 def _resume_opencode(session_id: str, path: Path) -> str:
     return f"opencode import {shlex.quote(str(path))} && opencode --session {session_id}"
 
@@ -298,6 +334,8 @@ class _Target(NamedTuple):
     new_id: Callable[[int, str], str]  # of the time and 32 random digits
     place: Callable[[str, NewSession, UserHome], Path]  # for a folder to continue in
     command: Callable[[str, Path], str]  # what continues a session
+    # What is in other files than that of the conversation.
+    beside: Callable[[Conversation, NewSession, Path], Mapping[Path, str]] = lambda *_: {}
 
 
 _TARGETS: Final[Mapping[str, _Target]] = {
@@ -306,6 +344,12 @@ _TARGETS: Final[Mapping[str, _Target]] = {
     "opencode": _Target(_opencode_id, _of_opencode, _resume_opencode),
     "pi": _Target(_uuid7, _of_pi, lambda own, _: f"pi --session {own}"),
     "qwen-code": _Target(_uuid4, _of_qwen_code, lambda own, _: f"qwen --resume {own}"),
+    "kimi-code": _Target(
+        *(_kimi_id, _of_kimi_code, lambda own, _: f"kimi --session {own}", kimi_state)
+    ),
+    # It resumes only its last session by itself; a fork of any begins with all that was said.
+    "continue": _Target(_uuid4, _of_continue, lambda own, _: f"cn --fork {own}"),
+    "gptme": _Target(*(_gptme_id, _of_gptme, lambda own, _: f"gptme --name {own}", gptme_settings)),
 }
 TARGETS: Final = tuple(_TARGETS)
 
@@ -325,9 +369,10 @@ def project_slug(cwd: str) -> str:
 def retold_in(made: HandOff, sources: Mapping[str, Source]) -> dict[str, set[int]]:
     """Give the hashes of the texts in a session that was handed over, by where they were said."""
     log = Log(str(made.path), Stamp(0, 0, 0, 0), made.session_id)
-    fresh = partial(sources[made.agent].parser, log, None)
+    source = sources[made.agent]
+    fresh = partial(source.parser, log, None)
     found: dict[str, set[int]] = defaultdict(set)
-    for number, line in enumerate(_lines(made)):
+    for number, line in enumerate(_lines(made, source, log)):
         for record in decode_line(line):
             for entry in alone(fresh, record, line, number):
                 if entry.origin:
@@ -335,10 +380,13 @@ def retold_in(made: HandOff, sources: Mapping[str, Source]) -> dict[str, set[int
     return found
 
 
-def _lines(made: HandOff) -> Iterable[bytes]:
-    if made.agent != "opencode":
-        return made.data.splitlines()
-    return _parts(json.decode(made.data.decode()))
+def _lines(made: HandOff, source: Source, log: Log) -> Iterable[bytes]:
+    if made.agent == "opencode":
+        return _parts(json.decode(made.data.decode()))
+    if isinstance(source, Documents):
+        files = DocumentFiles(log, {**made.beside, made.path: made.data})
+        return (line for _, line in encoded(source.split(files)))
+    return made.data.splitlines()
 
 
 def _parts(document: Any) -> Iterator[bytes]:
