@@ -2,8 +2,8 @@
 
 It stands in the log itself, so that a copy is known as one on every machine, and after its store
 was lost. Programs pass over it: most read the fields of a record that they know, OpenCode and gptme
-keep what is in its `metadata`. Notices that no model is shown are in the mark of the record before or
-after them where a program has no record of its own for them.
+keep what is in its `metadata`. Notices that no model is shown are in the mark of the record before
+or after them where a program has no record of its own for them.
 """
 
 from collections.abc import Iterable, Iterator
