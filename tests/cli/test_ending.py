@@ -15,6 +15,7 @@ from tests.capture.test_foreign_databases import endless_pages, good_log
 from tests.conftest import REPO
 from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Sql
+from threadkeep.cli.signals import ended_by_signals
 
 PATIENCE = 60.0  # only a test that is broken ever waits this long
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -159,3 +160,10 @@ def test_serve_goes_on_beside_a_database_without_an_end(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, said.splitlines()[-1]) == (0, "ended"), said
+
+
+def test_a_signal_in_the_middle_of_waiting_for_it_is_heard() -> None:
+    with ended_by_signals() as stop:
+        with stop._cond:  # type: ignore[attr-defined]  # as inside `stop.wait()`
+            signal.raise_signal(signal.SIGTERM)
+        assert stop.wait(PATIENCE)

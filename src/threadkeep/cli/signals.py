@@ -162,7 +162,12 @@ def stopped_by_signals() -> Iterator[Callable[[], bool]]:
 def ended_by_signals() -> Iterator[threading.Event]:
     """Give an event that is set when somebody wants the command to end: Ctrl-C, kill, hang-up."""
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _NUMBERS}
+
+    def hear(*_: object) -> None:
+        # On a thread: the handler may have cut into `stop.wait()`, which holds the event's lock.
+        threading.Thread(target=stop.set, name="threadkeep-stop", daemon=True).start()
+
+    before = {number: signal.signal(number, hear) for number in _NUMBERS}
     try:
         yield stop
     finally:

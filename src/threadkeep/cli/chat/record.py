@@ -115,10 +115,10 @@ class Interruptible:
             yield data
 
     def _next(self) -> bytes:
-        if self._stopped:
-            raise KeyboardInterrupt
-        self._waiting = True
+        self._waiting = True  # first: a signal after the look below raises by itself
         try:
+            if self._stopped:
+                raise KeyboardInterrupt
             return self._read(_PIECE)
         finally:
             self._waiting = False
