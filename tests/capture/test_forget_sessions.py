@@ -390,7 +390,7 @@ def test_what_makes_no_sense_is_refused(captured: tuple[Path, Path], tmp_path: P
     file, user = copy_of(captured, tmp_path), captured[1]
     with masked_history(file, user) as history:
         for what, said_ in (
-            (Query(), "nothing selects"),
+            (Query(), "nothing says what to forget"),
             (Query(pattern="("), "not a valid regular expression"),
             (Query(pattern="x*"), "every text"),
             (Query(since=2, until=2), "ends before"),

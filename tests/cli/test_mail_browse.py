@@ -89,7 +89,7 @@ def test_a_view_in_the_place_of_a_table_is_refused(run: Run, tmp_path: Path) -> 
         connection.execute("DROP TABLE processing_ack")
         connection.execute("CREATE VIEW processing_ack AS SELECT 1 AS message_id, 2 AS status")
     connection.close()
-    assert "is no table" in run("mail", "ls", str(theirs), code=1).stderr
+    assert "is a view, not a table" in run("mail", "ls", str(theirs), code=1).stderr
 
 
 # ---------------------------------------------------------------------- tail

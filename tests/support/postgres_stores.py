@@ -169,7 +169,7 @@ class OnPostgres(StoreFactory[Any]):
                 yield outside
             finally:
                 if outside.changed_tables:
-                    self._changed.add(home.home)
+                    self._changed.add(home.home_name)
 
     def rows(self, store: Any, sql: str, *params: object) -> list[dict[str, Any]]:
         with self.raw(store) as outside:

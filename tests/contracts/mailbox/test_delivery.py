@@ -141,7 +141,7 @@ def test_a_crash_while_sending_is_asked_about_or_unknown(
         status = desk.rows("SELECT status FROM delivered WHERE message_out_id = ?", first.id)
         assert status == [("failed",)]  # no other host may send it either
         assert "one" in desk.notes()[0]
-        assert "Nobody can tell" in desk.notes()[0]
+        assert "It is not known whether" in desk.notes()[0]
     else:
         assert channel.texts == ["one", "two"]
         assert desk.state(first) == "sent"

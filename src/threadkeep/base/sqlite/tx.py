@@ -134,7 +134,9 @@ class SqliteTx:
 
     def each(self, name: str, params: Params = ()) -> Iterator[Row]:
         """Give the rows of a query one after the other, for results that may be large."""
-        cursor = self._execute(name, params)
+        return self._rows(self._execute(name, params))  # asked now, not when somebody reads on
+
+    def _rows(self, cursor: sqlite3.Cursor) -> Iterator[Row]:
         try:
             yield from cursor
         except sqlite3.Error as error:

@@ -329,7 +329,7 @@ def test_missing_tables_and_views_are_found(pair: Pair) -> None:
     pair.sql("in", "DROP TABLE destinations")
     assert only(pair) == "inbound.db: destinations is missing"
     pair.sql("in", "CREATE VIEW destinations AS SELECT 1 AS name")
-    assert "is no table" in only(pair)
+    assert "is a view, not a table" in only(pair)
 
 
 def test_tables_that_a_host_adds_are_a_warning_in_files_of_others(pair: Pair) -> None:
