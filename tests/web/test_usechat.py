@@ -48,14 +48,16 @@ def end(text: str) -> list[Json]:
     return [delta, {"type": "text-end", "id": "t"}, finish()]
 
 
-LOOK_UP: list[Json] = [
-    {"type": "stream-start", "warnings": []},
-    {"type": "reasoning-start", "id": "r"},
-    {"type": "reasoning-delta", "id": "r", "delta": "I have to look."},
-    {"type": "reasoning-end", "id": "r"},
-    {"type": "tool-call", "toolCallId": "c", "toolName": "weather", "input": '{"place":"Bonn"}'},
-    finish("tool-calls"),
-]
+def look_up(thought: str) -> list[Json]:
+    place = '{"place":"Bonn"}'
+    return [
+        {"type": "stream-start", "warnings": []},
+        {"type": "reasoning-start", "id": "r"},
+        {"type": "reasoning-delta", "id": "r", "delta": thought},
+        {"type": "reasoning-end", "id": "r"},
+        {"type": "tool-call", "toolCallId": "c", "toolName": "weather", "input": place},
+        finish("tool-calls"),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +147,7 @@ def test_a_chat_is_the_same_on_both_sides_through_reload_resume_and_stop(
     rests(page)
 
     ask(page, "How is the weather?")
-    app.says(LOOK_UP)
+    app.says(look_up("I have to look."))
     app.says([*begin("It is warm"), *end(" in Bonn.")])
     sees(page, "It is warm in Bonn.")
     rests(page)
@@ -196,10 +198,11 @@ def test_a_chat_is_the_same_on_both_sides_through_reload_resume_and_stop(
 def steered(page: Page, app: App) -> None:
     """The user says something in the middle of the reply; the page is reloaded, then it is cut."""
     ask(page, "And how warm is it?")
-    app.says(LOOK_UP[:-1])
-    sees(page, "I have to look.")
+    *looking, looked = look_up("I look again.")  # words of this reply alone: then it has begun
+    app.says(looking)
+    sees(page, "I look again.")
     app.steer("In Kelvin, please.")
-    app.says([LOOK_UP[-1], *begin("294")])
+    app.says([looked, *begin("294")])
     sees(page, "In Kelvin, please.")
     page.reload()
     sees(page, "In Kelvin, please.")
