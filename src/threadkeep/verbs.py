@@ -438,7 +438,14 @@ _KNOWLEDGE: Final = table(
         kept=True,
         tool="get_session",
     ),
-    verb(KNOWLEDGE, "window", f"GET {_CAPTURED}/window", names={"session": "ref"}, kept=True),
+    verb(
+        KNOWLEDGE,
+        "window",
+        f"GET {_CAPTURED}/window",
+        names={"session": "ref"},
+        kept=True,
+        tool="get_messages",
+    ),
     verb(
         KNOWLEDGE,
         "find",
@@ -492,6 +499,7 @@ _CAPTURE: Final = table(
     verb(CAPTURED, "parse", "GET /sessions/parse"),
     verb(CAPTURED, "raw", f"GET {_CAPTURED}/raw"),
     verb(CAPTURED, "project", "GET /projects/{project}"),
+    verb(CAPTURED, "remember", "POST /notes", 201, way="change", tool="remember"),
     verb(CAPTURED, "rename_project", "PATCH /projects/{project}", way="change"),
     verb(CAPTURED, "split_project", "POST /projects/{project}/split", way="change"),
     verb(CAPTURED, "label", "PATCH /labels/{ref}", way="change", again=SAME),

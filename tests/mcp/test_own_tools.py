@@ -10,6 +10,7 @@ from threadkeep.errors import Invalid
 from threadkeep.home.home import Home
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge.query import Query
+from threadkeep.mcp import contract_tools, memory_tools
 from threadkeep.mcp.server import described, make_room, offered
 from threadkeep.mcp.tools import ToolContext
 from threadkeep.verbs import each_verb
@@ -25,6 +26,21 @@ def paged(room: ToolContext, name: str, key: str, **given: Any) -> list[dict[str
         rows += page[key]
         cursor = page["next"]
     return rows
+
+
+# What a tool of ours takes beyond its verb: how an answer is shown, and where it begins.
+BEYOND_THE_VERB = {"usage": {"by"}, "get_messages": {"around", "chars", "cursor"}}
+
+
+def test_every_tool_of_ours_takes_what_its_verb_takes() -> None:
+    contract = {tool.name for tool in (*contract_tools.TOOLS, *memory_tools.TOOLS)}
+    ours = {tool.name: tool for tool in offered(write=True) if tool.name not in contract}
+    lines = {one.tool: one for one in each_verb() if one.tool}
+    assert ours.keys() == lines.keys()
+    for name, tool in ours.items():
+        taken = set((lines[name].body or lines[name].asked).__struct_fields__)
+        told = set(tool.arguments.__struct_fields__)
+        assert told - taken == BEYOND_THE_VERB.get(name, set())
 
 
 def test_a_hit_opens_at_its_message(room: ToolContext) -> None:
@@ -160,6 +176,7 @@ def test_a_note_is_recalled_as_an_agents_word_and_can_be_forgotten(
     assert "from-agent" in row["tags"]
     assert secret[4:12] not in ask(room, "recall", q="gauge").text
     assert "is empty" in refused(room, "remember", note="  ")
+    assert "at most 8000 characters" in refused(room, "remember", note="x" * 8001)
     with home.history() as history:
         history.forget(Query(pattern="quay gauge"))
     assert data(room, "recall", q="gauge feet")["hits"] == []

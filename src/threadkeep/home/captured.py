@@ -1,10 +1,14 @@
-"""What was captured, beyond lists: its lines, how complete it is, and how it is forgotten."""
+"""What was captured, beyond lists: its lines, notes, how complete it is, how it is forgotten."""
 
+import getpass
+import socket
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec import Meta
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.page import Cursor, Limit, Page, page_of
@@ -12,14 +16,32 @@ from threadkeep.base.verbs import Moment, Name, Words, with_limits
 from threadkeep.capture.coverage import Coverage
 from threadkeep.capture.forget import ForgetReport
 from threadkeep.capture.forget_selection import refuse_mixture
+from threadkeep.capture.records import Exclusion
 from threadkeep.errors import Invalid
+from threadkeep.knowledge import nodes
 from threadkeep.knowledge.labels import Labelled, Note, TagCount, TagName
+from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.projects import ProjectDetail, ProjectName, RenamedProject
 from threadkeep.knowledge.query import EVERYTHING, Query, format_query, parse_query
 from threadkeep.knowledge.results import Labels
+from threadkeep.memory.learn.identifiers import project_roots
 
 if TYPE_CHECKING:
     from threadkeep.home.stores import Stores
+
+
+_NOTED: Final = "What to remember, written so that it makes sense outside this conversation."
+Noted = Annotated[str, Meta(min_length=1, max_length=8000, description=_NOTED)]
+NoteTitle = Annotated[str, Meta(max_length=500, description="A few words.")]
+NoteProject = Annotated[str, Meta(max_length=2000, description="Its folder, or owner/name.")]
+NoteTag = Annotated[str, Meta(max_length=500, description="A word to find it by.")]
+
+
+class NoteStored(msgspec.Struct, frozen=True):
+    """Names a note that was stored."""
+
+    uuid: str
+    ref: str
 
 
 class ParsedQuery(msgspec.Struct, frozen=True):
@@ -53,6 +75,45 @@ class CapturedWork:
         history = self._stores.history("look")
         found = history.find(session)
         yield from (one.decode("utf-8", "replace") for one in history.raw(found))
+
+    def remember(
+        self,
+        note: Noted,
+        *,
+        title: NoteTitle = "",
+        project: NoteProject = "",
+        tags: Sequence[NoteTag] = (),
+        author: Name = "unknown",
+        session: Name | None = None,
+    ) -> NoteStored:
+        """Store a note of an agent for later sessions, secrets masked.
+
+        `author` is the program that the agent runs in; notes of one `session` belong together.
+        """
+        if not note.strip():
+            raise Invalid("the note is empty", hint="give the text to remember")
+        home, store = self._stores.home, self._stores.history("change").store
+        refuse_write(store.access)
+        if Exclusion(home.config.capture.exclude).of_place(project):
+            msg = f"the project {project!r} is excluded by [capture] exclude"
+            raise Invalid(msg, hint="do not store the note: the user excluded this project")
+        masked = home.redactor().text
+        is_folder = project.startswith(("/", "~"))
+        made = nodes.Note(
+            text=masked(note.strip()),
+            author=masked(author),
+            envelope_id=str(uuid4()),
+            session=session or str(uuid4()),
+            at=now_ms(),
+            title=masked(title.strip()),
+            cwd=project if is_folder else "",
+            repo=None if is_folder or not project else project,
+            tags=tuple(masked(tag) for tag in tags),
+            hostname=socket.gethostname(),
+            username=_user(),
+        )
+        uuid, roots = str(uuid4()), project_roots(home.config.enrich, home.environ)
+        return NoteStored(uuid, f"node:{store.nodes.write_note(made, uuid=uuid, roots=roots)}")
 
     def label(
         self,
@@ -133,3 +194,10 @@ class CapturedWork:
         with self._stores.home.observations(self._stores.db, must_exist=True) as observations:
             observations.collect()
         return WouldGo(dry_run, self._stores.history("change").forget(what))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return ""

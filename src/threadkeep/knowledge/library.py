@@ -74,6 +74,8 @@ T = TypeVar("T")
 Seconds = Callable[[], float]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
 Many = Annotated[int, Meta(ge=1, le=1000)]
+_NAMED: Final = "Its name as lists give it (agent:id), an id, or a beginning of one."
+CapturedRef = Annotated[str, Meta(description=_NAMED)]
 
 
 class _Made(NamedTuple):
@@ -264,7 +266,7 @@ class Browse:
 
     # ------------------------------------------------------------------ one session
 
-    def session(self, ref: str) -> SessionDetail:
+    def session(self, ref: CapturedRef) -> SessionDetail:
         """Give a session by `agent:session_id` or a beginning of its id, with its turns."""
         with self._reading() as around:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)
@@ -274,7 +276,7 @@ class Browse:
 
     def window(
         self,
-        ref: str,
+        ref: CapturedRef,
         *,
         at: str | int | None = None,
         before: Number | None = None,
@@ -297,7 +299,7 @@ class Browse:
             archive = ArchivedEntries(around.tx, self.sources)
             return with_labels(around.tx, found, read_window(archive, outline, part, prompts))
 
-    def find(self, ref: str, words: str, limit: Many = 200) -> list[Spot]:
+    def find(self, ref: CapturedRef, words: str, limit: Many = 200) -> list[Spot]:
         """Find words in one session, in its order; any text may be looked for."""
         with self._reading() as around:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)

@@ -1,24 +1,16 @@
 """Our own tools: what agents cannot ask the contract's server."""
 
-import getpass
-import socket
 from typing import Annotated, Any, Final, Literal
-from uuid import uuid4
 
 import msgspec
 
-from threadkeep.base.clock import now_ms
-from threadkeep.capture.records import Exclusion
 from threadkeep.errors import Invalid
-from threadkeep.knowledge.nodes import Note
-from threadkeep.knowledge.opening import refuse_write
+from threadkeep.home.captured import NoteStored
 from threadkeep.knowledge.results import Sum
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.reply_text import go_on, later, left_with, told, when
 from threadkeep.mcp.tools import (
     NOTICE,
-    Cursor,
-    Limit,
     Tool,
     ToolContext,
     ToolReply,
@@ -27,11 +19,9 @@ from threadkeep.mcp.tools import (
     cut,
     kept,
     other,
-    text,
 )
 from threadkeep.memory.fence import FenceItem
 from threadkeep.memory.hits import ago, label_of
-from threadkeep.memory.learn.identifiers import project_roots
 from threadkeep.memory.records import Hit
 from threadkeep.memory.timeline import Moment
 from threadkeep.verbs import TABLES
@@ -39,44 +29,13 @@ from threadkeep.verbs import TABLES
 # ------------------------------------------------------------------------------
 # What our own tools take and give back.
 
-# ---------------------------------------------------------------------- arguments
-
-
-class MessagesArguments(msgspec.Struct, frozen=True):
-    """What `get_messages` takes."""
-
-    session: Annotated[
-        str,
-        text("Session", "Its name as list_sessions gives it (agent:id), or a beginning of its id."),
-    ] = ""
-    around: Annotated[
-        str, text("Around", "A ref from recall (message:12): start a little before it.")
-    ] = ""
-    cursor: Cursor = ""
-    limit: Limit = 30
-    chars: Annotated[
-        int, other("Characters", "Maximum characters of each message; up to 40000.")
-    ] = 2_000
-
-
 _BY = Annotated[
     Literal["day", "model", "project", "agent", "session"], other("By", "How to sum up.")
 ]
 RECALL: Final = TABLES["memory"]["recall"]
 TIMELINE: Final = TABLES["memory"]["timeline"]
 USAGE: Final = TABLES["knowledge"]["usage"]
-
-
-class RememberArguments(msgspec.Struct, frozen=True):
-    """What `remember` takes."""
-
-    note: Annotated[
-        str,
-        text("Note", "What to remember, written so that it makes sense outside this conversation."),
-    ]
-    title: Annotated[str, text("Title", "A few words.")] = ""
-    project: Annotated[str, text("Project", "Its folder, or owner/name.")] = ""
-    tags: Annotated[list[str], other("Tags", "Words to find it by.")] = []
+REMEMBER: Final = TABLES["captured"]["remember"]
 
 
 # ---------------------------------------------------------------------- answers
@@ -247,13 +206,6 @@ class UsageList(msgspec.Struct, frozen=True):
     left_out: str = ""
 
 
-class NoteStored(msgspec.Struct, frozen=True):
-    """What `remember` answers."""
-
-    uuid: str
-    ref: str
-
-
 _TITLE: Final = 200
 _SNIPPET: Final = 600
 _MS: Final = 1000
@@ -376,53 +328,11 @@ def _of_usage(row: UsageRow) -> FenceItem:
 # ---------------------------------------------------------------------- writing
 
 
-_NOTE_LIMIT: Final = 8_000
-
-
-def remember(room: ToolContext, given: RememberArguments) -> ToolReply:
+def remember(room: ToolContext, given: Any) -> ToolReply:
     """Store a note."""
-    home, store = room.stores.home, room.stores.history("change").store
-    refuse_write(store.access)
-    note, uuid = _note(room, given), str(uuid4())
-    roots = project_roots(home.config.enrich, home.environ)
-    ref = f"node:{store.nodes.write_note(note, uuid=uuid, roots=roots)}"
-    lead = f"Remembered as {ref}. `threadkeep forget --pattern …` removes it."
-    return ToolReply(lead, data=NoteStored(uuid, ref))
-
-
-def _note(room: ToolContext, given: RememberArguments) -> Note:
-    """Make a note of what an agent says, its secrets masked; what is not wanted is refused."""
-    home, text, project = room.stores.home, given.note, given.project
-    if not text.strip():
-        raise Invalid("the note is empty", hint="give the text to remember")
-    if len(text) > _NOTE_LIMIT:
-        msg = f"the note has {len(text)} characters, {_NOTE_LIMIT} at most are taken"
-        raise Invalid(msg, hint="leave several shorter notes")
-    if Exclusion(home.config.capture.exclude).of_place(project):
-        msg = f"the project {project!r} is excluded by [capture] exclude"
-        raise Invalid(msg, hint="do not store the note: the user excluded this project")
-    masked = home.redactor().text
-    is_folder = project.startswith(("/", "~"))
-    return Note(
-        text=masked(text.strip()),
-        author=masked(room.client),
-        envelope_id=str(uuid4()),
-        session=room.session,
-        at=now_ms(),
-        title=masked(given.title.strip()),
-        cwd=project if is_folder else "",
-        repo=None if is_folder or not project else project,
-        tags=tuple(masked(tag) for tag in given.tags),
-        hostname=socket.gethostname(),
-        username=_user(),
-    )
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        return ""
+    stored = ask_verb(room, REMEMBER, given, author=room.client, session=room.session)
+    lead = f"Remembered as {stored.ref}. `threadkeep forget --pattern …` removes it."
+    return ToolReply(lead, data=stored)
 
 
 READING: Final = (
@@ -456,11 +366,11 @@ READING: Final = (
 )
 WRITING: Final = (
     Tool(
-        "remember",
+        REMEMBER.tool,
         "Remember",
         "Store a note for later sessions: a decision, a fact about the project, what the user"
         " prefers. It is marked as written by an agent. Never store secrets.",
-        RememberArguments,
+        arguments_of(REMEMBER, leave_out=("author", "session")),
         remember,
         NoteStored,
         writes=True,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -11,24 +11,34 @@ from threadkeep.knowledge.results import SessionSummary, TranscriptMessage, Turn
 from threadkeep.mcp import own_tools, reply_text
 from threadkeep.mcp.reply_text import go_on, later, left_with, told, when
 from threadkeep.mcp.tools import (
+    Cursor,
     Tool,
     ToolContext,
     ToolReply,
     arguments_of,
     ask_verb,
-    clamped,
     cut,
     kept,
+    text,
 )
 from threadkeep.memory.fence import FenceItem
 from threadkeep.verbs import TABLES
 
 SESSIONS: Final = TABLES["knowledge"]["sessions"]
 SESSION: Final = TABLES["knowledge"]["session"]
+WINDOW: Final = TABLES["knowledge"]["window"]
 
 _TITLE: Final = 200
 _PROMPT: Final = 300
-_MOST_CHARS: Final = 40_000
+_AROUND = Annotated[
+    str, text("Around", "A ref from recall (message:12): start a little before it.")
+]
+_CHARS = Annotated[
+    int,
+    msgspec.Meta(
+        ge=1, le=40_000, title="Characters", description="Maximum characters of each message."
+    ),
+]
 _BEFORE: Final = 2  # messages that are shown before the one that was asked for
 
 
@@ -66,13 +76,12 @@ def get_session(room: ToolContext, given: Any) -> ToolReply:
     return ToolReply(f"{lead}{view.left_out}".strip(), items, view)
 
 
-def get_messages(room: ToolContext, given: own_tools.MessagesArguments) -> ToolReply:
+def get_messages(room: ToolContext, given: Any) -> ToolReply:
     """Read a session, entry by entry."""
     ref, first = _place(room, given)
-    limit, chars = max(1, clamped(given.limit)), max(1, min(given.chars, _MOST_CHARS))
     with _named():
-        window = room.stores.browse().window(ref, after=first - 1, limit=limit)
-    rows = [_message_row(message, chars) for message in window.messages]
+        window = ask_verb(room, WINDOW, given, session=ref, after=first - 1)
+    rows = [_message_row(message, given.chars) for message in window.messages]
     found = kept(rows, _of_message)
     behind = found.rows[-1].position + 1 if found.rows else window.total
     more = str(behind) if behind < window.total else None
@@ -94,7 +103,7 @@ def _named() -> Iterator[None]:
         raise NotFound(error.message, hint="list_sessions and recall give refs") from None
 
 
-def _place(room: ToolContext, given: own_tools.MessagesArguments) -> tuple[str, int]:
+def _place(room: ToolContext, given: Any) -> tuple[str, int]:
     """Tell which session is meant, and from which position on."""
     if not given.around:
         if not given.session:
@@ -109,7 +118,7 @@ def _place(room: ToolContext, given: own_tools.MessagesArguments) -> tuple[str, 
     ref = f"{hit.agent}:{hit.session_id}"
     if given.cursor:
         return ref, _read_place(given.cursor)
-    (message,) = room.stores.browse().window(ref, at=hit.ref, limit=1).messages
+    (message,) = ask_verb(room, WINDOW, given, session=ref, at=hit.ref, limit=1).messages
     return ref, max(0, message.position - _BEFORE)
 
 
@@ -187,18 +196,18 @@ def _of_turn(row: own_tools.TurnRow) -> FenceItem:
 
 def _message_row(message: TranscriptMessage, chars: int) -> own_tools.MessageRow:
     called = "" if message.text or message.input is None else _json(message.input)
-    text = message.text or called
+    said = message.text or called
     return own_tools.MessageRow(
         position=message.position,
         ref=message.ref,
         role=message.role,
         part=message.part,
         at=when(message.at),
-        text=cut(text, chars),
+        text=cut(said, chars),
         tool=message.tool,
         error=message.error,
         model=message.model,
-        cut=max(0, len(text) - chars),
+        cut=max(0, len(said) - chars),
     )
 
 
@@ -227,11 +236,17 @@ TOOLS: Final = (
         own_tools.SessionView,
     ),
     Tool(
-        "get_messages",
+        WINDOW.tool,
         "Read messages",
         "Read the transcript of a session: prompts, answers, reasoning, tool calls and results."
         " By session, from a cursor; or around a ref from recall.",
-        own_tools.MessagesArguments,
+        arguments_of(
+            WINDOW,
+            [("around", _AROUND, ""), ("cursor", Cursor, ""), ("chars", _CHARS, 2_000)],
+            leave_out=("at", "before", "after"),
+            session="",
+            limit=30,
+        ),
         get_messages,
         own_tools.MessageList,
     ),

@@ -88,7 +88,8 @@ def arguments_of(
         if one.name in _TIMES:
             found.append((one.name, _TIMES[one.name], say.get(one.name, "")))
         else:
-            default = [] if one.required else [say.get(one.name, one.default)]
+            unsaid = () if one.required else (one.default,)
+            default = [say[one.name]] if one.name in say else unsaid
             found.append((one.name, _one_or_several(one.type), *default))
     return msgspec.defstruct(f"{line.tool}_arguments", found, frozen=True, kw_only=True)
 
