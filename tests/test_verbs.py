@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,9 +12,13 @@ import pytest
 from tests.conftest import REPO
 from threadkeep.base.verb_table import Verb, faults, said_by
 from threadkeep.base.verbs import limits_of
+from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Invalid
 from threadkeep.mailbox.host.host import Host
 from threadkeep.mailbox.index import MailIndex
+from threadkeep.mcp.server import offered
+from threadkeep.mcp.tools import read_arguments
+from threadkeep.testing import ChatFactory
 from threadkeep.verbs import INSIDE, OWNERS, TABLES, each_verb
 from threadkeep.web.api.endpoints import read_address, read_body
 
@@ -90,28 +95,54 @@ def test_no_verb_deletes_what_was_said_without_a_dry_run() -> None:
     assert found == set(_HARMLESS)
 
 
-# Verbs whose limits are checked before their store is touched.
-_FACES = ("state_sessions", "knowledge", "memory", "captured", "health", "mail")
+# Every argument with limits, by the name that it has at its verb's address.
 _LIMITED = [
-    pytest.param(one, name, limits, id=f"{store}.{one.name}.{name}")
-    for store in _FACES
-    for one in TABLES[store].values()
-    for name, argument in one.arguments.items()
-    if one.path and name not in one.preset and name not in one.names.values()
+    pytest.param(one, name, target, limits, id=f"{store}.{one.name}.{name}")
+    for store, lines in TABLES.items()
+    for one in lines.values()
+    for target, argument in one.arguments.items()
+    if one.path and target not in one.preset
+    for name in ([told for told, of in one.names.items() if of == target] or [target])
     if (limits := limits_of(argument.kind)) is not None
 ]
+_TOOLS = {tool.name: tool for tool in offered(write=True)}
 
 
-@pytest.mark.parametrize("one, name, limits", _LIMITED)
-def test_python_refuses_what_http_refuses_in_the_same_words(
-    one: Verb, name: str, limits: msgspec.Meta
+def beyond(limits: msgspec.Meta) -> Any:
+    """Give a value that is just beyond limits."""
+    if limits.ge is not None:
+        return limits.ge - 1
+    return "" if limits.max_length is None else "x" * (limits.max_length + 1)
+
+
+def within(kind: Any) -> Any:
+    """Give a value that no limits of a type refuse."""
+    limits = limits_of(kind)
+    return "x" if limits is None or limits.ge is None else 1
+
+
+def words_of(error: Invalid) -> str:
+    """Give what an error says of a value, without the value's name; -1 and -1.0 are the same."""
+    return error.message.rpartition(": ")[2].partition(", not ")[0].partition(" ")[2]
+
+
+@pytest.fixture(scope="module")
+def chat() -> Iterator[ChatStore]:
+    """Give a store: verbs of chat look at it before they look at their arguments."""
+    with ChatFactory() as factory, factory.open() as store:
+        yield store
+
+
+@pytest.mark.parametrize("one, name, target, limits", _LIMITED)
+def test_every_surface_refuses_what_python_refuses_in_the_same_words(
+    one: Verb, name: str, target: str, limits: msgspec.Meta, chat: ChatStore
 ) -> None:
-    least = limits.ge is not None
-    wrong: Any = limits.ge - 1 if limits.ge is not None else "x" * ((limits.max_length or 0) + 1)
-    if not least and limits.max_length is None:
-        wrong = ""
+    wrong = beyond(limits)
+    store = chat if one.owner.store == "chat" else None
+    needed = {n: within(of.kind) for n, of in one.arguments.items() if of.required}
     with pytest.raises(Invalid) as in_python:
-        one.function(None, **{name: wrong})
+        one.function(store, **{**needed, target: wrong})
+    assert in_python.value.message.startswith(f"{target} must ")
     kind = one.asked if one.body is None or name in one.in_path else one.body
     required = {f.name: "x" for f in msgspec.structs.fields(kind) if f.required}
     with pytest.raises(Invalid) as over_http:
@@ -121,8 +152,12 @@ def test_python_refuses_what_http_refuses_in_the_same_words(
             read_address(kind, [(n, v) for n, v in pairs.items() if n not in path], path)
         else:
             read_body(kind, json.dumps({**required, name: wrong}).encode())
-    words = in_python.value.message.partition(", not ")[0]  # -1 and -1.0 are the same number
-    assert over_http.value.message.partition(": ")[2].startswith(words)
+    assert words_of(over_http.value) == words_of(in_python.value)
+    taken = _TOOLS[one.tool].arguments if one.tool else msgspec.Struct
+    if name in {*taken.__struct_fields__} - {"since", "until"}:  # it takes times as they are typed
+        with pytest.raises(Invalid) as by_tool:
+            read_arguments(taken, {**required, name: wrong})
+        assert words_of(by_tool.value) == words_of(in_python.value)
 
 
 def test_every_verb_that_a_hint_names_is_there() -> None:
