@@ -25,7 +25,8 @@ names is a piece that each engine fills in:
 
 Ids rise in the order of commits only while nobody else writes. So a cursor that is stored goes on
 in a write without a key, which is alone in the database: there no row with a smaller id can come
-later. `{after:row}` is where an engine would say it otherwise.
+later. `{after:row}` is where an engine would say it otherwise. Whoever follows in read transactions
+may do so by ids whose writers all have one key: they take turns until their commits.
 
 SQL that is written at run time (`base.tx.Sql`) has the same pieces; the transaction that runs it
 fills them in (`fill_pieces`).

@@ -51,7 +51,8 @@ class Batches:
     def tx(self) -> Tx:
         """Give the open transaction, or begin one."""
         if self._open is None:
-            # Two captures at once may have found the same log: they take turns.
+            # Two captures at once may have found the same log: they take turns. Who follows counts
+            # on it: entries are numbered in the order in which they are stored.
             self._block = self._store.write(key="capture")
             self._open = self._block.__enter__()
             self._begin_step(self._open)
