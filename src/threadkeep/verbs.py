@@ -6,7 +6,7 @@ its name. What cannot be called from outside stands in `INSIDE`, with the reason
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -425,34 +425,16 @@ _OF_RUNS: Final = ("project", "branch", "outcome", "failed", "since", "until")
 _OF_NODES: Final = ("project", "outcome", "since", "until")
 _PAGE: Final = {"cursor": "after"}
 _CAPTURED: Final = "/sessions/{session}"
+_OF_SESSION: Final[Mapping[str, Any]] = {"names": {"session": "ref"}, "kept": True}
+_FIND: Final = {"session": "ref", "q": "words"}
 
 _KNOWLEDGE: Final = table(
     verb(KNOWLEDGE, "sessions", "GET /sessions", names=_PAGE, kept=True, tool="list_sessions"),
     verb(KNOWLEDGE, "count", "GET"),
     verb(KNOWLEDGE, "facets", "GET /sessions/facets", kept=True),
-    verb(
-        KNOWLEDGE,
-        "session",
-        f"GET {_CAPTURED}",
-        names={"session": "ref"},
-        kept=True,
-        tool="get_session",
-    ),
-    verb(
-        KNOWLEDGE,
-        "window",
-        f"GET {_CAPTURED}/window",
-        names={"session": "ref"},
-        kept=True,
-        tool="get_messages",
-    ),
-    verb(
-        KNOWLEDGE,
-        "find",
-        f"GET {_CAPTURED}/find",
-        names={"session": "ref", "q": "words"},
-        kept=True,
-    ),
+    verb(KNOWLEDGE, "session", f"GET {_CAPTURED}", **_OF_SESSION, tool="get_session"),
+    verb(KNOWLEDGE, "window", f"GET {_CAPTURED}/window", **_OF_SESSION, tool="get_messages"),
+    verb(KNOWLEDGE, "find", f"GET {_CAPTURED}/find", names=_FIND, kept=True),
     verb(KNOWLEDGE, "usage", "GET /usage", kept=True, tool="usage"),
     verb(KNOWLEDGE, "activity", "GET /usage/activity", kept=True),
     verb(KNOWLEDGE, "blocks_report", "GET /usage/blocks", preset={"now": None}, kept=True),

@@ -28,6 +28,11 @@ Place = str | Path
 # Gives the named queries of a store as an engine takes them.
 Queries = Callable[[Engine], Mapping[str, str]]
 
+# 16 MB of pages of 8 KB; a step moves what lies behind them, under the lock.
+_PAGES_AT_ONCE: Final = 2_000
+# A file that cannot shrink in steps is rewritten only when that gives back this much of it.
+_WORTH_A_VACUUM: Final = 0.25
+_INCREMENTAL: Final = 2  # of PRAGMA auto_vacuum
 _PASSWORD: Final = re.compile(r"(//[^:/@]*):[^@/]*(?=@)")
 _SCHEMES = ("postgresql:", "postgres:")
 _SIZE: Final = """
@@ -117,6 +122,11 @@ class DiskUse(NamedTuple):
     log_bytes: int
     free_bytes: int
 
+    @property
+    def used_bytes(self) -> int:
+        """What of the store is not free."""
+        return self.bytes - self.free_bytes
+
 
 def store_size(database: Database, tx: Tx) -> DiskUse:
     """Measure a store."""
@@ -136,18 +146,37 @@ def give_back_space(database: Database) -> int:
     return before - _measured(database)
 
 
+def cut_free_pages(database: Database) -> None:
+    """Cut the free pages off a file, in steps between which others write.
+
+    A file that was not made for that is written again when a quarter of it is free. A server has
+    free pages filled by new rows.
+    """
+    if database.engine != "sqlite":
+        return
+    file = sqlite_file(database)
+    with database.read() as tx:
+        size = pages(tx)
+    if size.auto_vacuum == _INCREMENTAL:
+        while file.give_back(_PAGES_AT_ONCE) > 0:
+            pass
+    elif size.free > size.total * _WORTH_A_VACUUM:
+        file.vacuum()
+    file.truncate_log()
+
+
 def _measured(database: Database) -> int:
     with database.read() as tx:
         return store_size(database, tx).bytes
 
 
-def engine_problems(tx: Tx) -> list[str]:
+def engine_problems(tx: Tx, *, quick: bool = False, references: bool = True) -> list[str]:
     """Run SQLite's own checks and give what they find; a server looks after its pages itself."""
     if tx.engine != "sqlite":
         return []
     from threadkeep.base.sqlite.checks import sqlite_problems  # noqa: PLC0415  (seldom asked)
 
-    return sqlite_problems(tx)
+    return sqlite_problems(tx, quick=quick, references=references)
 
 
 def never_null(tx: Tx, table: str) -> list[str]:

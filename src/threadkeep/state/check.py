@@ -15,10 +15,9 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.database import Database
+from threadkeep.base.engines import engine_problems, give_back_space, store_size
 from threadkeep.base.hashes import fingerprint
-from threadkeep.base.sqlite.catalogue import object_names, pages
-from threadkeep.base.sqlite.checks import sqlite_problems
-from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.sqlite.catalogue import object_names
 from threadkeep.base.tx import BROKEN_TABLE, Row, Sql, Tx, engine_words
 from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import ThreadkeepError
@@ -103,8 +102,7 @@ def _problems(database: Database, *, quick: bool, references: bool) -> list[str]
     found: list[str] = []
     hashed = False
     with _noting(found, database), database.read() as tx:
-        if tx.engine == "sqlite":
-            found += sqlite_problems(tx, quick=quick, references=False)
+        found += engine_problems(tx, quick=quick, references=False)
         missing = _schema_problems(tx)
         found += missing
         hashed = not missing and _has(tx, "tk_hashes")
@@ -312,36 +310,19 @@ def size_report(ctx: StateContext, tx: Tx) -> Json:
     payload = dict(zip(_MESSAGE_PARTS, messages[1:], strict=True))
     payload |= dict(zip(_SESSION_PARTS, sessions[1:], strict=True))
     measured = bool(tx.value("has_dbstat"))
-    size = size_of(ctx, tx)
-    groups = _measured(tx) if measured else _estimated(ctx, tx, size.used, payload)
+    size = store_size(ctx.db, tx)
+    groups = _measured(tx) if measured else _estimated(ctx, tx, size.used_bytes, payload)
     return {
         "path": ctx.db.name,
-        "file_bytes": size.file,
-        "wal_bytes": size.log,
-        "free_bytes": size.file - size.used,
+        "file_bytes": size.bytes,
+        "wal_bytes": size.log_bytes,
+        "free_bytes": size.free_bytes,
         "measured": measured,
         "by_group": groups,
         "payload_bytes": payload,
         "counts": {"sessions": sessions[0], "messages": messages[0], **_side_counts(ctx, tx)},
         "largest": [_largest(row) for row in tx.all("largest_sessions", {"limit": _LARGEST})],
     }
-
-
-class StoreSize(NamedTuple):
-    """What a store takes, in bytes: all of it, what of that is not free, and a file's log."""
-
-    file: int
-    used: int
-    log: int
-
-
-def size_of(ctx: StateContext, tx: Tx) -> StoreSize:
-    """Measure a store; on a server free pages are not known, and its log is everybody's."""
-    if tx.engine == "sqlite":
-        size = pages(tx)
-        return StoreSize(size.bytes, size.bytes - size.free_bytes, sqlite_file(ctx.db).wal.size())
-    taken = sum(int(row[3]) for row in tx.all("pages_by_tree"))
-    return StoreSize(taken, taken, 0)
 
 
 def _side_counts(ctx: StateContext, tx: Tx) -> dict[str, int]:
@@ -530,14 +511,8 @@ def optimize_fts_storage(
     if left is not None:
         return {"ok": False, "reason": "unknown_layout", **left}
     if vacuum and steps:
-        write_anew(ctx.db)
+        give_back_space(ctx.db)
     return {"ok": True, "steps": steps, "vacuumed": bool(vacuum and steps)}
-
-
-def write_anew(database: Database) -> None:
-    """Write a file again without its free pages; a server gives them to new rows by itself."""
-    if database.engine == "sqlite":
-        sqlite_file(database).vacuum()
 
 
 def _told(ctx: StateContext, phase: str) -> Json:

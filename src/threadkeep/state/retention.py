@@ -1,17 +1,15 @@
 """Letting old sessions go and giving their space back; nothing goes unless it is asked for."""
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from threadkeep.base.sqlite.catalogue import pages
-from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.engines import cut_free_pages, give_back_space, store_size
 from threadkeep.base.tx import Tx
 from threadkeep.base.word_index import blames_index
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.blob_migration import offload_blobs, sweep_blobs
-from threadkeep.state.check import optimize_fts, size_of, write_anew
+from threadkeep.state.check import optimize_fts
 from threadkeep.state.context import Json, StateContext, reading
 from threadkeep.state.deletion import Folder, remove_files, remove_session, with_delegates
 from threadkeep.state.lineage import get_compression_lineage
@@ -159,15 +157,10 @@ def _after(ctx: StateContext, tx: Tx, row: Json) -> Iterator[str]:
 # One transaction takes so much: 5,000 messages took 0.5 s, and others wait meanwhile.
 _SESSIONS_AT_ONCE: Final = 50
 _MESSAGES_AT_ONCE: Final = 2_000
-# 16 MB of pages of 8 KB; a step moves what lies behind them, under the lock.
-_PAGES_AT_ONCE: Final = 2_000
-# A file that cannot shrink in steps is rewritten only when that gives back this much of it.
-_WORTH_A_VACUUM: Final = 0.25
 _WORTH_AN_INDEX: Final = 1 / 3
 # FTS5 keeps deleted words until it merges what it has: worth it when a quarter may be such.
 _WORTH_A_MERGE: Final = 0.25
 _MERGE_PAGES: Final = 500
-_INCREMENTAL: Final = 2
 
 
 # ---------------------------------------------------------------------- choosing
@@ -321,7 +314,7 @@ def _tidy(ctx: StateContext, sessions: int, messages: int) -> None:
         left = int(tx.value("count_messages", {"session_id": None}))
     if messages > left * _WORTH_A_MERGE:
         _merge_index(ctx)
-    give_space_back(ctx)
+    cut_free_pages(ctx.db)
 
 
 def _batches(chosen: Sequence[Json]) -> Iterator[list[str]]:
@@ -383,25 +376,6 @@ def _merge_some(ctx: StateContext, pages: int) -> bool:
         return MESSAGE_WORDS.merge(tx, pages)
 
 
-def give_space_back(ctx: StateContext) -> None:
-    """Cut the free pages off the file, in steps between which others write.
-
-    A file that was not made for that is written again when a quarter of it is free. A server has
-    free pages filled by new rows.
-    """
-    if ctx.db.engine != "sqlite":
-        return
-    database = sqlite_file(ctx.db)
-    with database.read() as tx:
-        size = pages(tx)
-    if size.auto_vacuum == _INCREMENTAL:
-        while database.give_back(_PAGES_AT_ONCE) > 0:
-            pass
-    elif size.free > size.total * _WORTH_A_VACUUM:
-        database.vacuum()
-    database.truncate_log()
-
-
 def vacuum(ctx: StateContext) -> int:
     """Rewrite the file without its free pages; give how many full-text tables were merged.
 
@@ -410,7 +384,7 @@ def vacuum(ctx: StateContext) -> int:
     if ctx.side:
         _drop_stale_postings(ctx)
     merged = optimize_fts(ctx)
-    write_anew(ctx.db)
+    give_back_space(ctx.db)
     return merged
 
 
@@ -425,7 +399,7 @@ def compact(ctx: StateContext, *, offload: bool = False, older_than_days: float 
     removed = sweep_blobs(ctx)
     _drop_stale_postings(ctx)
     _merge_index(ctx)
-    give_space_back(ctx)
+    cut_free_pages(ctx.db)
     after = _size(ctx)
     return {
         "bytes_before": before,
@@ -437,10 +411,9 @@ def compact(ctx: StateContext, *, offload: bool = False, older_than_days: float 
 
 
 def _size(ctx: StateContext) -> int:
-    if ctx.db.engine != "sqlite":
-        return reading(ctx, lambda tx: size_of(ctx, tx).file)
-    database = sqlite_file(ctx.db)
-    return os.stat(database.file).st_size + database.wal.size()
+    with ctx.db.read() as tx:
+        size = store_size(ctx.db, tx)
+    return size.bytes + size.log_bytes
 
 
 # ------------------------------------------------------------------------------
@@ -598,4 +571,4 @@ def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str
 
 def logical_size_bytes(ctx: StateContext, tx: Tx) -> int:
     """Give the size that the file has once its log is written into it."""
-    return size_of(ctx, tx).file
+    return store_size(ctx.db, tx).bytes
