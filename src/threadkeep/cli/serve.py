@@ -88,9 +88,9 @@ def page_part(call: Call, listener: socket.socket, *, at_once: bool = False) -> 
 
 def new_link(call: Call, address: str) -> str:
     """Give a link that lets a browser in, once."""
-    from threadkeep.web.part import link
+    from threadkeep.service.web_access import one_time_link
 
-    return link(call.home, address)
+    return one_time_link(call.home, address)
 
 
 def open_browser(url: str) -> bool:

@@ -208,7 +208,7 @@ class Questions:
             unpublished=include_non_queryable,
             paths=include_source_path,
         )
-        return NoteList(*self._memory.memories(asked))
+        return NoteList(*self._memory.store.nodes.memories(asked))
 
     def revisions(
         self,
@@ -227,7 +227,7 @@ class Questions:
             limit=limit,
             paths=include_source_path,
         )
-        return RevisionList(*self._memory.memory_history(asked))
+        return RevisionList(*self._memory.store.nodes.memory_history(asked))
 
 
 def _one(value: str | None) -> tuple[str, ...]:

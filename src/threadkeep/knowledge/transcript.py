@@ -25,7 +25,7 @@ from threadkeep.knowledge.archive import (
     read_block,
     read_lines,
 )
-from threadkeep.knowledge.copies import COPY, Links
+from threadkeep.knowledge.copies import COPY
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
 from threadkeep.knowledge.results import Spot, Sum, TranscriptMessage, UsageReport, Window
@@ -501,20 +501,12 @@ class SessionArchive:
         """Find a session by its id, or by a beginning of it that only one has."""
         return self.store.find_session(name, agent)
 
-    def children(self, session: CapturedSession) -> list[CapturedSession]:
-        """Give the sessions that a session started."""
-        return self.store.children_of(session)
-
     def sums(self, sessions: list[CapturedSession]) -> dict[int, Sum]:
         """Give the tokens and the cost of sessions, by their numbers."""
         from threadkeep.knowledge.prices import sums_of  # noqa: PLC0415  (a search needs no prices)
 
         with self.store.read() as tx:
             return sums_of(tx, [one.id for one in sessions]) if "tk_usage" in tx.tables() else {}
-
-    def links(self, sessions: list[CapturedSession]) -> dict[int, Links]:
-        """Give what sessions continue and are continued in, where there is any."""
-        return self.store.links_of(sessions)
 
     def transcript(self, session: CapturedSession) -> Iterator[TranscriptEntry]:
         """Yield everything said and done in a session."""

@@ -137,7 +137,7 @@ def query_memory(room: tools.ToolContext, given: MemoryArguments) -> tools.ToolR
         unpublished=given.include_non_queryable,
         paths=given.include_source_path,
     )
-    parts, more = room.stores.memory().memories(asked)
+    parts, more = room.stores.memory().store.nodes.memories(asked)
     found = tools.kept(parts, _of_part)
     data = MemoryList("current", found.rows, limit, offset, more or bool(found.left_out))
     return tools.ToolReply(reply_text.lead(found.rows, _next(data)), found.items, data)
@@ -164,7 +164,7 @@ def query_memory_history(room: tools.ToolContext, given: HistoryArguments) -> to
         limit=limit,
         paths=given.include_source_path,
     )
-    revisions, more = room.stores.memory().memory_history(asked)
+    revisions, more = room.stores.memory().store.nodes.memory_history(asked)
     now = room.now()
     found = tools.kept(revisions, lambda one: _of_revision(one, now))
     data = MemoryHistory("history", found.rows, limit, 0, more or bool(found.left_out))

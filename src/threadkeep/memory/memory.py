@@ -18,7 +18,6 @@ from threadkeep.memory.recall import RecallRequest, meant, recall_in
 from threadkeep.memory.records import Fold, HitDetail, Meaning, RecallResult
 
 if TYPE_CHECKING:
-    from threadkeep.knowledge.memory_documents import MemoryFilter, MemoryPart, MemoryRevision
     from threadkeep.memory.agent_query import AgentAnswer
     from threadkeep.memory.ask import Answer
     from threadkeep.memory.fixed import Fix
@@ -111,42 +110,34 @@ class Memory:
     # ------------------------------------------------------------------ what others make of it
 
     def ask(self, question: str, **options: Any) -> "Answer":
-        """Answer a question with quoted passages (see `recall.asking.ask`)."""
+        """Answer a question with quoted passages (see `memory.ask.ask`)."""
         from threadkeep.memory.ask import ask  # noqa: PLC0415
 
         return ask(self, question, **options)
 
     def timeline(self, **options: Any) -> "list[Moment]":
-        """Tell what happened in order (see `recall.timeline.timeline`)."""
+        """Tell what happened in order (see `memory.timeline.timeline`)."""
         from threadkeep.memory.timeline import timeline  # noqa: PLC0415
 
         return timeline(self, **options)
 
     def fixed(self, error: str, **options: Any) -> "list[Fix]":
-        """Find how an error was overcome before (see `recall.fixing.fixed`)."""
+        """Find how an error was overcome before (see `memory.fixed.fixed`)."""
         from threadkeep.memory.fixed import fixed  # noqa: PLC0415
 
         return fixed(self, error, **options)
 
     def similar(self, what: str, **options: Any) -> RecallResult:
-        """Find what is like a hit or a text (see `recall.similar.similar`)."""
+        """Find what is like a hit or a text (see `memory.context.similar`)."""
         from threadkeep.memory.context import similar  # noqa: PLC0415
 
         return similar(self, what, **options)
 
     def agent_query(self, query: str, within: Query = ANYTHING, **options: Any) -> "AgentAnswer":
-        """Answer with evidence, freshness and confidence (see `recall.agent_query`)."""
+        """Answer with evidence, freshness and confidence (see `memory.agent_query`)."""
         from threadkeep.memory.agent_query import agent_query  # noqa: PLC0415
 
         return agent_query(self, query, within, **options)
-
-    def memories(self, asked: "MemoryFilter") -> "tuple[list[MemoryPart], bool]":
-        """Give what Claude's notes say now, and whether there is more."""
-        return self.store.nodes.memories(asked)
-
-    def memory_history(self, asked: "MemoryFilter") -> "tuple[list[MemoryRevision], bool]":
-        """Give the history of one of Claude's notes, and whether there is more."""
-        return self.store.nodes.memory_history(asked)
 
     def context(self, query: str, **options: Any) -> str:
         """Make a fenced block for a prompt (see `recall.context_block.context`)."""

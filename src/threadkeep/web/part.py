@@ -27,7 +27,6 @@ from threadkeep.service.web_access import (
     listen,
     make_token,
     note_address,
-    one_time_link,
 )
 
 PART: Final = "web"
@@ -67,11 +66,6 @@ def bound(home: Home, *, exactly: bool) -> tuple[socket.socket, str]:
     make_token(home)
     note_address(home, address)
     return listener, address
-
-
-def link(home: Home, address: str) -> str:
-    """Give a link that lets a browser in, once."""
-    return one_time_link(home, address)
 
 
 class Door:

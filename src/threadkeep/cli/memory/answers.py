@@ -211,10 +211,10 @@ def memories(
     )
     with remembering(call) as memory:
         if history:
-            revisions, more = memory.memory_history(asked)
+            revisions, more = memory.store.nodes.memory_history(asked)
             _show_history(call, revisions, more=more)
         else:
-            parts, more = memory.memories(asked)
+            parts, more = memory.store.nodes.memories(asked)
             _show(call, parts, more=more)
 
 

@@ -71,7 +71,7 @@ def _called(request: Request, one: Verb, given: Json) -> Response:
     try:
         answer = stores.call(one, given)
         if one.streams:
-            pieces = (_written([piece]) + b"\n" for piece in answer)
+            pieces = (as_json([piece]) + b"\n" for piece in answer)
             first = next(pieces, b"")  # so that a refusal has its own status
             return StreamingResponse(_chained(first, pieces), media_type=LINES_TYPE)
         return _answered(answer)
@@ -89,11 +89,7 @@ def _object(raw: bytes) -> Json:
 
 
 def _answered(answer: Any) -> Response:
-    return Response(_written(answer), 200, media_type=JSON_TYPE)
-
-
-def _written(answer: Any) -> bytes:
-    return as_json(answer)
+    return Response(as_json(answer), 200, media_type=JSON_TYPE)
 
 
 def _refused(error: Exception) -> Response:
@@ -140,7 +136,7 @@ async def _followed(face: AsyncChatStore, events: AsyncIterator[Event]) -> Async
             event, coming = coming.result(), None
             if event is None:
                 return
-            yield _written([event]) + b"\n"
+            yield as_json([event]) + b"\n"
     except ThreadkeepError as error:
         yield last_line(error)
     finally:
