@@ -21,17 +21,11 @@ from threadkeep.chat.context import (
     too_large,
 )
 from threadkeep.chat.journal import JournalEntry
-from threadkeep.chat.message_writer import (
-    TIMER,
-    Recording,
-    RunOwner,
-    SavePolicy,
-    begin,
-    begin_again,
-)
+from threadkeep.chat.message_writer import Recording, RunOwner, begin, begin_again
 from threadkeep.chat.records import Json, SessionRef, ref_id
 from threadkeep.chat.recovery import announce, end_run, finish, retire
 from threadkeep.chat.rows import PartRow, need_session
+from threadkeep.chat.save_policy import TIMER, SavePolicy
 from threadkeep.chat.wire.protocol import (
     NEWEST,
     PROTOCOLS,
