@@ -1,8 +1,9 @@
 """A PostgreSQL server that crashes, or a network that cuts: what was acknowledged is there once.
 
-Several processes write with ids of their own while the server is stopped at once and started again,
-or while every connection is cut. Nobody learns from an error that something was not stored: who
-gets one writes the same again, and is told that it is there already.
+Several processes write with ids of their own and record streams, while the server is stopped at
+once and started again, or while every connection is cut. Nobody learns from an error that something
+was not stored: who gets one writes the same again, and is told that it is there already. A recorder
+sends again by itself what the server had not written to its disk.
 """
 
 import multiprocessing
@@ -19,6 +20,7 @@ import pytest
 
 from tests.lengths import at_length
 from tests.support.postgres import OwnServer, fresh_database
+from threadkeep.chat.records import Event
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, ThreadkeepError
 
@@ -26,6 +28,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 WRITERS: Final = at_length(8, 4)
 WRITES: Final = at_length(1250, 60)  # of each
+STREAM_EVERY: Final = at_length(10, 15)  # so many writes, one is a stream
+DELTAS: Final = at_length(100, 60)  # of each stream
 STOPS: Final = at_length(12, 3)
 _PATIENCE: Final = 120.0
 _SOCKET: Final = ".s.PGSQL.5432"
@@ -33,7 +37,8 @@ _SOCKET: Final = ".s.PGSQL.5432"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[OwnServer]:
-    with OwnServer() as server:
+    # The longest delay that there is: what is committed without waiting is lost with the server.
+    with OwnServer(wal_writer_delay="10s") as server:
         yield server
 
 
@@ -41,7 +46,11 @@ def write(url: str, session: str, writer: int, done: "multiprocessing.Value[int]
     """Write messages with ids that only this process has; each is acknowledged before the next."""
     with closing(ChatStore.open(url)) as store:
         for number in range(WRITES):
-            acknowledge(store, session, f"m-{writer}-{number}")
+            name = f"m-{writer}-{number}"
+            if number % STREAM_EVERY:
+                acknowledge(store, session, name)
+            else:
+                record(store, session, name)
             done.value += 1  # type: ignore[attr-defined]
 
 
@@ -58,10 +67,25 @@ def acknowledge(store: ChatStore, session: str, message_id: str) -> None:
             return
 
 
+def record(store: ChatStore, session: str, message_id: str) -> None:
+    """Record a stream; no chunk is fed twice, whatever happens to the server."""
+    with store.record(session, message_id) as recorder:
+        for chunk in (
+            {"type": "start"},
+            {"type": "start-step"},
+            {"type": "text-start", "id": "t"},
+            *({"type": "text-delta", "id": "t", "delta": f"{n} "} for n in range(DELTAS)),
+            {"type": "text-end", "id": "t"},
+            {"type": "finish-step"},
+            {"type": "finish"},
+        ):
+            recorder.feed(chunk)
+
+
 def run_writers(url: str, breaks: Callable[[], None], stops: int) -> None:
     """Let processes write into one session each, and break something while they do."""
     context = multiprocessing.get_context("spawn")
-    with closing(ChatStore.open(url)) as store:
+    with closing(ChatStore.open(url, event_log=True)) as store:
         sessions = [store.create_session(agent="a", model="m").id for _ in range(WRITERS)]
     counts = [context.Value("i", 0) for _ in sessions]
     writers = [
@@ -84,6 +108,59 @@ def run_writers(url: str, breaks: Callable[[], None], stops: int) -> None:
         for number, session in enumerate(sessions):
             said = [message["id"] for message in store.ui_messages(session)]
             assert said == [f"m-{number}-{n}" for n in range(WRITES)], "lost, twice or out of order"
+            check_streams(store, session, number)
+        assert store.verify().ok
+
+
+def deltas_of(store: ChatStore, session: str) -> list[Event]:
+    events = store.tail(session, follow=False)
+    return [one for one in events if one.kind == "chunk" and "delta" in one.data]
+
+
+def check_streams(store: ChatStore, session: str, writer: int) -> None:
+    """Every chunk is in its message and in the journal: once, and in order."""
+    text = [f"{n} " for n in range(DELTAS)]
+    fed: dict[str, list[str]] = {}
+    for event in deltas_of(store, session):
+        fed.setdefault(str(event.message_id), []).append(event.data["delta"])
+    names = [f"m-{writer}-{n}" for n in range(0, WRITES, STREAM_EVERY)]
+    assert fed == dict.fromkeys(names, text)
+    for name in names:
+        assert store.message(session, name)["parts"][-1]["text"] == "".join(text)
+
+
+def test_a_crash_takes_back_no_chunk_of_a_stream(server: OwnServer) -> None:
+    """The beginning of a message, a part in its middle, a chunk before it is acknowledged."""
+    url = f"{fresh_database(server.place, 'one')}&home=one"
+    deltas = [f"{n} " for n in range(40)]
+    with closing(ChatStore.open(url, event_log=True)) as store:
+        session = store.create_session(agent="a", model="m")
+        numbers: list[int] = []
+        with store.record(session, "m") as recorder:
+            for n, chunk in enumerate(
+                (
+                    {"type": "start", "messageMetadata": {"kept": True}},
+                    {"type": "text-start", "id": "t"},
+                    *({"type": "text-delta", "id": "t", "delta": delta} for delta in deltas),
+                    {"type": "text-end", "id": "t"},
+                    {"type": "finish"},
+                )
+            ):
+                recorder.feed(chunk)
+                if n in {1, 25}:
+                    numbers += [one.seq for one in deltas_of(store, session.id)]
+                    server.crash()
+                    server.start()
+                    with store.context.db.read() as tx:  # somebody of another machine, with no lock
+                        assert tx.is_alive("1:1:elsewhere"), "nobody is taken for dead at once"
+        message = store.message(session, "m")
+        assert message["parts"][-1]["text"] == "".join(deltas)
+        assert message["metadata"]["kept"]
+        fed = deltas_of(store, session.id)
+        assert [one.data["delta"] for one in fed] == deltas
+        assert len(numbers) == 24
+        assert [one.seq for one in fed][:24] == numbers, "who follows sees none of them again"
+        assert store.runs(session)[0].end_reason == "finish"
         assert store.verify().ok
 
 

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Literal, Protocol, TypeVar
 
 from threadkeep.base.tx import Params, Row, Tx
+from threadkeep.errors import Unreachable
 
 R = TypeVar("R")
 
@@ -28,6 +29,13 @@ class Database(Protocol):
         """Tell whether it was opened to look only."""
 
     @property
+    def forgets(self) -> bool:
+        """Tell whether a crash may take back a commit without `durable` and leave us running.
+
+        A server crashes alone; what is in a file is lost in a power cut only, which ends us too.
+        """
+
+    @property
     def closed(self) -> bool:
         """Tell whether `close` was called."""
 
@@ -47,10 +55,18 @@ class Database(Protocol):
         let those of different keys overlap. A write without a key is alone in the database.
         """
 
-    def again(self, verb: Callable[[Tx], R], *, durable: bool = True, key: str | None = None) -> R:
+    def again(
+        self,
+        verb: Callable[[Tx], R],
+        *,
+        durable: bool = True,
+        key: str | None = None,
+        idempotent: bool = False,
+    ) -> R:
         """Run a function in a write transaction of its own, and again if the engine asks for it.
 
-        Ids and times are taken before, so that a second run finds what the first may have left.
+        Ids and times are taken before. One that is `idempotent` finds what an earlier run left: it
+        runs again as well where nobody can say whether that run was stored.
         """
 
     def send(self, name: str, params: Params, *, durable: bool = False) -> Row | None:
@@ -65,6 +81,9 @@ class Database(Protocol):
         Gives the new number, or `seen` again when `timeout` seconds pass first.
         """
 
+    def announce(self, mark: str) -> None:
+        """Let `Tx.is_alive` say of the process of this mark, ours, that it runs; until we close."""
+
     def follow(self) -> None:
         """Announce a live reader; one that is read-only cannot."""
 
@@ -76,3 +95,21 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Close every connection."""
+
+
+def insist(act: Callable[[], R]) -> R:
+    """Do what may be done twice, and do it once more if the server was lost over it."""
+    try:
+        return act()
+    except Unreachable:
+        return act()
+
+
+def ask(database: Database, question: Callable[[Tx], R]) -> R:
+    """Run a function in a read transaction, and once more if the server was lost over it."""
+
+    def read() -> R:
+        with database.read() as tx:
+            return question(tx)
+
+    return insist(read)

@@ -32,6 +32,12 @@ def is_alive(mark: str) -> bool:
     return is_running(int(pid)) and _started(int(pid)) == started
 
 
+def is_of_this_machine(mark: str) -> bool:
+    """Tell whether a mark was made on this machine, on this boot; False where nobody can tell."""
+    boot = mark.partition(":")[2].partition(":")[2]
+    return boot != "" and boot == _boot()
+
+
 def my_place() -> str:
     """Name this process for a file that other machines and containers may share: `host/mark`."""
     return f"{os.uname().nodename}/{my_mark()}"

@@ -89,6 +89,9 @@ class Tx(Protocol):
     def columns(self, table: str) -> list[str]:
         """Name the columns that a table really has, in order; none if no such table exists."""
 
+    def is_alive(self, mark: str) -> bool:
+        """Tell whether the process of a mark, which has announced itself, still runs."""
+
     def script(self, sql: str) -> None:
         """Run the statements of a script, which shape the schema, inside this transaction."""
 

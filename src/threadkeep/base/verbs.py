@@ -24,6 +24,7 @@ from typing import (
 import msgspec
 from msgspec import UNSET, Meta
 
+from threadkeep.base.database import ask
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 
@@ -191,13 +192,14 @@ def loaded_later(make: Callable[P, R]) -> Callable[P, R]:
 
 @loaded_later
 def reads(function: Callable[Concatenate[C, Tx, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make a verb that runs in one read transaction."""
+    """Make a verb that runs in one read transaction; it may be run a second time: see `ask`."""
     act = within_limits(function)
 
     @wraps(function)
     def verb(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with store.context.db.read() as tx:
-            return act(store.context, tx, *args, **kwargs)
+        ctx = store.context
+        found: R = ask(ctx.db, lambda tx: act(ctx, tx, *args, **kwargs))
+        return found
 
     show_as_method(verb, function, given=2)
     return verb

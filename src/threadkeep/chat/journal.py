@@ -57,6 +57,10 @@ class JournalEntry(NamedTuple):
     part_id: str | None
     late: PartRow | None = None
 
+    def message_of(self, message_id: str) -> str:
+        """Give the message that it belongs to, where `message_id` is being recorded."""
+        return message_id if self.late is None else self.late.message_id
+
     def columns(self, session_id: str, message_id: str) -> Json:
         """Give the columns of its event, in a message that is being recorded."""
         return event(
@@ -64,14 +68,17 @@ class JournalEntry(NamedTuple):
             UNKNOWN if self.change.unknown else CHUNK,
             self.text,
             at=self.at,
-            message_id=message_id if self.late is None else self.late.message_id,
+            message_id=self.message_of(message_id),
             part_id=self.part_id if self.late is None else self.late.id,
         )
 
 
-def append(tx: Tx, columns: Json) -> int:
-    """Append one event to its session's journal and give its number."""
-    return int(tx.value("append_event", columns))
+def append(tx: Tx, columns: Json, number: int = 0) -> int:
+    """Append one event to its session's journal and give its number.
+
+    One that had a `number` before a crash of the server gets it back, if nobody has it by now.
+    """
+    return int(tx.value("append_event", {**columns, "number": number}))
 
 
 def last_seq(tx: Tx, session_id: str) -> int:

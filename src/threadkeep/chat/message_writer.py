@@ -7,6 +7,7 @@ costs 58 times as much over a 240 KB reply.
 """
 
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from threadkeep.base import json
@@ -70,6 +71,13 @@ class PartState:
         self.continuation: str | None = None  # another program's column, carried along
 
 
+class SentChunk(NamedTuple):
+    """A chunk that was stored under a number, and that a crash of the server may take back."""
+
+    seq: int
+    entry: JournalEntry
+
+
 class Recording:
     """The rows of one message and what of it is not yet in them."""
 
@@ -88,6 +96,11 @@ class Recording:
         self._cut: int | None = None
         self._seqs: list[int] = []
         self._folded: list[int] = []
+        # What an engine that forgets may still lose, and the numbers of what it has lost.
+        self.sent: list[SentChunk] = []
+        self._lost: list[int] = []
+        self._begun = False  # the message itself may be lost
+        self._holder: str | None = None
 
     @property
     def message_id(self) -> str:
@@ -169,7 +182,10 @@ class Recording:
             everything = self._lost_place(tx, owner) or everything
         else:
             self._insert(ctx, tx)
-        self._seqs = [self._append(ctx, tx, entry) for entry in self.pending]
+        numbers = chain(self._lost, repeat(0))
+        self._seqs = [
+            self._append(ctx, tx, *each) for each in zip(self.pending, numbers, strict=False)
+        ]
         if self._cut is not None:
             tx.run("delete_message_parts", {"message_id": self.message_id, "first": self._cut})
         self._folded = sorted(self._due(now, everything=everything))
@@ -188,10 +204,9 @@ class Recording:
         True if somebody who could not see this process (in another container) has closed the
         recording: then everything is written again and it goes on.
         """
-        run_id = tx.value("recording_run", {"message_id": self.message_id})
-        if run_id == owner.run_id:
+        if self._holder == owner.run_id:
             return False
-        if run_id is not None:
+        if self._holder is not None:
             msg = f"message {self.message_id!r} was taken over by another recorder"
             raise Conflict(msg, hint="use one recorder for a message at a time")
         if tx.one("get_message", {"id": self.message_id}) is None:
@@ -199,6 +214,88 @@ class Recording:
             raise NotFound(msg, hint="record the reply again in an existing session")
         self._dirty.update(range(len(self.parts)))
         return True
+
+    # ------------------------------------------------------------------ after a crash of the server
+
+    def look(self, tx: Tx, *, doubt: bool) -> bool:
+        """See who records the message, and whether what was sent is there; True if some was not.
+
+        With `doubt` it is not known either what became of what is pending. Afterwards pending is
+        what the store does not have, in its order, and every row is to be written.
+        """
+        row = tx.one("recording_run", self.last_sent()) if self.stored or doubt else (None, True)
+        self._holder, whole = row or (None, not self.sent)
+        if whole and not doubt:
+            return False
+        self._compare(tx)
+        self._find_rows(tx)
+        return True
+
+    def find_lost(self, tx: Tx) -> list[Json]:
+        """Give the chunks that were sent and are not there; what is pending is dropped."""
+        self.pending.clear()
+        self._compare(tx)
+        return [entry.chunk for entry in self.pending]
+
+    def last_sent(self) -> Json:
+        """Give what tells whether the last chunk that a crash may take back is there."""
+        named = {"stream_id": self.session_id, "message_id": self.message_id}
+        if not self.sent:
+            return {**named, "sent": 0, "sum": 0}
+        last = self.sent[-1]
+        return {**named, "sent": last.seq, "sum": self._sum_of(last.entry)}
+
+    def _sum_of(self, entry: JournalEntry) -> int:
+        return int(entry.columns(self.session_id, self.message_id)["checksum"])
+
+    def _compare(self, tx: Tx) -> None:
+        """Tell the chunks that are in the store from those that are not: its last ones, if any."""
+        first = self.sent[0].seq if self.sent else self.last_seq + 1
+        stored = tx.all("sums_from", {"stream_id": self.session_id, "seq": first})
+        rows = iter(stored)
+        ours = [*self.sent, *(SentChunk(0, entry) for entry in self.pending)]
+        there: list[SentChunk] = []
+        for one in ours:
+            seq = self._ended_with(tx, one, first) or next(
+                (seq for seq, found in rows if found == self._sum_of(one.entry)), None
+            )
+            if seq is None:
+                break
+            there.append(SentChunk(seq, one.entry))
+        gone = ours[len(there) :]
+        counter = journal.last_seq(tx, self.session_id)
+        was_lost = counter < first or any(seq == first for seq, _ in stored)
+        self.last_seq = there[-1].seq if there else first - 1
+        self.sent, self.pending = there, [one.entry for one in gone]
+        self._lost = [one.seq for one in gone if one.seq]
+        if there or self._holder is not None:
+            self.stored = True
+        elif self._begun and was_lost:  # else somebody deleted it
+            self.stored = False
+
+    def _ended_with(self, tx: Tx, chunk: SentChunk, first: int) -> int | None:
+        """Give the number of a chunk whose row is gone because its message is finished."""
+        named = {
+            "stream_id": self.session_id,
+            "message_id": chunk.entry.message_of(self.message_id),
+        }
+        ended = tx.value("finished_at", named) or 0
+        if 0 < chunk.seq <= ended:
+            return chunk.seq
+        return ended if chunk.entry.late is not None and ended >= first else None
+
+    def _find_rows(self, tx: Tx) -> None:
+        """See which parts have a row; all of them are to be written."""
+        rows = tx.all("message_parts", {"message_id": self.message_id})
+        places = {from_sql(row[0]): row[3] for row in rows}
+        if any(entry.change.truncated_to is not None for entry in self.pending):
+            known = {part.id for part in self.parts}
+            self._cut = min((at for one, at in places.items() if one not in known), default=None)
+        for part in self.parts:
+            part.stored = part.id in places and (self._cut is None or part.position < self._cut)
+        self._changed.update(range(len(self.parts)))
+
+    # ------------------------------------------------------------------ one chunk
 
     def only_chunk(self, owner: "RunOwner", now: float) -> Json | None:
         """Give the values of the one statement that stores all there is to store, None if more is.
@@ -211,14 +308,23 @@ class Recording:
         more = entry.late or entry.change.metadata or entry.chunk["type"] in _STEP_ENDS
         if more or self._due(now, everything=False):
             return None
-        return {**entry.columns(self.session_id, self.message_id), "run_id": owner.run_id}
+        columns = entry.columns(self.session_id, self.message_id)
+        return {**columns, "run_id": owner.run_id}
 
     def appended(self, seq: int) -> None:
         """Note the number that the only chunk got; `written` follows."""
         self._seqs, self._folded = [seq], []
 
-    def written(self, now: float) -> None:
-        """The transaction was committed: remember what is stored."""
+    def written(self, now: float, *, lasting: bool) -> None:
+        """The transaction was committed: remember what is stored, and what a crash may take back.
+
+        A `lasting` commit makes all that came before it last.
+        """
+        if lasting:
+            self.sent, self._begun = [], False
+        else:
+            self.sent += map(SentChunk, self._seqs, self.pending)
+            self._begun = self._begun or not self.stored
         self.last_seq = self.end_seq()
         for index in self._folded:
             part = self.parts[index]
@@ -227,7 +333,7 @@ class Recording:
         self._dirty.difference_update(self._folded)
         self._changed.clear()
         self.pending.clear()
-        self._seqs, self._folded = [], []
+        self._seqs, self._folded, self._lost = [], [], []
         self.stored, self._cut = True, None
 
     def _insert(self, ctx: ChatContext, tx: Tx) -> None:
@@ -258,10 +364,10 @@ class Recording:
             base = journal.event(self.session_id, journal.BASE, text, at=at, message_id=message_id)
             journal.append(tx, base)
 
-    def _append(self, ctx: ChatContext, tx: Tx, entry: JournalEntry) -> int:
+    def _append(self, ctx: ChatContext, tx: Tx, entry: JournalEntry, number: int) -> int:
         if entry.late is not None:
             self._write_late(ctx, tx, entry)
-        seq = journal.append(tx, entry.columns(self.session_id, self.message_id))
+        seq = journal.append(tx, entry.columns(self.session_id, self.message_id), number)
         if entry.late is not None:  # the earlier message is finished again, with its result
             message_id = entry.late.message_id
             params = {"stream_id": self.session_id, "seq": seq, "message_id": message_id}
@@ -418,7 +524,7 @@ def _continue(
 def begin_again(
     ctx: ChatContext, session_id: str, message_id: str, facts: Json
 ) -> Recording | None:
-    """Read an unfinished message back as the store has it; None if nothing of it was stored."""
+    """Read an unfinished message back as the store has it; None if nothing of it is there."""
     with ctx.db.read() as tx:
         row = tx.one("get_message", {"id": message_id})
         left = tx.one("get_recording", {"message_id": message_id})

@@ -4,12 +4,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 from threadkeep.base import json
+from threadkeep.base.database import ask, insist
 from threadkeep.base.processes import my_mark
-from threadkeep.base.text import Redact, from_sql, redact_texts
+from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Tx
 from threadkeep.chat import runs
 from threadkeep.chat.context import (
@@ -26,149 +27,32 @@ from threadkeep.chat.records import Json, SessionRef, ref_id
 from threadkeep.chat.recovery import announce, end_run, finish, retire
 from threadkeep.chat.rows import PartRow, need_session
 from threadkeep.chat.save_policy import TIMER, SavePolicy
+from threadkeep.chat.stream_redactor import StreamRedactor
 from threadkeep.chat.wire.protocol import (
     NEWEST,
-    PROTOCOLS,
     need_version,
     validate_chunk,
     with_real_id,
 )
 from threadkeep.chat.wire.sse import SseParser
-from threadkeep.errors import Busy, Closed, Invalid, ProtocolViolation, ThreadkeepError
-
-# ------------------------------------------------------------------------------
-# Redaction of streams: a secret cut over several deltas must not reach the disk in pieces.
-#
-# The unfinished last line of each growing text waits in memory until the line ends, so the host's
-# hook sees the words of a secret together (`password: hunter2`). A line over 512 characters is let
-# go up to its last blank. A private key waits until its end, for its lines say nothing one by one.
-# Without a hook nothing waits.
-
-# type of delta -> (field of the id, field of the text)
-_DELTAS = {
-    "text-delta": ("id", "delta"),
-    "reasoning-delta": ("id", "delta"),
-    "tool-input-delta": ("toolCallId", "inputTextDelta"),
-}
-# After these nothing grows on; what else ends the texts, the version of the stream says.
-_ENDS_OF_ALL = frozenset({"start", "finish", "abort", "error"})
-_ENDS_OF_INPUTS = frozenset({"start-step", "finish-step", "reset-step"})
-# What ties chunks together may stay as it is at the top of a chunk; inside a value these words
-# are the names of somebody else's fields, and what they hold is content.
-_NAMES = frozenset({"type", "id", "messageId", "toolCallId", "toolName", "sourceId", "approvalId"})
-_LONGEST_LINE = 512
-_LONGEST_WORD = 4096
-_LONGEST_KEY = 64 * 1024
-_KEY_END = "-----END "
-
-Key = tuple[str, str]
-Waiting = Mapping[Key, Json]
-
-
-class StreamRedactor:
-    """Passes every text of a stream through the hook, whole lines at a time.
-
-    What waits is replaced, never changed: `save` costs nothing, and a hook that raises leaves
-    everything as it was.
-    """
-
-    def __init__(self, redact: Redact, protocol: int = NEWEST) -> None:
-        self._redact = redact
-        self._ends_of_texts = PROTOCOLS[protocol].ends_of_texts
-        self._waiting: Waiting = {}
-
-    def save(self) -> Waiting:
-        """Give what waits now, for `restore`."""
-        return self._waiting
-
-    def restore(self, state: Waiting) -> None:
-        """Go back to what waited at a `save`: what was pushed since was not stored."""
-        self._waiting = state
-
-    def push(self, chunk: Json) -> list[Json]:
-        """Give the chunks that may be stored now."""
-        fields = _DELTAS.get(chunk["type"])
-        if fields is not None:
-            return self._grow(chunk, *fields)
-        ended = [key for key in self._waiting if self._ends(chunk, key)]
-        return self._let_go(ended, chunk)
-
-    def flush(self) -> list[Json]:
-        """Give what still waits; the stream is over."""
-        return self._let_go(list(self._waiting))
-
-    def _grow(self, delta: Json, id_field: str, text_field: str) -> list[Json]:
-        key = (delta["type"], delta[id_field])
-        held = self._waiting.get(key, {})
-        # A delta that waited may have said more than its text, such as provider metadata.
-        merged = {**held, **{name: value for name, value in delta.items() if value is not None}}
-        ready, rest = _split_last_line(held.get(text_field, "") + delta[text_field])
-        released = [self._clean({**merged, text_field: ready})] if ready or not rest else []
-        others = {name: value for name, value in self._waiting.items() if name != key}
-        self._waiting = {**others, key: {**merged, text_field: rest}} if rest else others
-        return released
-
-    def _let_go(self, ended: list[Key], *then: Json) -> list[Json]:
-        released = [self._clean(chunk) for chunk in (*map(self._waiting.__getitem__, ended), *then)]
-        if ended:
-            self._waiting = {key: self._waiting[key] for key in self._waiting if key not in ended}
-        return released
-
-    def _clean(self, chunk: Json) -> Json:
-        """Redact the texts of a chunk, but not what names things: type, ids and tool names."""
-        content = {
-            key: value
-            for key, value in chunk.items()
-            if key not in _NAMES or not isinstance(value, str)
-        }
-        return {**chunk, **redact_texts(self._redact, content)}
-
-    def _ends(self, chunk: Json, key: Key) -> bool:
-        """Whether nothing more is to come for the text that waits under this key.
-
-        Data, files and sources may come in the middle of a text and end none.
-        """
-        kind, (delta, name) = chunk["type"], key
-        if kind in _ENDS_OF_ALL:
-            return True
-        if delta == "tool-input-delta":
-            return kind in _ENDS_OF_INPUTS or chunk.get("toolCallId") == name
-        if kind in self._ends_of_texts:
-            return True
-        return bool(kind.startswith(delta.removesuffix("delta")) and chunk.get("id") == name)
-
-
-def _split_last_line(text: str) -> tuple[str, str]:
-    """Cut after the last line break; a long line after its last blank, a long word nowhere.
-
-    A private key that is not at its end yet is not cut.
-    """
-    key = text.rfind("-----BEGIN ")
-    if key >= 0 and len(text) - key < _LONGEST_KEY and _is_open_key(text, key):
-        return text[:key], text[key:]
-    cut = text.rfind("\n") + 1
-    if len(text) - cut > _LONGEST_LINE:
-        cut = max(cut, text.rfind(" ") + 1, text.rfind("\t") + 1)
-    if len(text) - cut > _LONGEST_WORD:
-        cut = len(text)
-    return text[:cut], text[cut:]
-
-
-def _is_open_key(text: str, start: int) -> bool:
-    """Tell whether a private key begins here, and is not at its end yet."""
-    if "PRIVATE KEY" not in text[start:].partition("\n")[0]:
-        return False
-    end = text.find(_KEY_END, start)
-    return end < 0 or text.find("\n", end) < 0  # the line of its end belongs to it
-
+from threadkeep.errors import (
+    Busy,
+    Closed,
+    Invalid,
+    ProtocolViolation,
+    ThreadkeepError,
+    Unreachable,
+)
 
 log = logging.getLogger(__name__)
 
 SaveOn = Literal["chunk", "step", "turn"]
+Durable = Literal["steps", "every"]
 _LATE = frozenset(
     {"tool-output-available", "tool-output-error", "tool-output-denied", "tool-approval-request"}
 )
 _KEEP_VIOLATIONS = 100
+_KEPT = "the recorder keeps the chunk and sends it first of all: go on with the next, or flush()"
 # The timer looks after all recorders of the process: it waits for none of them, but comes back.
 _TIMER_PAUSE, _TIMER_RETRY = 0.03, 1.0
 
@@ -177,8 +61,9 @@ class Recorder:
     """Records one stream; use it in a `with` block and `feed` it every chunk.
 
     Under `save_on="chunk"` a chunk is stored when `feed` returns. A `feed` that raises has
-    stored nothing of its chunk. A recorder belongs to one thread at a time; while the model pauses,
-    a timer writes what waits.
+    stored nothing of its chunk; but where a server was lost over it (`Unreachable`, with a hint
+    that says so), the chunk is kept and sent again before the next one. A recorder belongs to one
+    thread at a time; while the model pauses, a timer writes what waits.
     """
 
     def __init__(
@@ -192,6 +77,7 @@ class Recorder:
         save_on: str = "chunk",
         save_buffer_size: int = 0,
         save_buffer_ms: int = 0,
+        durable: str = "steps",
         strict: bool = False,
         protocol: int = NEWEST,
         monotonic: Callable[[], float] = time.monotonic,
@@ -205,7 +91,7 @@ class Recorder:
         self._wanted = message_id
         self._run = run
         self._facts = facts
-        self._saves = SavePolicy(save_on, save_buffer_size, save_buffer_ms, monotonic())
+        self._saves = SavePolicy(save_on, save_buffer_size, save_buffer_ms, durable, monotonic())
         self._monotonic = monotonic
         self._turn = threading.RLock()  # between the thread that feeds and the timer
         self._timed = False
@@ -215,6 +101,7 @@ class Recorder:
         self._sse = SseParser()
         self._recording: Recording | None = None
         self._kept: list[Json] | None = None
+        self._doubt = False  # the server was lost: was the last write stored, and what before it?
         self._run_stored = False
         self._ended: tuple[str, str | None, str | None] = ("cut", None, None)
         self._closed = False
@@ -259,7 +146,8 @@ class Recorder:
         try:
             self._feed(release(redactor))
         except BaseException:
-            redactor.restore(before)  # nothing was stored: the same may be fed again
+            if not self._doubt:
+                redactor.restore(before)  # nothing was stored: the same may be fed again
             raise
 
     def feed_sse(self, data: bytes) -> None:
@@ -307,10 +195,16 @@ class Recorder:
         if write:
             try:
                 self._write(durable=durable, everything=False)
-            except BaseException:
-                # The caller was told that this chunk failed: only it is taken back.
-                self._forget([kept.chunk for kept in self._pending()[: -len(taken)]])
+            except BaseException as error:
+                if not self._doubt:
+                    self._take_back(taken)
+                elif isinstance(error, Unreachable):
+                    raise Unreachable(error.message, hint=_KEPT) from error
                 raise
+
+    def _take_back(self, taken: Sequence[JournalEntry]) -> None:
+        """Drop a chunk of which the caller is told that it failed; nothing of it was stored."""
+        self._forget([kept.chunk for kept in self._pending()[: -len(taken)]])
 
     def _take_all(self, chunks: Sequence[Json]) -> list[JournalEntry]:
         waiting = [entry.chunk for entry in self._pending()] if len(chunks) > 1 else None
@@ -344,8 +238,7 @@ class Recorder:
         if chunk["type"] not in _LATE:
             return None
         params = {"session_id": self.session_id, "tool_call_id": chunk["toolCallId"]}
-        with self._ctx.db.read() as tx:
-            row = tx.one("find_tool_call", params)
+        row = ask(self._ctx.db, lambda tx: tx.one("find_tool_call", params))
         return None if row is None else PartRow(*(_as_text(value) for value in row))
 
     def _count_violation(self, error: Invalid) -> None:
@@ -379,7 +272,8 @@ class Recorder:
         return self._recording
 
     def _begin(self, message_id: str | None) -> Recording:
-        return begin(self._ctx, self.session_id, message_id, self._facts, self.protocol)
+        where = self._ctx, self.session_id, message_id
+        return insist(lambda: begin(*where, self._facts, self.protocol))
 
     # ------------------------------------------------------------------ when to write
 
@@ -433,24 +327,61 @@ class Recorder:
         if recording is None:
             return
         now = self._monotonic()
-        at_once = not everything and budget is None and self._run_stored
+        at_once = not everything and budget is None and self._run_stored and not self._doubt
         if not (at_once and self._send(recording, now, durable=durable)):
-            with self._ctx.db.write(durable=durable, key=self.session_id, budget=budget) as tx:
-                self._store_run(tx, recording)
-                recording.write(self._ctx, tx, self._owner, now, everything=everything)
+
+            def store(tx: Tx) -> None:
+                self._store(tx, recording, now, everything=everything)
                 if everything:
                     # A commit that changes no byte syncs nothing: without this a flush that found
                     # every part folded did not save the chunks before it (a power cut took 40).
                     tx.run("count_flush")
-        recording.written(now)
-        self._run_stored = True
-        self._saves.wrote(now, durable=durable)
+                self._doubt = self._ctx.db.forgets  # until the commit is known to be one
+
+            self._commit(store, durable=durable, budget=budget)
+        self._note_written(recording, now, durable=durable)
+
+    def _commit(self, store: Callable[[Tx], None], *, durable: bool, budget: float | None) -> None:
+        """Run a transaction: on a server again if it is lost, for what was stored is found."""
+        db, key = self._ctx.db, self.session_id
+        if not self._run_stored:
+            db.announce(self._owner.mark)
+        if budget is None:
+            db.again(store, durable=durable, key=key, idempotent=True)
+            return
+        with db.write(durable=durable, key=key, budget=budget) as tx:
+            store(tx)
+
+    def _store(self, tx: Tx, recording: Recording | None, now: float, *, everything: bool) -> None:
+        """Write the run and the message; what a crash of the server took back comes first."""
+        lost = recording is not None and recording.look(tx, doubt=self._doubt)
+        if (lost or self._doubt) and not (recording and recording.stored):
+            self._run_stored = tx.one("get_run", {"id": self.run_id}) is not None
+        self._store_run(tx, recording)
+        if recording is not None:
+            recording.write(self._ctx, tx, self._owner, now, everything=everything or lost)
+
+    def _note_written(self, recording: Recording | None, now: float, *, durable: bool) -> None:
+        self._run_stored, self._doubt = True, False
+        if recording is not None:
+            recording.written(now, lasting=durable or not self._ctx.db.forgets)
+            self._saves.wrote(now, durable=durable)
 
     def _send(self, recording: Recording, now: float, *, durable: bool) -> bool:
-        """Store a chunk in one statement; False if there is more to it, or the message is lost."""
+        """Store a chunk in one statement; False if there is more to it, or something is lost."""
         values = recording.only_chunk(self._owner, now)
-        stored = values and self._ctx.db.send("append_chunk", values, durable=durable)
-        if not stored:
+        if values is None:
+            return False
+        db = self._ctx.db
+        if db.forgets:
+            values |= recording.last_sent()
+        try:
+            stored = db.send("append_chunk", values, durable=durable)
+        except Unreachable as error:
+            log.debug("run %s looks for what it sent: %s", self.run_id, error)
+            self._doubt = True
+            return False
+        if stored is None:
             return False
         recording.appended(stored[0])
         return True
@@ -470,9 +401,19 @@ class Recorder:
         """After a failed write, read the state back from the store and take the rest again."""
         if self._kept is None:
             return
-        again, self._kept = self._kept, None
         assert self._wanted is not None  # noqa: S101  (set by _forget)
-        self._recording = begin_again(self._ctx, self.session_id, self._wanted, self._facts)
+        failed = self._recording
+        lost: list[Json] = []
+        if failed is not None and failed.sent:
+            lost = ask(self._ctx.db, failed.find_lost)
+            run = ask(self._ctx.db, lambda tx: tx.one("get_run", {"id": self.run_id}))
+            self._run_stored = run is not None
+        where = self._ctx, self.session_id, self._wanted
+        recording = insist(lambda: begin_again(*where, self._facts))
+        again, self._kept = [*lost, *self._kept], None
+        if recording is not None and failed is not None:
+            recording.sent = failed.sent
+        self._recording = recording
         for chunk in again:
             self._take(chunk)
 
@@ -503,17 +444,17 @@ class Recorder:
     def _finish_message(self, *, last: bool = False) -> None:
         recording = self._recording
         now = self._monotonic()
-        with self._ctx.db.write(key=self.session_id) as tx:
-            self._store_run(tx, recording)
+
+        def store(tx: Tx) -> None:
+            self._store(tx, recording, now, everything=True)
             if recording is not None:
-                recording.write(self._ctx, tx, self._owner, now, everything=True)
                 finish(self._ctx, tx, self.session_id, recording.message_id, recording.end_seq())
             if last:
                 end_run(tx, self.run_id, self._ctx.clock(), *self._ended)
-        self._run_stored = True
-        if recording is not None:
-            recording.written(now)
-            self._saves.wrote(now, durable=True)
+            self._doubt = self._ctx.db.forgets
+
+        self._commit(store, durable=True, budget=None)
+        self._note_written(recording, now, durable=True)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -539,6 +480,7 @@ def record(
     save_on: SaveOn = "chunk",
     save_buffer_size: int = 0,
     save_buffer_ms: int = 0,
+    durable: Durable = "steps",
     strict: bool = False,
     protocol: int = NEWEST,
     agent: str | None = None,
@@ -550,13 +492,14 @@ def record(
 
     `save_on` "chunk" stores each chunk before `feed` returns, "step" and "turn" at the end of
     those. With `save_buffer_size` (bytes) or `save_buffer_ms` deltas may wait that long;
-    `flush` is then the acknowledgement. `strict` raises on a chunk that does not fit the stream,
-    otherwise it is skipped and counted. `protocol` is the version of the AI SDK that the stream
-    comes from: 7 or 6.
+    `flush` is then the acknowledgement. What is stored waits for the disk at the ends of steps, at
+    tool calls and once a second; with `durable="every"` always, which no power cut and no crash of
+    a server takes back, and which is slower by far. `strict` raises on a chunk that does not fit
+    the stream, otherwise it is skipped and counted. `protocol` is the version of the AI SDK that
+    the stream comes from: 7 or 6.
     """
     session_id = ref_id(session, "session")
-    with ctx.db.read() as tx:
-        known = need_session(tx, session_id)
+    known = ask(ctx.db, lambda tx: need_session(tx, session_id))
     offered = tuple(need_list(tools, "tools"))
     run = runs.RunInfo(optional_text(agent, "agent"), model, offered, system_prompt)
     return Recorder(
@@ -568,6 +511,7 @@ def record(
         save_on=save_on,
         save_buffer_size=need_whole(save_buffer_size, "save_buffer_size"),
         save_buffer_ms=need_whole(save_buffer_ms, "save_buffer_ms"),
+        durable=durable,
         strict=strict,
         protocol=need_version(protocol),
     )

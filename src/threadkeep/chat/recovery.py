@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from threadkeep.base import json
-from threadkeep.base.processes import is_alive, my_mark
+from threadkeep.base.processes import my_mark
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.chat import journal
@@ -40,20 +40,20 @@ def retire(run_id: str) -> None:
     _OPEN.pop(run_id, None)
 
 
-def is_running(recording: Row) -> bool:
+def is_running(tx: Tx, recording: Row) -> bool:
     """Tell whether somebody still records: a live process, or an open recorder of this one."""
-    return recording[2] in _OPEN if recording[3] == my_mark() else is_alive(recording[3])
+    return recording[2] in _OPEN if recording[3] == my_mark() else tx.is_alive(recording[3])
 
 
 def settle_left_behind(ctx: ChatContext) -> list[str]:
     """Close every recording whose process is gone; give the ids of its messages."""
     with ctx.db.read() as tx:
-        left = [row for row in tx.all("all_recordings") if not is_running(row)]
+        left = [row for row in tx.all("all_recordings") if not is_running(tx, row)]
         stale = bool(left) or tx.one("streams_with_finished_chunks") is not None
     if not stale:
         return []
     with ctx.db.write() as tx:
-        left = [row for row in tx.all("all_recordings") if not is_running(row)]
+        left = [row for row in tx.all("all_recordings") if not is_running(tx, row)]
         settled = [from_sql(row[0]) for row in left if _settled(ctx, tx, row)]
         for (stream_id,) in tx.all("streams_with_finished_chunks"):
             journal.forget_finished_chunks(ctx, tx, from_sql(stream_id))
@@ -73,7 +73,7 @@ def _settled(ctx: ChatContext, tx: Tx, recording: Row) -> bool:
 def refuse_if_running(tx: Tx, session_id: str, what: str) -> None:
     """Refuse something that must not happen while a reply is being recorded."""
     for row in tx.all("session_recordings", {"session_id": session_id}):
-        if is_running(row):
+        if is_running(tx, row):
             msg = f"session {session_id!r} is running: message {from_sql(row[0])!r} is recorded now"
             raise Conflict(msg, hint=f"{what} when the run has ended")
 
@@ -83,7 +83,7 @@ def settle_unless_running(ctx: ChatContext, tx: Tx, message_id: str) -> None:
     recording = tx.one("get_recording", {"message_id": message_id})
     if recording is None:
         return
-    if is_running(recording):
+    if is_running(tx, recording):
         process = recording[3].split(":")[0]
         msg = f"message {message_id!r} is being recorded by process {process}"
         raise Conflict(msg, hint="close that recorder first, or follow it with tail")
@@ -179,7 +179,7 @@ def _waits(state: str, part: Json, human_tools: Sequence[str]) -> bool:
 
 def _repair(ctx: ChatContext, tx: Tx, session_id: str, human_tools: Sequence[str]) -> list[str]:
     recordings = tx.all("session_recordings", {"session_id": session_id})
-    running = {from_sql(row[0]) for row in recordings if is_running(row)}
+    running = {from_sql(row[0]) for row in recordings if is_running(tx, row)}
     repaired = []
     hidden = {
         from_sql(row[0])

@@ -73,7 +73,7 @@ def ask_to_stop(store: ChatStore, session_id: str, guard: frozenset[str], reason
 
 def _running(tx: Tx, session_id: str) -> Row | None:
     rows = tx.all("session_recordings", {"session_id": session_id})
-    running = [row for row in rows if row[2] is not None and is_running(row)]
+    running = [row for row in rows if row[2] is not None and is_running(tx, row)]
     return max(running, key=lambda row: (row[5], row[2]), default=None)
 
 
@@ -108,7 +108,8 @@ class Reply:
         """Read what is new; tell whether anything was."""
         with self._turn:
             # First: what a process commits before it dies is in the snapshot that comes after.
-            alive = is_running(self._recording)
+            with store.context.db.read() as tx:
+                alive = is_running(tx, self._recording)
             before = len(self.frames), self.stop
             with store.context.db.read() as tx:
                 run = tx.one("get_run", {"id": self.run_id})
@@ -263,7 +264,7 @@ def _live_running(store: ChatStore, session_id: str) -> list[Row]:
         return [
             row
             for row in tx.all("session_recordings", {"session_id": session_id})
-            if is_running(row)
+            if is_running(tx, row)
         ]
 
 

@@ -14,6 +14,7 @@ from threadkeep.errors import Invalid
 log = logging.getLogger(__name__)
 
 POLICIES = ("chunk", "step", "turn")
+DURABLE = ("steps", "every")
 _DELTAS = frozenset({"text-delta", "reasoning-delta", "tool-input-delta"})
 _TURN_ENDS = frozenset({"finish", "abort"})
 _STEP_ENDS = _TURN_ENDS | {"finish-step", "error"}
@@ -26,10 +27,16 @@ _BEHIND_SECONDS = 0.2
 class SavePolicy:
     """What waits to be written, since when, and how long it may wait."""
 
-    def __init__(self, save_on: str, buffer_size: int, buffer_ms: int, now: float) -> None:
+    def __init__(
+        self, save_on: str, buffer_size: int, buffer_ms: int, durable: str, now: float
+    ) -> None:
         if save_on not in POLICIES:
             msg = f"there is no save policy {save_on!r}"
             raise Invalid(msg, hint="use one of: " + ", ".join(POLICIES))
+        if durable not in DURABLE:
+            msg = f"durable cannot be {durable!r}"
+            raise Invalid(msg, hint="use one of: " + ", ".join(DURABLE))
+        self._every = durable == "every"
         self._save_on = save_on
         self._at_once = save_on == "chunk" and not (buffer_size or buffer_ms)
         self._buffer_size, self._buffer_seconds = buffer_size, buffer_ms / 1000
@@ -65,7 +72,7 @@ class SavePolicy:
     def is_boundary(self, chunk: Json, now: float) -> bool:
         """Tell whether what is written with this chunk must survive a power cut."""
         kind = chunk["type"]
-        if kind in _STEP_ENDS or (kind.startswith("tool-") and kind not in _DELTAS):
+        if self._every or kind in _STEP_ENDS or (kind.startswith("tool-") and kind not in _DELTAS):
             return True
         return now - self.last_durable >= _DURABLE_SECONDS
 

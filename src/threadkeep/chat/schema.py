@@ -9,7 +9,6 @@ from threadkeep.base.database import Database
 from threadkeep.base.engines import engine_problems
 from threadkeep.base.hashes import content_hash
 from threadkeep.base.match import Phrase
-from threadkeep.base.processes import is_alive
 from threadkeep.base.sql import Engine, load_queries, load_text
 from threadkeep.base.sqlite.catalogue import object_names, set_user_version, user_version
 from threadkeep.base.sqlite.checks import journal_mode
@@ -366,7 +365,7 @@ class ChatFacts(msgspec.Struct, frozen=True):
 
 def facts(_: ChatContext, tx: Tx) -> ChatFacts:
     """Report what is in the file, and which recordings are in progress."""
-    live = [row for row in tx.all("all_recordings") if is_alive(row[3])]
+    live = [row for row in tx.all("all_recordings") if tx.is_alive(row[3])]
     return ChatFacts(
         schema_version=VERSION if tx.engine == "postgres" else read_version(tx),
         journal_mode=journal_mode(tx) if tx.engine == "sqlite" else tx.engine,

@@ -63,7 +63,7 @@ def read_events(ctx: ChatContext, session_id: str, after: int) -> tuple[list[Eve
     # Asked first: what a recorder wrote before it was gone is in the snapshot that comes after.
     with ctx.db.read() as tx:
         recordings = tx.all("session_recordings", {"session_id": session_id})
-        running = any(is_running(row) for row in recordings)
+        running = any(is_running(tx, row) for row in recordings)
     with ctx.db.read() as tx:
         return _next_events(tx, session_id, after), running
 

@@ -59,7 +59,7 @@ def _settled(tx: Tx, session_id: str) -> list[Json]:
 
 def _running(tx: Tx, session_id: str) -> set[str]:
     rows = tx.all("session_recordings", {"session_id": session_id})
-    return {from_sql(row[0]) for row in rows if is_running(row)}
+    return {from_sql(row[0]) for row in rows if is_running(tx, row)}
 
 
 def save_messages(

@@ -69,7 +69,7 @@ def test_tail_misses_nothing_of_a_recorder_that_ends_while_it_looks(
     following = store.tail(session, until_idle=True)
     seen = [next(following)]
 
-    def ends(_: object) -> bool:
+    def ends(*_: object) -> bool:
         for chunk in TEXT[1:]:
             recorder.feed(chunk)
         recorder.close()

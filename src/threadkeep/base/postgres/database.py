@@ -43,6 +43,7 @@ class PostgresDatabase:
     """One store of a home on a server; safe to share between threads, usable after a fork."""
 
     engine: Final = "postgres"
+    forgets: Final = True
 
     def __init__(
         self,
@@ -98,7 +99,11 @@ class PostgresDatabase:
             lock_timeout=_ms(self.budget),
             idle_in_transaction_session_timeout=_IDLE_MS,
         )
-        self.enter(connection)
+        try:
+            self.enter(connection)
+        except psycopg.Error as error:
+            connection.close()
+            raise self.trouble(error) from error
         return connection
 
     def connect(self) -> Connection:
@@ -244,7 +249,14 @@ class PostgresDatabase:
             msg, hint="it may or may not be stored: check before you write it again"
         ) from None
 
-    def again(self, verb: Callable[[Tx], R], *, durable: bool = True, key: str | None = None) -> R:
+    def again(
+        self,
+        verb: Callable[[Tx], R],
+        *,
+        durable: bool = True,
+        key: str | None = None,
+        idempotent: bool = False,
+    ) -> R:
         """Run a function in a write transaction, and again if others or the network broke it."""
         deadline = time.monotonic() + self.budget
         pause, attempt = _PAUSE, 1
@@ -254,7 +266,8 @@ class PostgresDatabase:
                     return verb(tx)
             except ThreadkeepError as error:
                 lost = isinstance(error, Unreachable)
-                if not may_be_retried(error) or time.monotonic() + pause > deadline:
+                may_run = may_be_retried(error) or (lost and idempotent)
+                if not may_run or time.monotonic() + pause > deadline:
                     raise
                 if attempt >= _ATTEMPTS and not lost:
                     raise
@@ -308,6 +321,15 @@ class PostgresDatabase:
         now = self._commits.wait(seen, timeout)
         self._check_alive()
         return now
+
+    def announce(self, mark: str) -> None:
+        """Hold a lock of the server for the process of this mark, as long as we are open."""
+        self._check_alive()
+        self._listener.hold(self.lock_of(mark))
+
+    def lock_of(self, mark: str) -> int:
+        """Give the number of the lock that a process holds."""
+        return _number_of(self.schema, "process", mark)
 
     def follow(self) -> None:
         """Announce a live reader."""

@@ -19,7 +19,7 @@ import psycopg
 from psycopg import sql
 
 from threadkeep.base.postgres.pool import Connection
-from threadkeep.errors import ThreadkeepError
+from threadkeep.errors import Busy, ThreadkeepError, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
         self._follows = 0
+        self._held: set[int] = set()
         self._stopped = False
         self._seen = ""
         self.own: set[int] = set()  # processes of the server that announce our own commits
@@ -78,7 +79,8 @@ class Listener:
         with self._guard:
             if self._thread is not None or self._stopped:
                 return
-            self._open()
+            with suppress(psycopg.OperationalError, Unreachable, Busy):  # the thread tries again
+                self._open()
             self._reads, self._wakes = os.pipe()
             self._thread = threading.Thread(
                 target=self._run, name=f"threadkeep-{self._channel}", daemon=True
@@ -90,12 +92,25 @@ class Listener:
         name = sql.Identifier(self._channel)
         connection.execute(sql.SQL("LISTEN {}").format(name))
         connection.execute("SELECT pg_advisory_lock_shared(%s)", (self._listen_lock,))
+        for lock in self._held:
+            connection.execute("SELECT pg_advisory_lock_shared(%s)", (lock,))
         for _ in range(self._follows):
             connection.execute("SELECT pg_advisory_lock_shared(%s)", (self._follow_lock,))
         connection.add_notify_handler(self._hear)
         self._connection = connection
         self._seen = self._state(connection)
         return connection
+
+    def hold(self, lock: int) -> None:
+        """Hold a lock from now on, over every new connection as well."""
+        self.start()
+        with self._guard:
+            if lock in self._held:
+                return
+            self._held.add(lock)
+            if self._connection is not None:
+                with suppress(psycopg.OperationalError):
+                    self._connection.execute("SELECT pg_advisory_lock_shared(%s)", (lock,))
 
     def follow(self, *, on: bool) -> None:
         """Announce a live reader, or take that back."""

@@ -11,6 +11,7 @@ from psycopg import Cursor, ServerCursor
 
 from threadkeep.base.postgres.errors import is_lost
 from threadkeep.base.postgres.pool import Connection
+from threadkeep.base.processes import is_alive, is_of_this_machine
 from threadkeep.base.sql import fill_pieces
 from threadkeep.base.tx import Params, Row
 from threadkeep.errors import Closed
@@ -41,6 +42,18 @@ SELECT a.attname FROM pg_index AS i
 JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
 WHERE i.indrelid = to_regclass(quote_ident(%(table)s)) AND i.indisprimary
   AND a.atttypid = 'bigint'::regtype AND a.attname NOT IN ('tk_owner', 'tk_scope')"""
+
+# Whether a session holds an advisory lock, and whether the server began lately: its statistics
+# begin again with a crash, which the time of its start does not tell.
+_HOLDER: Final = """
+SELECT EXISTS (SELECT 1 FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND (CAST(classid AS bigint) << 32 | CAST(objid AS bigint)) = CAST(%(lock)s AS bigint)),
+  clock_timestamp() < greatest(pg_postmaster_start_time(), stats_reset)
+    + make_interval(secs => CAST(%(grace)s AS double precision))
+FROM pg_stat_bgwriter"""
+_GRACE: Final = 10.0  # seconds in which everybody is connected again
 
 
 class PostgresTx:
@@ -193,6 +206,18 @@ class PostgresTx:
     def columns(self, table: str) -> list[str]:
         """Name the columns that a table really has, in order; none if no such table exists."""
         return [row[0] for row in self._execute(_COLUMNS, {"table": table})]
+
+    def is_alive(self, mark: str) -> bool:
+        """Tell whether the process of a mark runs: here, or with its lock on the server.
+
+        After a crash the server has no locks: of other machines nobody is taken for dead then.
+        """
+        if is_of_this_machine(mark) and is_alive(mark):
+            return True
+        lock = self._database.lock_of(mark)
+        row = self._execute(_HOLDER, {"lock": lock, "grace": _GRACE}).fetchone()
+        held, is_young = row or (0, 0)
+        return bool(held or (is_young and not is_of_this_machine(mark)))
 
     def script(self, sql: str) -> None:
         """Run the statements of a script, which shape the schema, inside this transaction."""

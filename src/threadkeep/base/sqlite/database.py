@@ -111,6 +111,7 @@ class SqliteDatabase:
     """One SQLite file; safe to share between threads, and reopened by itself after a fork."""
 
     engine: Final = "sqlite"
+    forgets: Final = False
 
     def __init__(
         self,
@@ -237,6 +238,7 @@ class SqliteDatabase:
         *,
         durable: bool = True,
         key: str | None = None,  # noqa: ARG002
+        idempotent: bool = False,  # noqa: ARG002
     ) -> R:
         """Run a function in a write transaction of its own: once, SQLite asks for no second run."""
         with self.write(durable=durable) as tx:
@@ -376,6 +378,9 @@ class SqliteDatabase:
         """Raise if it is not: nobody else reads what is written there, nor writes what is read."""
         if not self.is_current():
             raise replaced(self.path)
+
+    def announce(self, mark: str) -> None:
+        """Nothing is to be done: the system tells which processes of this machine run."""
 
     def follow(self) -> None:
         """Announce a live reader (see the lock); a read-only database cannot."""

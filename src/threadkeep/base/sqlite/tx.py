@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
+from threadkeep.base.processes import is_alive
 from threadkeep.base.sql import fill_pieces
 from threadkeep.base.sqlite.errors import FileClosed
 from threadkeep.base.sqlite.lock import LockClaim, WriterLock
@@ -163,6 +164,10 @@ class SqliteTx:
     def columns(self, table: str) -> list[str]:
         """Name the columns that a table really has, in order; none if no such table exists."""
         return [row[1] for row in self.all(Sql(f'PRAGMA table_info("{table}")'))]
+
+    def is_alive(self, mark: str) -> bool:
+        """Tell whether the process of a mark runs on this machine, the only one that can write."""
+        return is_alive(mark)
 
     def kept(self, name: object, make: Callable[[], T]) -> T:
         """Give what was made under a name on this connection, or make it: until anybody commits."""

@@ -545,7 +545,14 @@ ORDER BY created_at, id;
 SELECT kind, id, columns_json FROM tk_extra;
 
 -- name: recording_run
-SELECT run_id FROM tk_recordings WHERE message_id = :message_id;
+-- Which run records a message, and whether its last chunk is there: a file loses none.
+SELECT run_id, 1 FROM tk_recordings WHERE message_id = :message_id;
+
+-- name: sums_from
+SELECT seq, checksum FROM chat_events WHERE stream_id = :stream_id AND seq >= :seq ORDER BY seq;
+
+-- name: finished_at
+SELECT max(seq) FROM tk_finished WHERE stream_id = :stream_id AND message_id = :message_id;
 
 -- name: replayable_message
 -- Whether the journal still has the message from its beginning, or from a base, on.

@@ -23,8 +23,16 @@ ORDER BY updated_at DESC, id DESC LIMIT :limit;
 -- piece: raised
 -- The next number: raised and read in one statement.
 raised AS (
-  INSERT INTO tk_streams AS s (stream_id, seq) VALUES (:stream_id, 1)
-  ON CONFLICT (stream_id) DO UPDATE SET seq = s.seq + 1 RETURNING seq)
+  INSERT INTO tk_streams AS s (stream_id, seq)
+  VALUES (:stream_id, greatest(1, CAST(:number AS bigint)))
+  ON CONFLICT (stream_id) DO UPDATE SET seq = greatest(s.seq + 1, excluded.seq) RETURNING seq)
+
+-- piece: whole
+-- Whether the last chunk that a recorder sent is there: the server crashed if it is not. Chunks are
+-- committed in order, so that then those before it are there as well.
+(CAST(:sent AS bigint) = 0 OR EXISTS (
+  SELECT 1 FROM chat_events AS e
+  WHERE e.stream_id = :stream_id AND e.seq = :sent AND e.checksum = :sum))
 
 -- name: append_event
 WITH {raised}
@@ -36,12 +44,15 @@ FROM raised RETURNING seq;
 -- name: append_chunk
 WITH raised AS (
   UPDATE tk_streams AS s SET seq = s.seq + 1 FROM tk_recordings AS r
-  WHERE r.message_id = :message_id AND r.run_id = :run_id AND s.stream_id = :stream_id
+  WHERE r.message_id = :message_id AND r.run_id = :run_id AND s.stream_id = :stream_id AND {whole}
   RETURNING s.seq)
 INSERT INTO chat_events(
   stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
 SELECT :stream_id, raised.seq, :kind, :message_id, :part_id, :data_json, :created_at, :checksum
 FROM raised RETURNING seq;
+
+-- name: recording_run
+SELECT run_id, {whole} FROM tk_recordings WHERE message_id = :message_id;
 
 -- name: last_seq
 SELECT coalesce((SELECT seq FROM tk_streams WHERE stream_id = :stream_id), 0);
