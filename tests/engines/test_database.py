@@ -41,6 +41,9 @@ SELECT text FROM notes ORDER BY id
 SELECT id, text FROM notes ORDER BY id LIMIT :limit
 -- name: rename
 UPDATE notes SET text = :text WHERE id >= :id
+-- name: put_again
+INSERT INTO notes(id, text) VALUES (:id, :text)
+ON CONFLICT (id) DO UPDATE SET text = coalesce(notes.text, '') || excluded.text
 -- name: raise
 INSERT INTO notes(id, n) VALUES (:id, 1) ON CONFLICT (id) DO UPDATE SET n = notes.n + 1 RETURNING n
 """
@@ -146,6 +149,35 @@ def test_changed_rows_are_counted(db: Database) -> None:
         tx.run_bulk("add", [{"text": str(n)} for n in range(5)])
         assert tx.count("rename", {"id": 3, "text": "x"}) == 3
     assert texts(db) == ["0", "1", "x", "x", "x"]
+
+
+def test_rows_of_a_batch_are_stored_as_each_alone_would_be(db: Database) -> None:
+    rows: list[tuple[Any, ...]] = [
+        ('京都 \0 {,"\\}', -3, 0.5, b"\x00{"),
+        ("", None, 2, b""),
+        (None, True, float("nan"), None),
+        ("NULL", 999, -0.25, b"NULL"),
+    ]
+    named = [dict(zip(("text", "n", "x", "raw"), row, strict=True)) for row in rows]
+    with db.write() as tx:
+        tx.run_bulk("put", [{"id": at, **row} for at, row in enumerate(named)])
+        for at, row in enumerate(named, 10):
+            tx.run("put", {"id": at, **row})
+    with db.read() as tx:
+        for at in range(4):
+            assert tx.one("get", {"id": at})[1:] == tx.one("get", {"id": at + 10})[1:]  # type: ignore[index]
+
+
+def test_a_batch_may_have_a_row_twice_and_is_refused_whole(db: Database) -> None:
+    with db.write() as tx:
+        tx.run_bulk("put_again", [{"id": n % 3, "text": str(n)} for n in range(9)])
+        tx.run_bulk("add_unless_there", [{"id": n % 5, "text": "x"} for n in range(9)])
+        tx.run_bulk("put_again", ({"id": n, "text": "."} for n in range(4)))
+    assert texts(db) == ["036.", "147.", "258.", "x.", "x"]
+    values = {"text": "a", "x": None, "raw": None}
+    with pytest.raises(Conflict), db.write() as tx:
+        tx.run_bulk("put", [{"id": 90 + n, "n": n * 500, **values} for n in range(4)])
+    assert len(texts(db)) == 5
 
 
 def test_many_rows_come_one_after_the_other(db: Database) -> None:

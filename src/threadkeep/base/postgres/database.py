@@ -15,7 +15,7 @@ from threadkeep.base.database import DEFAULT_BUDGET
 from threadkeep.base.postgres.errors import is_lost, may_be_retried, translate
 from threadkeep.base.postgres.listen import Announcer, Commits, Listener
 from threadkeep.base.postgres.pool import Connection, ConnectionPool, HomeAddress, connect
-from threadkeep.base.postgres.tx import PostgresTx
+from threadkeep.base.postgres.tx import Insert, PostgresTx
 from threadkeep.base.tx import Params, Row, Tx
 from threadkeep.errors import Busy, Closed, Conflict, ReadOnly, ThreadkeepError, Unreachable
 
@@ -68,6 +68,7 @@ class PostgresDatabase:
         self.read_only = read_only
         self.known_tables: set[str] | None = None
         self.numbers: dict[str, str] = {}  # the column with the number of a row, by table
+        self.inserts: dict[str, Insert | None] = {}  # as they take arrays, by their text
         self._home_lock = _number_of(self.schema)
         self.enter: Callable[[Connection], object] = _stay
         self._start()

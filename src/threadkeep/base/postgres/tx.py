@@ -1,10 +1,11 @@
 """A transaction of PostgreSQL: what the stores see of it."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import Cursor, ServerCursor
@@ -12,7 +13,8 @@ from psycopg import Cursor, ServerCursor
 from threadkeep.base.postgres.errors import is_lost
 from threadkeep.base.postgres.pool import Connection
 from threadkeep.base.processes import is_alive, is_of_this_machine
-from threadkeep.base.sql import fill_pieces
+from threadkeep.base.postgres.values import TYPES, Packed, pack_values
+from threadkeep.base.sql import OWNER, fill_pieces
 from threadkeep.base.tx import Params, Row
 from threadkeep.errors import Closed
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PIPELINED: Final = 3  # deferred statements from which on a pipeline costs less than it saves
+_AT_ONCE: Final = 2_000  # rows of one insert
 _NONE: Final[Mapping[str, Any]] = {}
 _FETCHED: Final = 500  # rows that `each` asks for at once
 # A plan that is made once for all values cannot leave out a condition that is not asked for: 37 to
@@ -36,6 +39,9 @@ _TABLES: Final = (
 _COLUMNS: Final = """
 SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(quote_ident(%(table)s))
   AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('tk_owner', 'tk_scope') ORDER BY attnum"""
+_KINDS: Final = """
+SELECT attname, atttypid::bigint FROM pg_attribute
+WHERE attrelid = to_regclass(quote_ident(%(table)s)) AND attnum > 0 AND NOT attisdropped"""
 # The one whole number in the key of a table, else `id`.
 _NUMBER: Final = """
 SELECT a.attname FROM pg_index AS i
@@ -54,6 +60,60 @@ SELECT EXISTS (SELECT 1 FROM pg_locks
     + make_interval(secs => CAST(%(grace)s AS double precision))
 FROM pg_stat_bgwriter"""
 _GRACE: Final = 10.0  # seconds in which everybody is connected again
+# An insert of nothing but its parameters.
+_INSERT: Final = re.compile(
+    r"""\s*INSERT\s+INTO\s+"?(?P<table>\w+)"?\s*\((?P<columns>[^()]+)\)
+    \s*VALUES\s*\((?P<values>(?:\s*%\(\w+\)s\s*,?)+)\)
+    (?P<rest>\s*(?:ON\s+CONFLICT\s*(?:\((?P<key>[^()]+)\))?\s*DO\s+(?P<then>NOTHING|UPDATE)[^%]*)?)""",
+    re.VERBOSE,
+)
+
+
+class Insert(NamedTuple):
+    """A statement that inserts rows, given an array for each column.
+
+    Capturing logs sends a dozen rows a message, nearly all of them postings: row by row a message
+    took 1.7 ms, as arrays 0.6, of which the client had 0.29 and has 0.19.
+    """
+
+    statement: bytes
+    columns: Sequence[tuple[str, int]]  # the parameter of each, and its type
+    key: Sequence[str]  # the parameters by which rows are updated that are there already
+
+    @classmethod
+    def read(cls, found: re.Match[str], kinds: Mapping[str, int]) -> "Insert":
+        """Read the insert of one row."""
+        names = re.findall(r"%\((\w+)\)s", found["values"])
+        columns = dict(zip(_names_in(found["columns"]), names, strict=True))
+        taken = [(name, kinds.get(column, 0)) for column, name in columns.items()]
+        key = [columns[one] for one in _names_in(found["key"] or "") if one != OWNER]
+        arrays = ", ".join(
+            f"CAST(%(a{place})s AS {TYPES.get(kind, 'text')}[])"
+            for place, (_, kind) in enumerate(taken)
+        )
+        start = f'INSERT INTO "{found["table"]}" ({found["columns"]})'
+        text = f"{start} SELECT * FROM unnest({arrays}) {found['rest']}"  # noqa: S608
+        return cls(text.encode(), taken, key if found["then"] == "UPDATE" else ())
+
+    def arrays(self, rows: Sequence[Params]) -> dict[str, Packed] | None:
+        """Give rows as arrays; None where they have to go one by one."""
+        named = [row for row in rows if isinstance(row, Mapping)]
+        if len(rows) < _PIPELINED or len(named) < len(rows):
+            return None
+        # One statement does not update what it has inserted itself.
+        if self.key and len({tuple([row[one] for one in self.key]) for row in named}) < len(rows):
+            return None
+        found = {}
+        for place, (name, kind) in enumerate(self.columns):
+            packed = pack_values(kind, [row[name] for row in named])
+            if packed is None:
+                return None
+            found[f"a{place}"] = packed
+        return found
+
+
+def _names_in(listed: str) -> list[str]:
+    return [name for one in listed.split(",") if (name := one.strip(' \n"'))]
 
 
 class PostgresTx:
@@ -144,13 +204,29 @@ class PostgresTx:
 
     def run_bulk(self, name: str, rows: Iterable[Params]) -> None:
         """Run a query for many rows, as one batch."""
-        connection = self._live()
         self._kept.clear()
         self.flush()
-        try:
-            connection.cursor().executemany(_statement(self._sql(name))[0], rows)
-        except psycopg.Error as error:
-            raise self._database.trouble(error) from error
+        sql = self._sql(name)
+        insert = self._insert(sql)
+        left = iter(rows)
+        while batch := list(islice(left, _AT_ONCE)):
+            arrays = None if insert is None else insert.arrays(batch)
+            try:
+                if insert is None or arrays is None:
+                    self._live().cursor().executemany(_statement(sql)[0], batch)
+                else:
+                    self._live().execute(insert.statement, arrays, prepare=True)
+            except psycopg.Error as error:
+                raise self._database.trouble(error) from error
+
+    def _insert(self, sql: str) -> "Insert | None":
+        """Read an insert that can take arrays; None if a statement is none."""
+        known = self._database.inserts
+        if sql not in known:
+            found = _INSERT.fullmatch(sql)
+            kinds = found and dict(self._execute(_KINDS, {"table": found["table"]}))
+            known[sql] = found and Insert.read(found, kinds or {})
+        return known[sql]
 
     def one(self, name: str, params: Params = ()) -> Row | None:
         """Give the first row of a query, None if there is none."""

@@ -6,7 +6,9 @@ prepared by hand, so that one query is one prepared statement whatever is given 
 
 import math
 import re
-from typing import Any, Final
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from psycopg import Connection, DataError
 from psycopg.adapt import Buffer, Dumper, Loader
@@ -58,6 +60,20 @@ class _Real(Dumper):
 
     def dump(self, obj: float) -> Buffer | None:
         return None if math.isnan(obj) else repr(obj).encode()  # NaN is NULL in SQLite
+
+
+class Packed(NamedTuple):
+    """Values of one type as one parameter: an array, in the form that the server keeps."""
+
+    data: bytes
+
+
+class _PackedArray(Dumper):
+    oid = 0
+    format = Format.BINARY
+
+    def dump(self, obj: Packed) -> Buffer | None:
+        return obj.data
 
 
 class _Several(Dumper):
@@ -114,11 +130,56 @@ def _number(text: str) -> int | float:
         return float(text)
 
 
+# ---------------------------------------------------------------------- arrays
+
+# Dimensions, whether one is NULL, their type, how many, the number of the first.
+_HEAD: Final = struct.Struct(">iiIii").pack
+_SIZE: Final = struct.Struct(">i").pack
+_NULL: Final = _SIZE(-1)
+_LONG: Final = struct.Struct(">iq").pack
+_DOUBLE: Final = struct.Struct(">id").pack
+
+
+def _packed_text(value: str) -> bytes:
+    data = (value if value.isascii() and "\0" not in value else escape(value)).encode()
+    return _SIZE(len(data)) + data
+
+
+def _packed_bytes(value: bytes) -> bytes:
+    return b"%b%b" % (_SIZE(len(value)), value)
+
+
+def _packed_real(value: float) -> bytes:
+    return _NULL if math.isnan(value) else _DOUBLE(8, value)
+
+
+TYPES: Final = {17: "bytea", 20: "bigint", 25: "text", 701: "double precision"}
+_ELEMENTS: Final[Mapping[int, Callable[[Any], bytes]]] = {
+    17: _packed_bytes,
+    20: lambda value: _LONG(8, value),
+    25: _packed_text,
+    701: _packed_real,
+}
+
+
+def pack_values(kind: int, values: Sequence[Any]) -> Packed | None:
+    """Make an array of a type of the server; None if a value is none of that type."""
+    element = _ELEMENTS.get(kind)
+    if element is None:
+        return None
+    try:
+        parts = [_NULL if value is None else element(value) for value in values]
+    except (struct.error, AttributeError, TypeError):
+        return None
+    return Packed(b"".join((_HEAD(1, int(_NULL in parts), kind, len(parts), 1), *parts)))
+
+
 def adapt(connection: Connection[Any]) -> None:
     """Let values go to a server and come back as they do with SQLite."""
     adapters = connection.adapters
     for kind, dumper in ((int, _Integer), (bool, _Integer), (float, _Real), (str, _Text)):
         adapters.register_dumper(kind, dumper)
+    adapters.register_dumper(Packed, _PackedArray)
     for several in (list, tuple, dict):
         adapters.register_dumper(several, _Several)
     for name in ("text", "varchar", "bpchar", "name", _UNKNOWN):
