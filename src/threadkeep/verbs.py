@@ -496,6 +496,7 @@ _HEALTH: Final = table(
     verb(HEALTH, "status", "GET /health/status"),
     verb(HEALTH, "sources", "GET /health/sources"),
     verb(HEALTH, "doctor", "GET /health/doctor"),
+    verb(HEALTH, "metrics", "GET /health/metrics"),
     verb(HEALTH, "alarms", "GET /health/alarms"),
     verb(HEALTH, "ack", "POST /health/alarms/{alarm}/ack", again=SAME),
 )

@@ -19,6 +19,7 @@ from threadkeep.errors import Unreachable
 from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding
 from threadkeep.service.doctor.server_checks import check_home, check_server, examine_server
+from threadkeep.service.metrics import metrics_of
 
 _homes = count()
 LOGIN: Final = "examined"
@@ -161,6 +162,24 @@ def test_the_doctor_of_a_home_on_a_server_looks_at_the_server_and_asks_for_no_fi
     assert ("server", "version") in {(one.group, one.check) for one in found}
     assert "the chat store has version" in " ".join(one.what for one in found)
     assert not [one for one in found if one.group in {"chat", "state", "knowledge"}]
+
+
+def test_numbers_of_a_server_are_given_with_those_of_the_home(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THREADKEEP_HOME", str(tmp_path))
+    home = threadkeep.open(url)
+    with home.chat() as chat:
+        chat.create_session(agent="a", model="m/x", title="Kept on a server")
+    name = HomeAddress.read(url).home
+    found = dict(line.rsplit(" ", 1) for line in metrics_of(home).splitlines())
+    assert found['threadkeep_sessions{store="chat"}'] == "1"
+    assert found[f'threadkeep_server_up{{home="{name}"}}'] == "1"
+    assert int(found[f'threadkeep_server_connections{{home="{name}"}}']) > 0
+    parts = f'threadkeep_table_bytes{{home="{name}",table="tk_{name}_chat.chat_parts"}}'
+    assert int(found[parts]) > 0
+    away = threadkeep.open(f"postgresql://postgres@/postgres?host={tmp_path}&home=team")
+    assert "\nthreadkeep_server_up 0\n" in metrics_of(away)
 
 
 def test_a_server_that_does_not_answer_is_a_finding(

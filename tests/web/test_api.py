@@ -384,6 +384,30 @@ def test_health_tells_of_stores_and_alarms(site: Site) -> None:
     assert site.post("/api/health/alarms/7/ack", {}).status == 404
 
 
+_SAMPLE = re.compile(r'(threadkeep_\w+)(?:\{(\w+="[^"\n]*",?)+\})? -?\d+(\.\d+)?(e[+-]\d+)?')
+
+
+def test_numbers_are_there_for_a_scraper(site: Site) -> None:
+    answer = site.get("/api/health/metrics")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    *lines, end = answer.body.decode().split("\n")
+    assert end == ""
+    declared: set[str] = set()
+    for line in lines:
+        if line.startswith("# TYPE "):
+            assert line.split()[2] not in declared  # all of one name stand together
+            declared.add(line.split()[2])
+        elif not line.startswith("# HELP "):
+            sample = _SAMPLE.fullmatch(line)
+            assert sample is not None, line
+            assert sample[1] in declared
+    listed = len(pages(site, "/api/sessions?limit=200"))
+    found = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert int(found['threadkeep_sessions{store="knowledge"}']) >= listed > 0
+    assert found['threadkeep_store_up{store="knowledge"}'] == "1"
+
+
 # ---------------------------------------------------------------------- what cannot be written
 
 

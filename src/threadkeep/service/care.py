@@ -13,6 +13,7 @@ from threadkeep.knowledge.health import Alarm
 from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding, Level
 from threadkeep.service.health import ObservedStatus, observed_status
+from threadkeep.service.metrics import metrics_of
 from threadkeep.service.web_access import Login, Logins, read_token
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class HomeCare:
         installed = version("threadkeep")
         found = diagnose(self._stores.home, self._stores.db, version=installed)
         return Diagnosis(found.level, found.took_ms, found.findings)
+
+    def metrics(self) -> str:
+        """Give the numbers of the home, and of its server, as Prometheus scrapes them."""
+        return metrics_of(self._stores.home, self._stores.db)
 
     def alarms(
         self,

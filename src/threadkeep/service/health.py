@@ -91,9 +91,11 @@ class HomeHealth(msgspec.Struct, frozen=True):
     trouble: str = ""  # why the knowledge store cannot be read
 
 
-def health_of(home: "Home", path: str | Path | None = None) -> HomeHealth:
+def health_of(
+    home: "Home", path: str | Path | None = None, status: Status | None = None
+) -> HomeHealth:
     """Look at a home without changing anything; a store that cannot be opened is said so."""
-    status = home.status(knowledge_path=path)
+    status = status or home.status(knowledge_path=path)
     sources: tuple[SourceRow, ...] = ()
     drops: tuple[Drop, ...] = ()
     alarms: tuple[AlarmView, ...] = ()

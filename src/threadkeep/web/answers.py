@@ -22,6 +22,7 @@ from threadkeep.web.guard import RequestRefusal
 
 JSON_TYPE: Final = "application/json"
 LINES_TYPE: Final = "application/x-ndjson"
+TEXT_TYPE: Final = "text/plain"
 _WORDS: Final = {
     400: "invalid",
     401: "unauthorized",

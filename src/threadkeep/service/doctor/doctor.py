@@ -54,7 +54,7 @@ from threadkeep.service.doctor.inspection import (
     look_at_capture,
     look_at_store,
 )
-from threadkeep.service.doctor.server_checks import examine_server
+from threadkeep.service.doctor.server_checks import examine_server, servers_of
 from threadkeep.service.health import ask_listener
 from threadkeep.service.learn import enrich
 from threadkeep.service.maintenance import retained_at, retains, retention_mark
@@ -168,8 +168,7 @@ def diagnose_server(url: str) -> DoctorReport:
 def _examine_servers(home: "Home", path: str | Path | None) -> Iterator[Finding]:
     """Judge each server that stores of a home are on; one that does not answer is a finding."""
     try:
-        places = [home.place(name, _given(name, path)) for name in KINDS]
-        for url in sorted({str(place) for place in places if is_url(place)}):
+        for url in servers_of(home, path):
             yield from examine_server(url)
     except ThreadkeepError as error:
         doc = "docs/postgres.md"

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from threadkeep.base.engines import is_url
 from threadkeep.base.sqlite.declaration import declared_by
+from threadkeep.home.backups import KINDS
 from threadkeep.home.migration import read_url, schemas_on_server
 from threadkeep.service.doctor.facts import Finding, Level, ok
 
 if TYPE_CHECKING:
     from threadkeep.base.postgres.health import HomeFacts, ServerFacts, ServerHealth, ServerTable
+    from threadkeep.home.home import Home
 
 _SERVER: Final = "server"
 _HOME: Final = "home"
@@ -25,8 +29,15 @@ _BEHIND: Final = 60.0
 _MUCH_LOG: Final = 10 << 30
 
 
-def examine_server(url: str) -> list[Finding]:
-    """Look at the server of a URL and at the home there, and say what is wrong and what helps."""
+def servers_of(home: "Home", path: str | Path | None = None) -> list[str]:
+    """Give the URLs of the servers that stores of a home are on; `path` is another knowledge."""
+    stores: dict[str, str | Path | None] = {**dict.fromkeys(KINDS), "knowledge": path}
+    places = [home.place(name, given) for name, given in stores.items()]
+    return sorted({str(place) for place in places if is_url(place)})
+
+
+def look_at_server(url: str) -> tuple[str, "ServerHealth"]:
+    """Give the name of the home of a URL, and what the server says of itself and of it."""
     address = read_url(url)
     from threadkeep.base.postgres.health import look  # noqa: PLC0415  (an extra)
     from threadkeep.base.postgres.pool import connect  # noqa: PLC0415
@@ -34,9 +45,14 @@ def examine_server(url: str) -> list[Finding]:
     schemas = schemas_on_server()
     indexes = {name: [*declared_by(schema.head).indexes] for name, schema in schemas.items()}
     with closing(connect(address, "pg_catalog")) as connection:
-        health = look(connection, address.home, indexes)
-    versions = {name: schema.version for name, schema in schemas.items()}
-    return [*check_server(health), *check_home(health, address.home, versions)]
+        return address.home, look(connection, address.home, indexes)
+
+
+def examine_server(url: str) -> list[Finding]:
+    """Look at the server of a URL and at the home there, and say what is wrong and what helps."""
+    name, health = look_at_server(url)
+    versions = {name: schema.version for name, schema in schemas_on_server().items()}
+    return [*check_server(health), *check_home(health, name, versions)]
 
 
 def check_server(health: "ServerHealth") -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from threadkeep.web import aliases
 from threadkeep.web.answers import (
     JSON_TYPE,
     LINES_TYPE,
+    TEXT_TYPE,
     as_json,
     problem,
     tagged,
@@ -209,6 +210,8 @@ def _lines(raw: bytes) -> GivenLines:
 def _written(one: ApiVerb, request: Request, answer: Any) -> Response:
     if isinstance(answer, Lines):
         return StreamingResponse(_pieces(answer.lines), one.status, media_type=LINES_TYPE)
+    if isinstance(answer, str):
+        return tagged(request, answer.encode(), TEXT_TYPE, one.status)
     return tagged(request, as_json(answer), JSON_TYPE, one.status)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.web.answers import JSON_TYPE, LINES_TYPE, WebProblem
+from threadkeep.web.answers import JSON_TYPE, LINES_TYPE, TEXT_TYPE, WebProblem
 from threadkeep.web.api.verb import ApiVerb, Empty, GivenLines, Json, Lines
 
 _SCHEMAS: Final = "#/components/schemas/"
@@ -144,8 +144,9 @@ def _answer(one: ApiVerb, schema: list[Json]) -> Json:
         content = _content(LINES_TYPE, {"type": "string"})
         return {"description": "One line for each.", **content}
     shape = schema[0] if one.item is None else _page_of(schema[0])
+    kind = TEXT_TYPE if one.answer is str else JSON_TYPE
     etag = {} if one.write else {"headers": _ETAG}
-    found = {"description": "The answer.", **_content(JSON_TYPE, shape), **etag}
+    found = {"description": "The answer.", **_content(kind, shape), **etag}
     if one.progresses:
         found["content"][LINES_TYPE] = {"schema": {"type": "string"}}
     return found
