@@ -1,12 +1,15 @@
 """The demo says that it is one and gives way to a real history; home shows the last active week."""
 
 import shutil
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from tests.cli.histories import DEMO
 from tests.web.site import Site, captured_home
+from threadkeep.cli.history.demo_logs import demo_folder, moved, moved_by
 from threadkeep.home.home import Home
 from threadkeep.home.statusline import level_of
 from threadkeep.home.stores import Stores
@@ -65,3 +68,42 @@ def test_a_budget_warns_before_it_is_spent_and_after(tmp_path: Path) -> None:
         assert "Budget for this month" in site.get("/usage").text
     finally:
         site.close()
+
+
+NOW = datetime(2027, 5, 6, 14, 30, tzinfo=UTC)
+
+
+def test_the_demo_ends_today_and_is_made_anew_on_another_day(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home", environ={"TZ": "UTC"})
+
+    def captured(now: datetime) -> tuple[datetime, set[str]]:
+        folder = demo_folder(home, now)
+        with home.history(home.demo_history, user_home=folder) as history:
+            report = history.capture()
+            rows = history.sessions(limit=100)
+        assert not report.errors
+        ended = max(row.ended_at or 0 for row in rows)
+        return datetime.fromtimestamp(ended / 1000, UTC), {row.session_id for row in rows}
+
+    ended, ids = captured(NOW)
+    assert NOW - timedelta(hours=6) < ended <= NOW
+    assert ended.date() == NOW.date()
+    assert not [path.name for path in demo_folder(home, NOW).rglob("*2026*")]
+    assert captured(NOW)[0] == ended
+    later = NOW + timedelta(days=1, hours=-14)
+    ended, again = captured(later)
+    assert later - timedelta(hours=1) < ended <= later
+    assert len(again) == len(ids)
+
+
+@given(st.integers(0, 14 * 365 * 24 * 60), st.integers(-12, 14))
+def test_a_history_that_is_moved_ends_today_or_in_the_hour_before(minutes: int, hours: int) -> None:
+    there = NOW.astimezone(timezone(timedelta(hours=hours))) + timedelta(minutes=minutes)
+    text = "2026-03-05T16:45:03.000Z, 2026/03/07, 1772699421000, Wednesday, Mar 4, 2026, 10:20 AM"
+    by = moved_by(datetime(2026, 3, 7, 9, 40, 11, tzinfo=UTC), there)
+    ended = datetime(2026, 3, 7, 9, 40, 11, tzinfo=UTC) + by
+    assert ended <= there
+    assert ended.astimezone(there.tzinfo).date() == there.date() or there - ended < timedelta(
+        hours=1
+    )
+    assert moved(moved(text, by), -by) == text

@@ -159,10 +159,10 @@ def _growing(final: Path) -> Iterator[Path]:
     try:
         yield partial
     except OSError as error:
-        _remove(partial)
+        remove_with_sidecars(partial)
         raise translate_os(error, final, "cannot write") from error
     except BaseException:
-        _remove(partial)
+        remove_with_sidecars(partial)
         raise
 
 
@@ -190,7 +190,7 @@ def _sweep_partials(final: Path) -> None:
     for path in final.parent.iterdir():
         found = re.fullmatch(rf"{kind}.*\.(\d+)-[0-9a-f]{{8}}\.partial", path.name)
         if found and not is_running(int(found[1])):
-            _remove(path)
+            remove_with_sidecars(path)
 
 
 def _copy_snapshot(
@@ -244,8 +244,8 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _remove(path: Path) -> bool:
-    """Remove a copy with its sidecars; one that stays is no reason to fail, only to say so."""
+def remove_with_sidecars(path: Path) -> bool:
+    """Remove a file that nobody has open, with its sidecars; one that stays is only told of."""
     try:
         for suffix in ("", *SIDECARS):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
@@ -269,7 +269,7 @@ def prune_backups(database: Path, keep: BackupRetention, now: int) -> list[Path]
         for path, age in list(zip(backups, ages, strict=True))[1:]
         if path in too_many or age > keep.days * _DAY_MS
     ]
-    return [path for path in gone if _remove(path)]
+    return [path for path in gone if remove_with_sidecars(path)]
 
 
 def _ages(times: list[int], now: int, longest_gap: int) -> list[int]:
@@ -347,7 +347,7 @@ def _fitting(source: Path, current: SqliteDatabase) -> Iterator[Path]:
             except sqlite3.Error as error:
                 raise translate(error, partial) from error
         yield partial
-        _remove(partial)
+        remove_with_sidecars(partial)
 
 
 def _page_size(database: Database) -> int:

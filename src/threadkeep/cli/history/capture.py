@@ -4,8 +4,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import resources
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -13,6 +12,7 @@ import msgspec
 
 from threadkeep import __version__
 from threadkeep.cli.command import PROBLEMS, SECONDS, Call, program, store_command, typed
+from threadkeep.cli.history.demo_logs import demo_folder
 from threadkeep.cli.history.progress import progress_bar, speed_text, without_log
 from threadkeep.cli.history.sessions import (
     LogPlaces,
@@ -69,17 +69,6 @@ _COMMON: Final = frozenset(
         *("their", "there", "these", "thing", "those", "where", "which", "while", "would", "write"),
     )
 )
-
-
-@contextmanager
-def demo_folder() -> Iterator[Path]:
-    """Give the folder of the bundled demo history.
-
-    It is laid out like the home of a user, and read like any other: `Home.history(user_home=…)`.
-    """
-    bundled = resources.files("threadkeep").joinpath("demo", "history")
-    with resources.as_file(bundled) as folder:
-        yield folder
 
 
 def demo_path(call: Call) -> str:
@@ -321,8 +310,8 @@ def _with_a_look_around(
     if _anything_found(call, sources, since, where):
         return _captured_and_shown(call, sources, since, where)
     demo = without_history(call)
-    with demo_folder() as folder:
-        return _captured_and_shown(demo, (), None, LogPlaces(str(folder)), demo=True)
+    folder = demo_folder(call.home, datetime.now(UTC))
+    return _captured_and_shown(demo, (), None, LogPlaces(str(folder)), demo=True)
 
 
 def _anything_found(
@@ -335,12 +324,12 @@ def _anything_found(
 
 def capture_or_demo(call: Call, user_home: str | None) -> Call:
     """Capture, or the demo where there is nothing; give the call that works on what came of it."""
-    found = _anything_found(call, (), None, LogPlaces(user_home))
-    with demo_folder() as demo:
-        call, user_home = (call, user_home) if found else (without_history(call), str(demo))
-        with call.home.history(call.db, user_home=user_home) as history:
-            report = _run(history, _wanted(history, (), None), quiet=call.as_json)
-            learned = _learned(call, history, report, None, quiet=call.as_json)
+    if not _anything_found(call, (), None, LogPlaces(user_home)):
+        user_home = str(demo_folder(call.home, datetime.now(UTC)))
+        call = without_history(call)
+    with call.home.history(call.db, user_home=user_home) as history:
+        report = _run(history, _wanted(history, (), None), quiet=call.as_json)
+        learned = _learned(call, history, report, None, quiet=call.as_json)
     if not call.as_json:
         tell_report(report)
         tell_learned(learned)
