@@ -94,8 +94,8 @@ def test_bars_have_all_that_was_spent(by_day: dict[str, dict[str, Sum]]) -> None
     assert len(bars.columns) == (len(bars.numbers) or len(bars.columns))
     assert all("agent%3Acodex" in mark.href for mark in bars.drawing.marks)
     if by_day:
-        assert bars.first <= min(by_day)
-        assert max(by_day) <= bars.last
+        assert bars.ticks[0] <= min(by_day)
+        assert max(by_day) <= bars.ticks[-1]
 
 
 def test_long_stretches_are_drawn_by_week_and_month() -> None:
@@ -117,14 +117,17 @@ def test_what_took_most_comes_first() -> None:
 @given(
     st.integers(0, 60),
     st.lists(st.tuples(st.integers(0, 59), st.integers(0, 59), st.integers(0, 9)), max_size=60),
+    st.booleans(),
 )
 def test_the_names_of_a_neighbourhood_never_lie_over_each_other(
-    count: int, edges: list[tuple[int, int, int]]
+    count: int,
+    edges: list[tuple[int, int, int]],
+    narrow: bool,  # noqa: FBT001
 ) -> None:
     entities = tuple(EntityRow(n, "file", f"f{n}", None, n, None, None) for n in range(count))
     graph = Graph(entities, tuple(Edge(a, b, "with", weight) for a, b, weight in edges))
-    drawn = graph_map(graph)
-    assert drawn == graph_map(graph)
+    drawn = graph_map(graph, narrow=narrow)
+    assert drawn == graph_map(graph, narrow=narrow)
     assert len(drawn.dots) == min(count, NEIGHBOURS + 1)
     assert all(0 <= dot.x <= drawn.width and 0 <= dot.y <= drawn.height for dot in drawn.dots)
     for right in (False, True):

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from threadkeep.base.match import read_match
+from threadkeep.base.paths import project_name, repository_folder
 from threadkeep.base.text import one_line
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid, NotFound
@@ -132,7 +133,9 @@ def is_within(ground: NodeEvidence, project: str) -> bool:
     wanted = project.rstrip("/")
     places = [place.replace("\\", "/").rstrip("/") for place in (ground.place, ground.cwd)]
     return any(
-        place == wanted or place.startswith(f"{wanted}/") or place.rpartition("/")[2] == wanted
+        place == wanted
+        or place.startswith(f"{wanted}/")
+        or wanted in (place.rpartition("/")[2], project_name(place))
         for place in places
         if place
     )
@@ -157,7 +160,7 @@ def _node_row(row: Row, grounds: Sequence[NodeEvidence], names: Sequence[str]) -
     number, uuid, content, outcome, tags, created, *_ = row
     place = next((one.place for one in grounds if one.place), "")
     times = [one.at for one in grounds if one.at is not None]
-    project = place.replace("\\", "/").rstrip("/").rpartition("/")[2] or None
+    project = project_name(place) or None
     return NodeRow(
         id=number,
         uuid=uuid,
@@ -227,7 +230,19 @@ def list_entities(tx: Tx, text: str, type_: str | None, limit: int) -> list[Enti
     """List what knowledge mentions, the most often mentioned first."""
     pattern = f"%{like(text.strip())}%" if text.strip() else None
     values = {"type": type_, "text": pattern, "limit": max(0, min(limit, 10 * _MOST))}
-    return [EntityRow(*row) for row in tx.all("browse_entities", values)]
+    return _with_times(tx, [EntityRow(*row) for row in tx.all("browse_entities", values)])
+
+
+def _with_times(tx: Tx, entities: Sequence[EntityRow]) -> list[EntityRow]:
+    """Say when entities were last worked with: their rows tell when that was learned."""
+    if "tk_things" not in tx.tables():  # a file that another program made
+        return list(entities)
+    of_each = {**_ids([one.id for one in entities]), "nodes": _NODES_OF_ENTITY}
+    times: dict[int, int | None] = dict(tx.all("browse_last_mentioned", of_each))
+    return [
+        msgspec.structs.replace(one, last_seen=times.get(one.id) or one.last_seen)
+        for one in entities
+    ]
 
 
 def read_entity(tx: Tx, number: int) -> EntityView:
@@ -244,9 +259,10 @@ def read_entity(tx: Tx, number: int) -> EntityView:
     edges = [Edge(a, b, kind, int(weight)) for a, b, kind, weight in ties]
     edges += [Edge(number, one, TOGETHER, count) for one, count in together.items()]
     neighbours = tx.all("browse_entities_by_id", _ids([*together, *(tied - together.keys())]))
+    mentions = _node_rows(tx, tx.all("browse_nodes_by_id", _ids(nodes)))
     return EntityView(
-        row=EntityRow(*rows[0]),
-        nodes=tuple(_node_rows(tx, tx.all("browse_nodes_by_id", _ids(nodes)))),
+        row=_with_times(tx, [EntityRow(*rows[0])])[0],
+        nodes=tuple(sorted(mentions, key=lambda one: (-(one.at or 0), -one.id))),
         neighbours=tuple(EntityRow(*row) for row in neighbours),
         edges=tuple(edges),
     )
@@ -279,7 +295,7 @@ def list_projects(tx: Tx) -> list[ProjectRow]:
 
 def _folder(tx: Tx, project: str) -> str:
     """Give the folder in which a project was last worked on."""
-    return str(tx.value("browse_folder_of_project", {"project": project}) or "")
+    return repository_folder(tx.value("browse_folder_of_project", {"project": project}) or "")
 
 
 def _ids(numbers: Iterable[int]) -> dict[str, str]:

@@ -215,10 +215,16 @@ _MINUTES: Final = 24 * 60.0
 _TICK: Final = 4.0  # minutes; what happened in a moment is drawn so wide
 _ROW: Final = 10.0
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MIDDLE_FROM: Final = 5  # bars, from which on a day in the middle is named, too
 _UNITS: Final = (("day", 62), ("week", 430), ("month", 3650))  # up to so many days
 _LAST_YEAR: Final = "9999"  # a log may say anything; after this year there is no next one
 _GRAPH_WIDTH: Final = 1000.0
 _GRAPH_ROW: Final = 30.0  # a name, and the space to the next one
+# On a narrow screen: the width, a row, a step to the right, the largest dot.
+_NARROW: Final = 340.0
+_NARROW_ROW: Final = 28.0
+_NARROW_STEP: Final = 16.0
+_NARROW_DOT: Final = 10.0
 _LEAST_HEIGHT: Final = 240.0
 _APART: Final = 90.0  # from the middle to the ends of a column
 _ARC: Final = 110.0  # how much farther its middle is
@@ -282,8 +288,7 @@ class Bars(NamedTuple):
     columns: tuple[str, ...]  # what each bar is
     top: float
     scale: float  # what the whole height stands for: `top`, or the next round number
-    first: str
-    last: str
+    ticks: tuple[str, ...]  # days below it: the first, one in the middle, the last
     unit: str  # day, week, month or year
     numbers: tuple[tuple[float, ...], ...]  # a row for each bar, as the series stand
 
@@ -313,11 +318,17 @@ def spent_bars(by_day: Mapping[str, Mapping[str, Sum]], q: str, metric: str) -> 
         columns=names,
         top=highest(series),
         scale=scale,
-        first=spans[0][0] if spans else "",
-        last=spans[-1][1] if spans else "",
+        ticks=_ticks(spans),
         unit=_unit(days),
         numbers=numbers,
     )
+
+
+def _ticks(spans: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    if not spans:
+        return ()
+    middle = [spans[len(spans) // 2][0]] if len(spans) >= _MIDDLE_FROM else []
+    return (spans[0][0], *middle, spans[-1][1])
 
 
 def _say_cost(value: float) -> str:
@@ -431,13 +442,20 @@ class Dot(NamedTuple):
     right: bool = False  # its name stands at its right
 
 
+class Point(NamedTuple):
+    """A place on the drawing."""
+
+    x: float
+    y: float
+
+
 class DrawingLine(NamedTuple):
     """A tie on the drawing."""
 
     a: int
     b: int
-    begin: Dot
-    end: Dot
+    begin: Point
+    end: Point
     css: str
 
 
@@ -451,14 +469,32 @@ class GraphMap(NamedTuple):
     types: tuple[tuple[str, str], ...]  # each type and its class
 
 
-def graph_map(graph: Graph) -> GraphMap:
+def graph_map(graph: Graph, *, narrow: bool = False) -> GraphMap:
     """Draw the first entity in the middle, and beside it what it is mentioned with.
 
     The others stand in two columns, those with the strongest tie first, each with its name on the
-    outside: no name lies over another one.
+    outside: no name lies over another one. On a narrow screen they stand below, one to a row.
     """
     if not graph.entities:
         return GraphMap(_GRAPH_WIDTH, _LEAST_HEIGHT, (), (), ())
+    shown = _with_the_strongest_tie(graph)
+    css = {one.type: _colour(one.type) for one in sorted(shown, key=lambda one: one.type)}
+    if narrow:
+        dots = _in_rows(shown, css)
+        height = len(dots) * _NARROW_ROW + _NARROW_ROW / 2
+        return GraphMap(_NARROW, height, dots, _branches(dots), tuple(css.items()))
+    height, dots = _in_two_columns(shown, css)
+    place = {one.entity.id: Point(one.x, one.y) for one in dots}
+    lines = tuple(
+        DrawingLine(one.a, one.b, place[one.a], place[one.b], _width(one.weight))
+        for one in graph.edges
+        if one.a in place and one.b in place and one.a != one.b
+    )
+    return GraphMap(_GRAPH_WIDTH, height, dots, lines, tuple(css.items()))
+
+
+def _with_the_strongest_tie(graph: Graph) -> list[EntityRow]:
+    """Give the entity in the middle, then what is tied to it most."""
     middle, *others = graph.entities
     weights: dict[int, int] = {}
     for edge in graph.edges:
@@ -466,8 +502,40 @@ def graph_map(graph: Graph) -> GraphMap:
             other = edge.b if edge.a == middle.id else edge.a
             weights[other] = weights.get(other, 0) + edge.weight
     others.sort(key=lambda one: (-weights.get(one.id, 0), one.name))
-    shown = others[:NEIGHBOURS]
-    css = {kind: _colour(kind) for kind in sorted({one.type for one in (middle, *shown)})}
+    return [middle, *others[:NEIGHBOURS]]
+
+
+def _in_rows(entities: Sequence[EntityRow], css: Mapping[str, str]) -> tuple[Dot, ...]:
+    """Put the middle at the top, and the others below it at its right."""
+    return tuple(
+        Dot(
+            one,
+            _NARROW_STEP * (2.5 if number else 1),
+            _NARROW_ROW * (number + 0.7),
+            min(_NARROW_DOT, _radius(one.nodes)),
+            css[one.type],
+            right=True,
+        )
+        for number, one in enumerate(entities)
+    )
+
+
+def _branches(dots: Sequence[Dot]) -> tuple[DrawingLine, ...]:
+    """Draw a line down from the first dot, and from there one to each of the others."""
+    first, *others = dots
+    found, before = [], Point(first.x, first.y)
+    for one in others:
+        corner = Point(first.x, one.y)
+        for begin, end in ((before, corner), (corner, Point(one.x, one.y))):
+            found.append(DrawingLine(first.entity.id, one.entity.id, begin, end, _width(1)))
+        before = corner
+    return tuple(found)
+
+
+def _in_two_columns(
+    entities: Sequence[EntityRow], css: Mapping[str, str]
+) -> tuple[float, tuple[Dot, ...]]:
+    middle, *shown = entities
     rows = (len(shown) + 1) // 2
     height = max(_LEAST_HEIGHT, rows * _GRAPH_ROW + 2 * _GRAPH_ROW)
     centre = Dot(middle, _GRAPH_WIDTH / 2, height / 2, _radius(middle.nodes), css[middle.type])
@@ -482,13 +550,7 @@ def graph_map(graph: Graph) -> GraphMap:
         dots.append(
             Dot(one, round(at, 1), round(y, 1), _radius(one.nodes), css[one.type], bool(side))
         )
-    place = {one.entity.id: one for one in dots}
-    lines = tuple(
-        DrawingLine(one.a, one.b, place[one.a], place[one.b], _width(one.weight))
-        for one in graph.edges
-        if one.a in place and one.b in place and one.a != one.b
-    )
-    return GraphMap(_GRAPH_WIDTH, height, tuple(dots), lines, tuple(css.items()))
+    return height, tuple(dots)
 
 
 def _colour(kind: str) -> str:

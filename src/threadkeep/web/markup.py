@@ -53,7 +53,13 @@ _KEPT_CHARACTERS: Final = 4_000_000
 
 def filters() -> dict[str, Callable[..., Any]]:
     """Give the filters of the templates."""
-    return {"markdown": markdown, "marked": marked, "anchor": anchor}
+    return {
+        "markdown": markdown,
+        "marked": marked,
+        "inline": inline,
+        "ticked": ticked,
+        "anchor": anchor,
+    }
 
 
 # The same window is asked for again while a session is followed, or by others who read it.
@@ -82,17 +88,28 @@ def _markdown(text: str) -> Markup:
 
 def marked(snippet: str) -> Markup:
     """Show a snippet as Markdown on one line; found words stand between >>> and <<<."""
-    flat = _BLOCKS.sub(" ", _HEADER.sub("", _RESERVED.sub("", snippet)))
-    flat = _GAP.sub("\n", _LINK.sub(r"\1", flat))
-    held = flat.replace(_BEGIN, _OPENS).replace(_END, _CLOSES)
-    shown = nh3.clean(
-        _inline().renderInline(held.encode("utf-8", "replace").decode()),
-        tags=_INLINE_TAGS,
-        attributes={},
-    )
+    held = _RESERVED.sub("", snippet).replace(_BEGIN, _OPENS).replace(_END, _CLOSES)
+    shown = _inlined(held, "emphasis", "strikethrough", "escape")
     # A word that begins inside an emphasis and ends outside of it is not marked.
     shown = _HELD.sub(r"<mark>\1</mark>", shown)
     return Markup(_RESERVED.sub("", shown))  # noqa: S704  (cleaned just before)
+
+
+def inline(text: str) -> Markup:
+    """Show some lines of Markdown without paragraphs, lists and headings."""
+    return Markup(_inlined(text, "emphasis", "strikethrough", "escape"))  # noqa: S704  (cleaned)
+
+
+def ticked(title: str) -> Markup:
+    """Show what stands between backticks in a title as code, and all else as it is."""
+    return Markup(_inlined(title)) if "`" in title else Markup.escape(title)  # noqa: S704  (cleaned)
+
+
+def _inlined(text: str, *rules: str) -> str:
+    if rules:
+        text = _LINK.sub(r"\1", _BLOCKS.sub(" ", _HEADER.sub("", text))).lstrip()
+    shown = _inline(rules).renderInline(_GAP.sub("\n", text).encode("utf-8", "replace").decode())
+    return nh3.clean(shown, tags=_INLINE_TAGS, attributes={})
 
 
 def anchor(key: str) -> str:
@@ -100,10 +117,10 @@ def anchor(key: str) -> str:
     return "k" + hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
-@lru_cache(maxsize=1)
-def _inline() -> MarkdownIt:
+@lru_cache(maxsize=2)
+def _inline(rules: tuple[str, ...]) -> MarkdownIt:
     parser = MarkdownIt("zero", {"html": False, "maxNesting": _NESTING})
-    return parser.enable(["backticks", "emphasis", "strikethrough", "escape"])
+    return parser.enable(["backticks", *rules])
 
 
 @lru_cache(maxsize=1)

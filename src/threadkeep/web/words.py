@@ -13,6 +13,7 @@ _THOUSAND: Final = 1000
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
+_PATH: Final = 36  # characters of a path that are shown where many stand in a row
 # A duration is said in two units: seconds, its name, and the unit below with its seconds.
 _SPANS: Final = (
     (_DAY, "d", _HOUR, "h"),
@@ -25,6 +26,7 @@ def filters(zone: ZoneInfo) -> dict[str, Callable[..., Any]]:
     """Give the filters of the templates."""
     return {
         "ago": ago,
+        "short_path": short_path,
         "tokens": tokens,
         "money": money,
         "span": span,
@@ -63,8 +65,23 @@ def ago(at: int | None) -> str:
         return f"{seconds / _MINUTE:.0f} min ago"
     if seconds < _DAY:
         return f"{seconds / _HOUR:.0f} h ago"
-    days = seconds / _DAY
-    return f"{days:.0f} d ago" if days < 60 else f"{days / 30.4:.0f} months ago"  # noqa: PLR2004
+    days = round(seconds / _DAY)
+    if days < 60:  # noqa: PLR2004
+        return f"{days} day{'s' if days != 1 else ''} ago"
+    return f"{days / 30.4:.0f} months ago" if days < 700 else f"{days / 365:.0f} years ago"  # noqa: PLR2004
+
+
+def short_path(name: str) -> str:
+    """Say a long path by its end; whatever else has a name is left as it is."""
+    parts = name.replace("\\", "/").split("/")
+    if len(name) <= _PATH or len(parts) < 3:  # noqa: PLR2004
+        return name
+    kept = parts[-1]
+    for part in reversed(parts[:-1]):
+        if len(kept) + len(part) > _PATH:
+            break
+        kept = f"{part}/{kept}"
+    return f"…/{kept}"
 
 
 def tokens(count: float) -> str:

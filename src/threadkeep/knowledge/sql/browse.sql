@@ -172,6 +172,14 @@ ORDER BY 5 DESC, e.last_seen DESC, e.id LIMIT :limit
 -- name: browse_entities_by_id
 SELECT {entity} FROM ({ids:ids}) AS i CROSS JOIN entities AS e WHERE e.id = i.value
 
+-- name: browse_last_mentioned
+SELECT i.value, (SELECT max(m.at) FROM (
+  SELECT coalesce(t.at, n.created_at) AS at FROM knowledge_node_entities AS k
+  JOIN knowledge_nodes AS n ON n.id = k.knowledge_node_id
+  LEFT JOIN tk_things AS t ON t.kind = 'node' AND t.row = n.id
+  WHERE k.entity_id = i.value ORDER BY k.knowledge_node_id DESC LIMIT :nodes
+) AS m) FROM ({ids:ids}) AS i
+
 -- name: browse_entities_of_node
 SELECT {entity} FROM knowledge_node_entities AS l JOIN entities AS e ON e.id = l.entity_id WHERE l.knowledge_node_id = :id
 ORDER BY e.type, e.name

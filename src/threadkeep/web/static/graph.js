@@ -103,8 +103,10 @@ function neighbours(holder, svg) {
     }
   };
 
-  svg.addEventListener("pointerover", (event) => choose(event.target.closest("[data-dot]")));
-  svg.addEventListener("pointerleave", () => choose(null));
+  // Where the pointer is at none, the one that has the focus stays chosen.
+  const focused = () => svg.querySelector("[data-dot]:focus");
+  svg.addEventListener("pointerover", (event) => choose(event.target.closest("[data-dot]") ?? focused()));
+  svg.addEventListener("pointerleave", () => choose(focused()));
   svg.addEventListener("focusin", (event) => choose(event.target.closest("[data-dot]")));
   svg.addEventListener("focusout", () => choose(null));
 }

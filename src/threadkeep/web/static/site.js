@@ -231,6 +231,11 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
+// On a narrow screen the pages are a row that is pushed aside: the one that is open is seen.
+const pageRow = $("nav.pages");
+const openPage = $("[aria-current]", pageRow);
+if (openPage) pageRow.scrollLeft = openPage.offsetLeft - pageRow.offsetLeft - (pageRow.clientWidth - openPage.offsetWidth) / 2;
+
 // ------------------------------------------------------------------------------------------ demo
 
 $("[data-own-history]")?.addEventListener("click", async ({ target }) => {
