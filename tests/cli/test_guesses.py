@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from threadkeep.cli.app import main
 
 DEMO = Path(__file__).parents[2] / "src" / "threadkeep" / "demo" / "history"
 
@@ -35,6 +36,18 @@ def captured(run: Run) -> Run:
         ("backup", "knowledge"),
         ("recall", "tide", "--since", "last month"),
         ("sessions", "--sort", "cost"),
+        ("usage", "yesterday"),
+        ("sessions", "last week"),
+        ("resume", "--in", "codex", "--dry-run"),
+        ("resume", "2026-03-06", "--in", "codex", "--dry-run"),
+        ("export", "last", "--format", "md"),
+        ("delete", "--project", "harbor", "--dry-run"),
+        ("star", "last"),
+        ("unstar", "last"),
+        ("projects",),
+        ("find", "slow query"),
+        ("help", "recall"),
+        ("version",),
     ],
 )
 def test_a_first_guess_is_understood(words: tuple[str, ...], captured: Run) -> None:
@@ -78,3 +91,31 @@ def test_sessions_have_tokens_and_cost_and_are_sorted_by_them(captured: Run) -> 
 
 def test_an_empty_list_says_so(captured: Run) -> None:
     assert captured("sessions", "--since", "2027-01-01").stderr.startswith("No sessions match")
+
+
+def test_a_day_alone_is_a_day_and_says_how_else_it_is_written(captured: Run) -> None:
+    done = captured("ls", "2026-03-06", "--json")
+    assert "`ls` means" in done.stderr
+    assert "--on '2026-03-06'" in done.stderr
+    same = captured("sessions", "--on", "2026-03-06", "--json")
+    assert json.loads(done.stdout) == json.loads(same.stdout)
+    assert json.loads(same.stdout)["sessions"]
+
+
+def test_a_day_means_its_latest_session(captured: Run) -> None:
+    (latest,) = json.loads(captured("ls", "2026-03-06", "-n", "1", "--json").stdout)["sessions"]
+    shown = json.loads(captured("show", "2026-03-06", "--json").stdout)["session"]
+    assert shown["session_id"] == latest["session_id"]
+    assert "No sessions on 2020-01-01" in captured("show", "2020-01-01", code=3).stderr
+
+
+def test_a_word_of_the_other_stores_is_understood_in_their_groups(run: Run) -> None:
+    assert "chat ls`" in run("chat", "list", code=3).stderr
+
+
+@pytest.mark.parametrize("word, place", [("budget", "[budget]"), ("sql", "threadkeep up")])
+def test_what_no_command_does_is_pointed_to(
+    word: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word]) == 2
+    assert place in capsys.readouterr().err

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from threadkeep.cli.command import INTERRUPTED
+from threadkeep.cli.command import INTERRUPTED, NotACommand
 from threadkeep.cli.output import fail
 from threadkeep.cli.signals import ending_in_time, was_asked_to_end
 
@@ -54,6 +54,8 @@ def _told(error: click.UsageError) -> tuple[str, str]:
     """Say what was not understood, and what was perhaps meant."""
     where = error.ctx.command_path if error.ctx is not None else PROGRAM
     shown = f"`{where} --help` shows how"
+    if isinstance(error, NotACommand):
+        return error.message, error.hint
     near = getattr(error, "possibilities", None)
     if not near:
         return error.format_message(), shown

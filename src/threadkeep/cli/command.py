@@ -41,6 +41,14 @@ class CommandEntry(NamedTuple):
 Sections = Mapping[str, Mapping[str, CommandEntry]]  # the section without a title is not shown
 
 
+class NotACommand(click.UsageError):
+    """A word that is no command, although what it is about can be done in another way."""
+
+    def __init__(self, word: str, hint: str, ctx: click.Context) -> None:
+        super().__init__(f"No such command {word!r}.", ctx)
+        self.hint = hint
+
+
 class Commands(click.Group):
     """A group that loads a command's module when it is asked for, and cuts no summary.
 
@@ -72,9 +80,19 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand:
-            raise click.NoSuchCommand(
-                args[0], possibilities=self.list_commands(ctx), ctx=ctx
-            ) from None
+            from threadkeep.cli.guesses import elsewhere, meant_by
+
+            known = self.list_commands(ctx)
+            words = meant_by(args, known)
+            if words == ["--help"]:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            if words is not None:
+                note(f"`{args[0]}` means `{ctx.command_path} {shlex.join(words)}`")
+                return super().resolve_command(ctx, words)
+            if ctx.parent is None and (place := elsewhere(args[0])):
+                raise NotACommand(args[0], place, ctx) from None
+            raise click.NoSuchCommand(args[0], possibilities=known, ctx=ctx) from None
 
     def rows(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """Give the names and summaries of what is shown, by section; none is loaded for that."""
@@ -237,7 +255,11 @@ class _Worded(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line, old names of options as the new ones."""
-        known = {name.removeprefix("--") for one in self.params for name in one.opts}
+        known = {
+            name.removeprefix("--")
+            for one in self.params
+            for name in (*one.opts, *one.secondary_opts)
+        }
         end = args.index("--") if "--" in args else len(args)
         if any(arg[2:].partition("=")[0] not in known for arg in args[:end] if arg[:2] == "--"):
             args = [*_today(args[:end], known), *args[end:]]

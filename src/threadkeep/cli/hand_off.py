@@ -11,6 +11,7 @@ from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.history.sessions import find, looking, session_argument
 from threadkeep.cli.options import OneOf
 from threadkeep.cli.output import counted, document, is_terminal, note, one_line, size_text, write
+from threadkeep.cli.words import one_name
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def resume(
         raise NotFound(f"there is no folder {cwd}", hint="name an existing one with --cwd")
     with looking(call) as history:
         found = find(history, session, agent)
+        note(f"session {found.agent}:{found.session_id}: {one_name(found)}")
         if cwd is None and not Path(found.cwd or "/nowhere").is_dir():
             note(f"{one_line(found.cwd) or 'its folder'} does not exist here: using this folder")
             cwd = str(Path.cwd())

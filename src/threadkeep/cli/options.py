@@ -187,6 +187,9 @@ def project_option(
 _SESSIONS = ("agent", "project", "branch", "model", "since", "until")
 
 
+_SHORT = {"md": "markdown"}
+
+
 class OneOf(click.Choice[str]):
     """One of some names; the whole name may be longer or shorter where that means one of them.
 
@@ -198,7 +201,7 @@ class OneOf(click.Choice[str]):
         names = [str(one) for one in self.choices]
         if not isinstance(value, str) or value in names:
             return super().convert(value, param, ctx)
-        low = value.lower()
+        low = _SHORT.get(value.lower(), value.lower())
         meant = [one for one in names if one.startswith(low) or low.startswith(f"{one}-")]
         if len(meant) == 1:
             return super().convert(meant[0], param, ctx)
@@ -255,11 +258,16 @@ def read_query(
     from msgspec.structs import replace
 
     from threadkeep.base.clock import now_ms
-    from threadkeep.cli.times import read_times
+    from threadkeep.cli.output import note
+    from threadkeep.cli.times import day_span, read_times
     from threadkeep.knowledge.query import fill_query
 
+    words = " ".join(said)
+    if words and since is until is on is None and day_span(words) is not None:
+        words, on = "", words
+        note(f"Showing {on}; --on {on!r} says the same")
     first, last = read_times(since, until, on)
-    given = {**named, "q": " ".join(said), "since": first, "until": last}
+    given = {**named, "q": words, "since": first, "until": last}
     query = fill_query(given, now_ms(), ZoneInfo(call.home.zone))
     is_all = everything and "all" not in query.marks
     return replace(query, marks=(*query.marks, "all")) if is_all else query

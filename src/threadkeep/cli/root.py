@@ -114,6 +114,7 @@ SECTIONS: Final[Sections] = {
     },
     "": {
         "statusline": CommandEntry("usage.command:statusline", ""),
+        "version": CommandEntry("status:version", ""),
         "events": CommandEntry("observed.commands:ALIASES", ""),  # what it was called before
         "native-host": CommandEntry("observed.setup:native_host", ""),
         "native-messaging-host": CommandEntry("observed.ci:ALIASES", ""),
@@ -132,8 +133,16 @@ def _example_text() -> str:
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
 
 
-@click.group(cls=Commands, sections=SECTIONS, invoke_without_command=True, epilog=_example_text())
-@click.version_option(__version__, prog_name="threadkeep", message="%(prog)s %(version)s")
+@click.group(
+    cls=Commands,
+    sections=SECTIONS,
+    invoke_without_command=True,
+    epilog=_example_text(),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(
+    __version__, "-V", "--version", prog_name="threadkeep", message="%(prog)s %(version)s"
+)
 @folder_option("--home", "The folder that holds everything.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only data, warnings and errors.")
 @click.option("-v", "--verbose", count=True, help="Print more; twice: everything that is logged.")

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from threadkeep import __version__
 from threadkeep.base.clock import iso
 from threadkeep.base.engines import without_password
 from threadkeep.cli.backups import store_option
-from threadkeep.cli.command import PROBLEMS, Call, store_command
-from threadkeep.cli.output import counted, document, facts, fail, note, size_text
+from threadkeep.cli.command import PROBLEMS, Call, command, store_command
+from threadkeep.cli.output import counted, document, facts, fail, note, size_text, write
 from threadkeep.cli.words import Json, when
 from threadkeep.home.status import (
     KnowledgeStatus,
@@ -249,3 +250,12 @@ def _model_words(call: Call, knowledge: KnowledgeStatus) -> dict[str, str]:
 def _backup_words(store: AnyStatus) -> str:
     last = store.last_backup
     return f"{store.backups}, last {last.at} ({last.reason})" if last else "none"
+
+
+@command("version", "threadkeep version")
+def version(call: Call) -> None:
+    """Print the version: the same as `threadkeep --version`."""
+    if call.as_json:
+        document(version=__version__)
+    else:
+        write(f"threadkeep {__version__}")

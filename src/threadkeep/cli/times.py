@@ -47,6 +47,11 @@ def read_times(
     )
 
 
+def day_span(text: str) -> tuple[int, int] | None:
+    """Read a day, a week or a month, such as `yesterday`; None for anything else."""
+    return _days(text, clock.time())
+
+
 def _span(on: str, now: float, *, alone: bool) -> tuple[int, int]:
     from threadkeep.knowledge.query import unread_time
 

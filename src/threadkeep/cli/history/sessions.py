@@ -74,11 +74,15 @@ def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
 def session_argument(function: Function) -> Function:
     """Add the argument that names a session, and the option that tells agents apart."""
     agent = agent_option("The agent of the session.")
-    return click.argument("session", shell_complete=complete_captured)(agent(function))
+    named = click.argument("session", default=_LAST, shell_complete=complete_captured)
+    return named(agent(function))
 
 
 def find(history: "SessionArchive", name: str, agent: str | None) -> "CapturedSession":
-    """Give the session that is meant: an id or its beginning, `agent:id`, a title, or `last`."""
+    """Give the session that is meant: an id or its beginning, `agent:id`, a title, or `last`.
+
+    A day, such as `yesterday`, means the latest session of that day.
+    """
     if name != _LAST:
         return _named(history, name, agent)
     newest = history.sessions(_of(agent), limit=1)
@@ -94,7 +98,7 @@ def _named(history: "SessionArchive", name: str, agent: str | None) -> "Captured
         if _REF.fullmatch(name):
             msg = f"{name!r} names one message or event, not a session"
             raise Invalid(msg, hint=f"`threadkeep open {name}` opens it") from None
-        found = _titled(history, name, agent)
+        found = _titled(history, name, agent) or _of_day(history, name, agent)
         if not found:
             raise
     if len(found) == 1:
@@ -111,6 +115,21 @@ def _titled(history: "SessionArchive", name: str, agent: str | None) -> list["Ca
     return [one for called, one in named if called == wanted] or [
         one for called, one in named if wanted and called.startswith(wanted)
     ]
+
+
+def _of_day(history: "SessionArchive", name: str, agent: str | None) -> list["CapturedSession"]:
+    """Give the latest session of a day, a week or a month; none where the name is neither."""
+    from threadkeep.cli.times import day_span
+
+    span = day_span(name)
+    if span is None:
+        return []
+    found = history.sessions(
+        msgspec.structs.replace(_of(agent), since=span[0], until=span[1]), limit=1
+    )
+    if not found:
+        raise NotFound(f"No sessions on {name}", hint="`threadkeep sessions` lists them")
+    return found
 
 
 def _of(agent: str | None, *, everything: bool = False) -> "Query":

@@ -49,6 +49,7 @@ _LONGEST = 500  # characters of a line where nobody's terminal says how wide it 
     "--reasoning", is_flag=True, help="Include the model's reasoning, where it was logged."
 )
 @user_home_option
+@click.option("-f", "--follow", is_flag=True, hidden=True, expose_value=False)
 def tail(
     call: Call,
     *,

@@ -15,6 +15,7 @@ from threadkeep.base.old_words import renamed
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.options import OneOf, query_options
 from threadkeep.cli.output import counted, document, note, one_line, paging, table, write
+from threadkeep.cli.times import day_span, read_times
 from threadkeep.cli.usage.rows import (
     COLUMNS,
     KEYS,
@@ -182,6 +183,16 @@ class UsageView(NamedTuple):
     zone: ZoneInfo
 
 
+class _Report(OneOf):
+    """A kind of report; a day, such as `yesterday`, means the usage of that day."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read a report or a day."""
+        if isinstance(value, str) and day_span(value) is not None:
+            return value
+        return super().convert(value, param, ctx)
+
+
 class _Key(OneOf):
     """What a row is about; an old name of it is understood."""
 
@@ -200,7 +211,7 @@ class _Key(OneOf):
     lists=True,
     pages=True,
 )
-@click.argument("report", required=False, type=OneOf(_REPORTS))
+@click.argument("report", required=False, type=_Report(_REPORTS))
 @click.option("--by", type=_Key(KEYS), help="What to group by.  [default: model]")
 @click.option(
     "--breakdown", is_flag=True, help="List the models of each day, week or month below it."
@@ -235,6 +246,11 @@ def usage(
         show_line(call, cost=not no_cost)
         return
     zone = ZoneInfo(call.home.zone_named(timezone))
+    if report is not None and report not in _REPORTS:
+        if query.since is not None or query.until is not None:
+            raise Invalid("a day cannot be combined with --since or --until", hint="leave one out")
+        first, last = read_times(None, None, report)
+        report, query = None, msgspec.structs.replace(query, since=first, until=last)
     view = UsageView(PERIODS.get(report or "", by or "model"), breakdown, not no_cost, zone)
     _check(report, by, view)
     with _browsing(call) as browse:
