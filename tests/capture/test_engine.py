@@ -114,6 +114,21 @@ def test_since_leaves_older_logs_for_another_time(world: World) -> None:
     assert world.texts("a") == [f"word{n}" for n in range(5)]
 
 
+def test_where_not_all_may_be_read_those_written_last_are(world: World) -> None:
+    size = len(conversation(5))
+    for age, name in enumerate(("newest", "newer", "old", "older")):
+        world.write(conversation(5), name)
+        stamp_back(world.log(name), world.now - 1000 * age)
+    report = world.capture(CaptureFilter(most=2 * size))
+    assert (report.of("pi").changed, report.of("pi").changed_bytes) == (4, 4 * size)
+    named = {name for (name,) in world.ask("SELECT session_id FROM tk_sessions")}
+    assert named == {"newest", "newer"}
+    world.capture(CaptureFilter(most=1))  # none fits: one of them all the same
+    assert world.ask("SELECT count(*) FROM tk_sessions") == [(3,)]
+    world.capture()
+    assert world.texts("older") == [f"word{n}" for n in range(5)]
+
+
 def test_a_deleted_log_is_kept_and_comes_back_as_the_same(world: World) -> None:
     fill(world)
     world.capture()

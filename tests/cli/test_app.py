@@ -46,7 +46,7 @@ def test_every_command_of_the_contract_is_there() -> None:
     rest = "paths status demo backup restore migrate completion man import up export resume"
     rest += " capture watch sessions show search sources usage raw forget tail"
     rest += " commands events run shell-init import-history lessons probe label labels"
-    rest += " statusline native-host native-messaging-host gh-poll gh-pending-notifications"
+    rest += " version statusline native-host native-messaging-host gh-poll gh-pending-notifications"
     rest += " memories recall ask timeline fixed similar context open enrich embed doctor serve"
     state = "ls show search stats lineage title pin unpin archive rewind undo export import rm"
     state += " prune compact sizes check reindex release"

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,12 +21,17 @@ from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.processes import is_running
 from threadkeep.base.sqlite.backup import stamp, stamp_time
+from threadkeep.base.tokens import write_note
 from threadkeep.knowledge.checks import tidy
+from threadkeep.memory.learn.worker import EnrichReport
+from threadkeep.service import learn
 from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding
 from threadkeep.service.maintenance import (
+    CatchUpState,
     MaintenanceTask,
     carry_out,
+    catching_up,
     due_backups,
     look_after,
     order_for,
@@ -223,6 +229,37 @@ def test_catching_up_captures_and_learns(tmp_path: Path) -> None:
     ((nodes,),) = world.rows("SELECT count(*) FROM knowledge_nodes")
     assert f"knowledge: {nodes} new" in done.did
     assert nodes > 0
+
+
+def test_how_far_it_is_is_told_while_it_catches_up_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, user = World(tmp_path / "home"), made_up_home(tmp_path / "user")
+    before, seen = learn.enrich, []
+
+    def spying(*arguments: Any, **options: Any) -> EnrichReport:
+        seen.append(catching_up(world.home, now_ms()))
+        return before(*arguments, **options)
+
+    monkeypatch.setattr(learn, "enrich", spying)
+    assert catching_up(world.home, now_ms()) is None
+    look_after(world.home, order_for(world.home, None, user, catch_up=True), now_ms())
+    (state,) = seen
+    assert state is not None
+    assert state.learning
+    assert state.percent == 100
+    assert state.logs_done == state.logs_total > 1
+    assert catching_up(world.home, now_ms()) is None
+
+
+def test_who_was_killed_while_it_caught_up_is_not_at_it_any_more(world: World) -> None:
+    write_note(
+        world.home.paths().state / "catch-up",
+        '{"logs_done":1,"logs_total":2,"bytes_done":1,"bytes_total":4}',
+    )
+    now = now_ms()
+    assert catching_up(world.home, now) == CatchUpState(1, 2, 1, 4)
+    assert catching_up(world.home, now + 600_000) is None
 
 
 def test_without_an_embedder_the_reason_is_told(tmp_path: Path) -> None:

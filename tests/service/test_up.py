@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.cli.histories import DEMO
 from tests.conftest import REPO, need_tool
 from tests.service.test_web import PATIENCE, free_port
 from tests.web.conftest import FLAGS
@@ -107,3 +109,21 @@ def test_without_a_page_there_is_no_link(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert b"the page is not running" in done.stderr
     assert b"`threadkeep up` starts it" in done.stderr
+
+
+def test_the_latest_sessions_are_there_when_the_link_is(tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    shutil.copytree(DEMO, user)
+    more = ("--json", "--user-home", str(user), "--port", str(free_port()))
+    with subprocess.Popen(
+        words(tmp_path / "home", *more), env=environment(), stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        told: dict[str, Any] = json.decode(process.stdout.readline())
+        token = (tmp_path / "home" / "web.token").read_text()
+        bearer = {"authorization": f"Bearer {token.strip()}"}
+        status, _, body = ask(f"{told['address']}/api/sessions", **bearer)
+        assert (status, bool(json.decode(body)["items"])) == (200, True)
+        status, _, body = ask(f"{told['address']}/progress.json", **bearer)
+        assert "capturing" in json.decode(body)
+        process.kill()

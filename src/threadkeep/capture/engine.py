@@ -153,6 +153,7 @@ class CaptureFilter(msgspec.Struct, frozen=True):
     agents: frozenset[str] = frozenset()
     since: int | None = None  # epoch milliseconds
     again: bool = True  # also logs that could not be read the last time and look the same
+    most: int | None = None  # bytes: the logs written last, and no more of them than that
 
     def covers(self, agent: str) -> bool:
         """Tell whether an agent is wanted."""
@@ -194,10 +195,22 @@ def capture(
             gone += missing
             if source.kind == "memory":
                 absent += absent_from(around, source, sight)
+    if wanted.most is not None:
+        work = _written_last(work, wanted.most)
     if not dry_run:
         _read(around, work, (gone, absent), report, show)
     report.seconds = time.monotonic() - started
     return report
+
+
+def _written_last(work: list[_Work], most: int) -> list[_Work]:
+    """Choose the logs written last, up to so many bytes; one that is larger only if all are."""
+    chosen, size = [], 0
+    for one in sorted(work, key=lambda one: one.log.stamp.mtime_ns, reverse=True):
+        if size + one.log.stamp.size <= most:
+            chosen.append(one)
+            size += one.log.stamp.size
+    return chosen or sorted(work, key=lambda one: one.log.stamp.size)[:1]
 
 
 # ---------------------------------------------------------------------- looking
@@ -219,6 +232,7 @@ def _look(
     records.tell_unseen(seen.unseen, part)
     changed = _changed(around, found.values(), known, wanted)
     part.changed += len(changed)
+    part.changed_bytes += sum(log.stamp.size for log in changed)
     changed = [records.rooted(log, seen.roots) for log in changed]
     missing = {
         path: looks

@@ -27,6 +27,7 @@ class AgentReport(msgspec.Struct):
 
     found: int = 0  # logs on the disk
     changed: int = 0  # of these, logs with something new
+    changed_bytes: int = 0  # and how large they are
     excluded: int = 0
     lines: int = 0  # archived in this run
     source_bytes: int = 0

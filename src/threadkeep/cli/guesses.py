@@ -73,8 +73,8 @@ def meant_by(words: Sequence[str], known: Collection[str]) -> list[str] | None:
         return [name, *rest, *options]
     for same in _SAME:
         if first in same:
-            name = next((one for one in same if one in known), None)
-            return None if name is None else [name, *rest]
+            meant = next((one for one in same if one in known), None)
+            return None if meant is None else [meant, *rest]
     return None
 
 

@@ -4,9 +4,10 @@ import os
 import shlex
 import socket
 import sys
+import threading
 import webbrowser
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,13 +24,25 @@ from threadkeep.cli.history.capture import (
     roots_option,
     user_home_option,
 )
-from threadkeep.cli.output import document, note, table, teller, warn, write
+from threadkeep.cli.history.progress import without_log
+from threadkeep.cli.history.sessions import LogPlaces, comparing
+from threadkeep.cli.output import (
+    counted,
+    document,
+    note,
+    size_text,
+    table,
+    teller,
+    warn,
+    write,
+)
 from threadkeep.cli.signals import ended_by_signals
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.home.home import Home
 
 if TYPE_CHECKING:
     from threadkeep.knowledge.health import ServicePartState
+    from threadkeep.service.maintenance import CatchUpState
     from threadkeep.service.serve import ServiceStatus
     from threadkeep.service.supervisor import ServicePart
     from threadkeep.service.unit_files import SystemCommand, Unit, UnitPlan
@@ -41,6 +54,10 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 
 _NEEDED = ("starlette", "uvicorn", "jinja2", "nh3", "markdown_it")
+
+_NAMED: Final = 4  # agents
+_FIRST_BYTES: Final = 1_000_000
+_PROGRESS_SECONDS: Final = 0.3
 
 port_option = click.option(
     "--port",
@@ -394,9 +411,9 @@ def up(
         _up_show(call, running, opening=not (no_open or link))
         return
     if not no_capture:
-        call = capture_or_demo(call, user_home)
+        call = _first_look(call, user_home)
     listener, address = bind_page(call, port)
-    with listener, ended_by_signals() as stop:
+    with listener, ended_by_signals() as stop, _progress_line(call) as tell:
         from threadkeep.service.serve import serve
 
         _up_show(call, address, opening=not no_open)
@@ -404,12 +421,80 @@ def up(
         serve(
             call.home,
             stop,
-            teller(as_json=call.as_json),
+            tell,
             version=__version__,
             path=call.db,
             user_home=user_home,
             more=more,
         )
+
+
+def _first_look(call: Call, user_home: str | None) -> Call:
+    """Capture enough to see something: the latest sessions, or a demo where there are none.
+
+    The service captures the rest while the page is looked at.
+    """
+    from threadkeep.capture.engine import CaptureFilter
+
+    with without_log(), comparing(call, LogPlaces(user_home)) as history:
+        look = history.capture(dry_run=True).agents
+    if not any(part.found for part in look.values()):
+        return capture_or_demo(call, user_home)
+    new = sum(part.changed for part in look.values())
+    if not call.as_json and new:
+        size = size_text(sum(part.changed_bytes for part in look.values()))
+        named = [name for name, part in look.items() if part.found]
+        agents = f"{', '.join(named[:_NAMED])}{' and more' if len(named) > _NAMED else ''}"
+        note(f"Capturing {counted(new, 'log')} of {agents} ({size}) while you look around")
+    with call.home.history(call.db, user_home=user_home) as history, without_log():
+        if not history.sessions(limit=1):
+            history.capture(CaptureFilter(most=_FIRST_BYTES))
+    return call
+
+
+@contextmanager
+def _progress_line(call: Call) -> Iterator[Tell]:
+    """Give what tells what the service does; on a terminal its last line says how far it is."""
+    tell = teller(as_json=call.as_json)
+    if call.as_json or not sys.stderr.isatty():
+        yield tell
+        return
+    from threadkeep.base.clock import now_ms
+    from threadkeep.service.maintenance import catching_up
+
+    shown, guard, over = "", threading.Lock(), threading.Event()
+
+    def show(text: str, above: str = "") -> None:
+        nonlocal shown
+        with guard:
+            if text or shown:
+                sys.stderr.write("\r\x1b[K")
+            if above:
+                tell(above)
+            sys.stderr.write(text)
+            sys.stderr.flush()
+            shown = text
+
+    def follow() -> None:
+        while not over.wait(_PROGRESS_SECONDS):
+            state = catching_up(call.home, now_ms())
+            show("" if state is None else _progress_words(state))
+
+    thread = threading.Thread(target=follow, name="threadkeep-progress", daemon=True)
+    thread.start()
+    try:
+        yield lambda text: show(shown, text)
+    finally:
+        over.set()
+        thread.join()
+        show("")
+
+
+def _progress_words(state: "CatchUpState") -> str:
+    if state.learning:
+        return "summarizing what was captured"
+    done, total = size_text(state.bytes_done), size_text(state.bytes_total)
+    return f"captured {state.percent} %  {done} of {total}"
 
 
 def _running_page(call: Call) -> str | None:

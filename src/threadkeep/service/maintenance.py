@@ -11,20 +11,23 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from threadkeep.base import tokens
 from threadkeep.base.clock import believed, now_ms
 from threadkeep.base.config import RetentionSettings
 from threadkeep.base.files import make_private_dir
-from threadkeep.base.presence import touch, touched_ms
+from threadkeep.base.presence import forget, touch, touched_ms
 from threadkeep.base.processes import when_parent_ends
 from threadkeep.base.sqlite.backup import stamp_time
 from threadkeep.capture.capture import History
+from threadkeep.capture.records import Progress
 from threadkeep.errors import Conflict, ThreadkeepError
 from threadkeep.home.backups import KINDS, is_own
 from threadkeep.knowledge.kinds import Kind
@@ -41,6 +44,8 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _LOOK_SECONDS: Final = 0.5
 _NICE: Final = 10
+_NOTE_SECONDS: Final = 0.3
+_STALE_MS: Final = 60_000
 _PAGE: Final = 500
 _OLD: Final[dict[Kind, str]] = {"event": "commands", "visit": "pages", "run": "CI runs"}
 
@@ -191,6 +196,54 @@ def look_after(home: "Home", order: MaintenanceTask, now: int) -> MaintenanceRep
     return done
 
 
+class CatchUpState(msgspec.Struct, frozen=True):
+    """How far capture is with what agents wrote before; `learning` comes after the last log."""
+
+    logs_done: int
+    logs_total: int
+    bytes_done: int
+    bytes_total: int
+    learning: bool = False
+
+    @property
+    def percent(self) -> int:
+        """How much of it is done."""
+        return 100 * self.bytes_done // max(self.bytes_total, 1)
+
+
+def catching_up(home: "Home", now: int) -> CatchUpState | None:
+    """Tell how far capture is with what was written before; None when it is not at that."""
+    path = _catch_up_note(home)
+    noted = touched_ms(path)
+    if noted is None or now - noted > _STALE_MS:  # who was at it is gone
+        return None
+    try:
+        return msgspec.json.decode(tokens.read_note(path) or "", type=CatchUpState)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _catch_up_note(home: "Home") -> Path:
+    return home.paths().state / "catch-up"
+
+
+@contextmanager
+def _noting_progress(home: "Home") -> Iterator[Callable[[CatchUpState], None]]:
+    """Give what notes how far a capture is, for pages and terminals to show, until it ends."""
+    path, last, was = _catch_up_note(home), float("-inf"), CatchUpState(0, 0, 0, 0)
+
+    def note(state: CatchUpState) -> None:
+        nonlocal last, was
+        if time.monotonic() - last >= _NOTE_SECONDS or state.learning is not was.learning:
+            last, was = time.monotonic(), state
+            tokens.write_note(path, msgspec.json.encode(state).decode())
+
+    try:
+        yield note
+    finally:
+        forget(path)
+
+
 def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> None:
     """Capture what agents wrote while nobody looked, and make knowledge of it by rules alone.
 
@@ -198,10 +251,27 @@ def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> 
     """
     from threadkeep.service.learn import enrich  # noqa: PLC0415  (loads services)
 
-    with home.history(order.db, user_home=order.user_home) as history:
-        report = history.capture()
+    state = CatchUpState(0, 0, 0, 0)
+
+    def show(progress: Progress) -> None:
+        nonlocal state
+        now = (progress.logs_done, progress.logs_total, progress.bytes_done, progress.bytes_total)
+        state = CatchUpState(*now)
+        note(state)
+
+    opened = home.history(order.db, user_home=order.user_home)
+    with opened as history, _noting_progress(home) as note:
+        report = history.capture(show=show)
         if home.config.enrich.enabled and home.config.serve.enrich:
-            made = enrich(home, history, with_model=False, tell=done.did.append)
+            learning = msgspec.structs.replace(state, learning=True)
+            note(learning)
+            made = enrich(
+                home,
+                history,
+                with_model=False,
+                show=lambda _: note(learning),
+                tell=done.did.append,
+            )
             done.did.append(f"knowledge: {made.nodes} new")
         history.store.index()
     for agent, part in report.agents.items():

@@ -211,6 +211,7 @@ Stop = Callable[[], bool]
 
 _PROBED: Final = ("shell", "claude-tool", "browser")
 _MANY_LOGS: Final = 50
+_LARGE_LOGS: Final = 8_000_000
 _COLLECT_SECONDS: Final = 1.0
 _PROBE_SECONDS: Final = 300.0
 _UPKEEP_SECONDS: Final = 3600.0
@@ -318,8 +319,9 @@ def _capture(around: ServiceContext, bell: Bell) -> None:
     What 70 MB of logs need leaves holes in the memory of a process: 10 MB for good.
     """
     try:
-        look = around.history.capture(dry_run=True)
-        if sum(part.changed for part in look.agents.values()) >= _MANY_LOGS:
+        look = around.history.capture(dry_run=True).agents.values()
+        many = sum(part.changed for part in look) >= _MANY_LOGS
+        if many or sum(part.changed_bytes for part in look) >= _LARGE_LOGS:
             order = order_for(around.home, around.db, around.user_home, catch_up=True)
             _have_done(around, order, bell)
     finally:

@@ -56,7 +56,7 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
                 show=lambda report: show(f"{report.nodes:,} nodes"),
                 tell=warn,
             )
-            lessons = learn_all(call.home, history, show=lambda n: show(f"{n:,} failures"))
+            lessons = learn_all(call.home, history, show=lambda _: show("looking for lessons"))
     if call.as_json:
         queues = {_QUEUES[name]: one for name, one in done.queues.items()}
         shown = {**msgspec.to_builtins(done), "queues": queues, "nodes": done.nodes}
@@ -89,7 +89,7 @@ def learn_from_it(
                 with_model=False,
                 show=lambda report: show(f"{report.nodes:,} nodes"),
             )
-            learn_all(call.home, history, show=lambda n: show(f"{n:,} failures"))
+            learn_all(call.home, history, show=lambda _: show("looking for lessons"))
     except ThreadkeepError as error:
         warn(f"enrichment stopped: {error.message}")
         return None

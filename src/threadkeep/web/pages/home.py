@@ -18,6 +18,7 @@ from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.query import Query, day_of, next_day, start_of
 from threadkeep.knowledge.results import Sum, Today
 from threadkeep.service.health import AlarmView, active_alarms
+from threadkeep.service.maintenance import CatchUpState, catching_up
 from threadkeep.web.answers import json_answer
 from threadkeep.web.page import SitePage, SiteRequest
 
@@ -36,6 +37,7 @@ class HomePage(msgspec.Struct, frozen=True):
     week_sessions: int | None = None
     quiet: bool = False  # nothing happened this week: it is the last one in which something did
     queued: bool = False  # something waits to be learned from
+    capturing: CatchUpState | None = None  # how far, while it is at what was written before
     budgets: tuple[BudgetState, ...] = ()
     trouble: str = ""  # why there is nothing to show, unless nothing was captured yet
     hint: str = ""  # what to do next
@@ -66,9 +68,21 @@ def show(visit: SiteRequest) -> HomePage:
         day=day,
         quiet=active is not None,
         queued="enrichment_queue" in _tables(browse) and browse.store.queues.tickets_wait(),
+        capturing=catching_up(visit.stores.home, visit.now),
         budgets=budget_state(visit.stores.home, browse, visit.now),
         alarms=active_alarms(visit.stores.home, visit.stores.db),
     )
+
+
+class ProgressPage(msgspec.Struct, frozen=True):
+    """How far capture is with what was written before; None when it is not at that."""
+
+    capturing: CatchUpState | None
+
+
+def show_progress(visit: SiteRequest) -> ProgressPage:
+    """Tell how far capture is; whoever looks at it asks again and again."""
+    return ProgressPage(catching_up(visit.stores.home, visit.now))
 
 
 def _tables(browse: Browse) -> set[str]:
@@ -117,5 +131,8 @@ def _own_history(stores: Stores) -> int:
     return count
 
 
-PAGES: Final = (SitePage("/", "home.html", show, "Home", kept=True),)
+PAGES: Final = (
+    SitePage("/", "home.html", show, "Home", kept=True),
+    SitePage("/progress", "progress.html", show_progress, "Progress of capture"),
+)
 ROUTES: Final[tuple[BaseRoute, ...]] = (Route("/own-history", use_own_history, methods=["POST"]),)
