@@ -66,6 +66,7 @@ FENCES: dict[str, str | tuple[str, ...]] = {
     "psycopg_pool": "base/postgres/",
     "click": "cli/",
     "rich": "cli/",
+    "textual": "cli/tui/",
     "starlette": "web/",
     "jinja2": "web/",
     "markupsafe": "web/",

@@ -15,6 +15,8 @@ from threadkeep.cli.words import one_name
 from threadkeep.errors import Conflict, NotFound, ThreadkeepError
 
 if TYPE_CHECKING:
+    from threadkeep.knowledge.records import CapturedSession
+    from threadkeep.knowledge.transcript import SessionArchive
     from threadkeep.transfer.hand_off import HandOff
 
 
@@ -58,21 +60,21 @@ def export(call: Call, *, session: str, agent: str | None, form: str, out: str |
     SESSION is an id or the beginning of one, `agent:id`, or `last`. Secrets were masked at capture.
     Content that a format cannot express is written as text.
     """
-    name, written = _written(call, session, agent, form)
+    name, text = written(call, session, agent, form)
     if out is not None:
-        _put(Path(out), written.encode())
-        note(f"wrote {name} as {form} into {out}, {size_text(len(written.encode()))}")
+        put_file(Path(out), text.encode())
+        note(f"wrote {name} as {form} into {out}, {size_text(len(text.encode()))}")
     if call.as_json:
-        shown = {"out": out} if out else {"content": written}
-        document(session=name, format=form, bytes=len(written.encode()), **shown)
+        shown = {"out": out} if out else {"content": text}
+        document(session=name, format=form, bytes=len(text.encode()), **shown)
     elif out is None and is_terminal():
-        write(written, end="")  # which keeps from a terminal what could harm it
+        write(text, end="")  # which keeps from a terminal what could harm it
     elif out is None:
-        sys.stdout.buffer.write(written.encode())
+        sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
 
 
-def _written(call: Call, session: str, agent: str | None, form: str) -> tuple[str, str]:
+def written(call: Call, session: str, agent: str | None, form: str) -> tuple[str, str]:
     """Give the whole name of a session, and what is written of it."""
     with looking(call) as history:
         found = find(history, session, agent)
@@ -89,7 +91,7 @@ def _written(call: Call, session: str, agent: str | None, form: str) -> tuple[st
     return name, offline_html(call.home, name, call.db)
 
 
-def _put(path: Path, data: bytes) -> None:
+def put_file(path: Path, data: bytes) -> None:
     """Write a file that was not there before, for its owner alone."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
@@ -122,18 +124,36 @@ def resume(
     SESSION is an id or the beginning of one, `agent:id`, or `last`. It becomes a new session whose
     title says where it comes from; existing sessions are not changed.
     """
-    from threadkeep.home.hand_off import handed_off
-
     if cwd is not None and not Path(cwd).is_dir():
         raise NotFound(f"there is no folder {cwd}", hint="name an existing one with --cwd")
     with looking(call) as history:
         found = find(history, session, agent)
         note(f"session {found.agent}:{found.session_id}: {one_name(found)}")
-        if cwd is None and not Path(found.cwd or "/nowhere").is_dir():
+        if cwd is None and not _is_here(found):
             note(f"{one_line(found.cwd) or 'its folder'} does not exist here: using this folder")
-            cwd = str(Path.cwd())
-        made = handed_off(call.home, history, found, target, cwd, dry_run=dry_run)
+        made = continued(call, history, found, target, cwd, dry_run=dry_run)
     _tell(call, made, dry_run=dry_run)
+
+
+def continued(
+    call: Call,
+    history: "SessionArchive",
+    session: "CapturedSession",
+    agent: str,
+    cwd: str | None = None,
+    *,
+    dry_run: bool = False,
+) -> "HandOff":
+    """Write a session for another agent; where its folder is gone, for this one."""
+    from threadkeep.home.hand_off import handed_off
+
+    if cwd is None and not _is_here(session):
+        cwd = str(Path.cwd())
+    return handed_off(call.home, history, session, agent, cwd, dry_run=dry_run)
+
+
+def _is_here(session: "CapturedSession") -> bool:
+    return bool(session.cwd) and Path(session.cwd).is_dir()
 
 
 def _tell(call: Call, made: "HandOff", *, dry_run: bool) -> None:

@@ -16,6 +16,7 @@ SECTIONS: Final[Sections] = {
         "capture": CommandEntry(
             "history.capture:capture", "Capture what agents wrote on this machine"
         ),
+        "tui": CommandEntry("tui.command:tui", "Browse sessions in the terminal"),
         "demo": CommandEntry("demo:demo", "Record a short conversation and follow it live"),
     },
     "Find": {
