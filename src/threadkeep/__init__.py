@@ -1,13 +1,14 @@
 """threadkeep: the persistence and memory layer for AI agents; begin with `threadkeep.open()`."""
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from threadkeep import errors
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from threadkeep.base.page import Page
     from threadkeep.capture.capture import History
     from threadkeep.chat.recorder import Recorder
@@ -51,7 +52,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def open(path: str | Path | None = None) -> "Home":  # noqa: A001  (read as threadkeep.open)
+def open(path: "str | Path | None" = None) -> "Home":  # noqa: A001  (read as threadkeep.open)
     """Open a home: a folder with its stores, the user's own without a path, or a server's URL."""
     from threadkeep.home.home import Home  # noqa: PLC0415  (loaded when it is needed)
 

@@ -239,6 +239,14 @@ def test_a_file_system_without_hard_links_will_do(
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_note_is_read_back(tmp_path: Path) -> None:
+    assert files.read_note(tmp_path / "note") is None
+    files.write_note(tmp_path / "note", "first")
+    files.write_note(tmp_path / "note", "second")
+    assert files.read_note(tmp_path / "note") == "second"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["note"]
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ReadOnly, match="file/below"):
@@ -309,10 +317,10 @@ ALLOWED = {
     "base/spool.py read": "a report that was taken from the spool",
     "base/sql.py load_text": "a packaged script",
     "base/tokens.py _put": "the file of a token, before it has its name",
-    "base/tokens.py read_note": "a short text of ours",
+    "base/files.py read_note": "a short text of ours",
     "base/tokens.py read_secret": "the file of a token",
     "base/tokens.py use_once": "an empty file that says what was used",
-    "base/tokens.py write_note": "a short text of ours, before it has its name",
+    "base/files.py write_note": "a short text of ours, before it has its name",
     "base/config.py read_settings": "the configuration",
     "base/config.py write_default": "the configuration",
 }

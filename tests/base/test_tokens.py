@@ -13,11 +13,9 @@ from threadkeep.base.tokens import (
     holds,
     make_secret,
     new_sign,
-    read_note,
     read_secret,
     sign,
     use_once,
-    write_note,
 )
 from threadkeep.errors import Invalid, NotFound
 
@@ -106,11 +104,3 @@ def test_a_sign_is_used_once_and_old_ones_are_swept(tmp_path: Path) -> None:
     assert not use_once(tmp_path / "used", first, 20)  # a clock may have been ahead meanwhile
     assert use_once(tmp_path / "used", new_sign("s", "link", 10**12), 10**11)
     assert len(list((tmp_path / "used").iterdir())) == 1
-
-
-def test_a_note_is_read_back(tmp_path: Path) -> None:
-    assert read_note(tmp_path / "note") is None
-    write_note(tmp_path / "note", "first")
-    write_note(tmp_path / "note", "second")
-    assert read_note(tmp_path / "note") == "second"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["note"]

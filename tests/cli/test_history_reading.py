@@ -16,7 +16,7 @@ from tests.cli.histories import CLAUDE, CODEX, DEMO, captured, claude_log, said
 from tests.lengths import AT_LENGTH
 from threadkeep.cli.output import StyledText, paged
 from threadkeep.cli.words import folded
-from threadkeep.knowledge.schema import HEAD
+from threadkeep.knowledge.schema import SCHEMA_VERSION, head_of
 
 HARMFUL = {"\x1b", "\x07", "\u202e"}
 
@@ -121,7 +121,7 @@ def test_a_store_without_a_session(run: Run, tmp_path: Path) -> None:
 def test_a_file_that_only_another_program_wrote(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "hippo.db"
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(f"{HEAD}\nPRAGMA user_version = 18;")
+        db.executescript(f"{head_of(SCHEMA_VERSION)}\nPRAGMA user_version = 18;")
     for words in (["sessions"], ["sources"], ["capture", "--dry-run"]):
         told = run(*words, "--db", str(path), code=3).stderr
         assert "nothing was captured into" in told

@@ -94,6 +94,15 @@ def test_a_command_keeps_to_its_budget_where_there_is_something(
     check(words, loaded_by(words))
 
 
+def test_prices_are_looked_up_in_the_list_once_a_day(run: Run) -> None:
+    captured(run)
+    listed = run("sessions", "--json").stdout
+    assert '"cost_microdollars": 0' not in listed
+    modules = loaded_by("sessions")
+    assert "genai_prices" not in modules
+    assert run("sessions", "--json").stdout == listed
+
+
 def test_a_search_loads_the_readers_of_its_hits_alone(run: Run) -> None:
     captured(run)
     for words in ("search tide", "recall tide --kind message"):

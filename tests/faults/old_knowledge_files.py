@@ -15,7 +15,7 @@ from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import prepare
 from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.knowledge.migrations import knowledge_schema
-from threadkeep.knowledge.schema import HEAD, TUNING, created
+from threadkeep.knowledge.schema import SCHEMA_VERSION, TUNING, created, head_of
 
 VERSIONS: Final = tuple(range(1, 18))
 THEN: Final = 1_700_000_000_000
@@ -38,7 +38,7 @@ def now() -> int:
 def first_version() -> list[str]:
     """Give the statements that make a file of version 1."""
     kept = []
-    for statement in split_statements(HEAD):
+    for statement in split_statements(head_of(SCHEMA_VERSION)):
         code = "\n".join(line for line in statement.splitlines() if not _is_later(line))
         code = code.replace("'concept', 'domain', 'env_var'", "'concept'")
         code = code.replace(

@@ -12,10 +12,10 @@ from threadkeep.knowledge.store import QUERIES
 
 @pytest.fixture
 def no_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    prices._library.cache_clear()
-    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    prices.list_version.cache_clear()
+    monkeypatch.setattr(sys, "path", [])
     yield
-    prices._library.cache_clear()
+    prices.list_version.cache_clear()
 
 
 def test_an_answer_costs_what_its_tokens_cost() -> None:

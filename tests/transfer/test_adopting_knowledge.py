@@ -16,7 +16,7 @@ from tests.support.knowledge import ask, assert_sound, bring_up, do, everything
 from threadkeep import Home
 from threadkeep.knowledge import merge as merging
 from threadkeep.knowledge.merge import WAYS, MergeCounts
-from threadkeep.knowledge.schema import ALL_TABLES, TABLES
+from threadkeep.knowledge.schema import contract_tables, known_tables
 from threadkeep.transfer.adopt import adopt
 
 SEEDS = (1, 3, 5, 7, 9, 11, 13, 15, 17)
@@ -86,7 +86,7 @@ def facts(path: Path) -> dict[str, Counter[Any]]:
     """Give the rows of each table without their numbers: a reference is the row it leads to."""
     with closing(sqlite3.connect(path)) as file:
         file.row_factory = sqlite3.Row
-        tables = [way.table for way in WAYS if way.table in TABLES]
+        tables = [way.table for way in WAYS if way.table in contract_tables()]
         parents = {
             table: {row["from"]: row["table"] for row in file.execute(_keys_of(table))}
             for table in tables
@@ -144,7 +144,7 @@ def drop_orphans(path: Path) -> int:
 
 
 def test_every_table_is_merged_or_left_on_purpose() -> None:
-    assert {way.table for way in WAYS} - {"tk_orphans"} == ALL_TABLES.keys() - NOT_TAKEN
+    assert {way.table for way in WAYS} - {"tk_orphans"} == known_tables().keys() - NOT_TAKEN
 
 
 @pytest.mark.parametrize("version", SEEDS)
@@ -290,7 +290,7 @@ def test_how_far_hippo_has_read_is_not_taken(home: Home, store: Path, hippo: Pat
     )
     done = adopt(home, "hippo", hippo)
     assert "how far Hippo has read 3 logs stays in the original" in done.notes
-    for table in NOT_TAKEN & TABLES.keys():
+    for table in NOT_TAKEN & contract_tables().keys():
         assert ask(store, f"SELECT * FROM {table}") == []
 
 

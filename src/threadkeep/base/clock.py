@@ -1,18 +1,18 @@
 """Time as plain numbers: epoch milliseconds, passed in as an argument wherever it matters."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from threadkeep.base.text import pattern
 from threadkeep.errors import Invalid
 
 Clock = Callable[[], int]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION = re.compile(r"([0-9]{1,18})\s*([smhdw])")
+_DURATION = pattern(r"([0-9]{1,18})\s*([smhdw])")
 # A century: anything longer is a slip of the hand, and far below where 64-bit sums would overflow.
 _LONGEST_MS = 100 * 366 * _UNIT_MS["d"]
 

@@ -4,7 +4,6 @@ Here alone it is chosen. Who opens a store calls `open_database`; only who must 
 it (upkeep, doctor, backup) asks `database.engine` afterwards.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -17,6 +16,7 @@ from threadkeep.base.sqlite.connect import PLAIN, Tuning
 from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.sqlite.schema import Schema, prepare as prepare_file
 from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import UnsupportedEngine
 
@@ -33,7 +33,7 @@ _PAGES_AT_ONCE: Final = 2_000
 # A file that cannot shrink in steps is rewritten only when that gives back this much of it.
 _WORTH_A_VACUUM: Final = 0.25
 _INCREMENTAL: Final = 2  # of PRAGMA auto_vacuum
-_PASSWORD: Final = re.compile(r"(//[^:/@]*):[^@/]*(?=@)")
+_PASSWORD: Final = pattern(r"(//[^:/@]*):[^@/]*(?=@)")
 _SCHEMES = ("postgresql:", "postgres:")
 _SIZE: Final = """
 SELECT CAST(coalesce(sum(pg_total_relation_size(oid)), 0) AS bigint) FROM pg_class

@@ -9,12 +9,12 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from threadkeep.base.text import pattern
 from threadkeep.errors import Conflict, ReadOnly, StorageFull, ThreadkeepError
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
@@ -32,7 +32,7 @@ _NETWORK_FILESYSTEMS = frozenset(
         *("virtiofs", "vmhgfs", "wekafs"),
     )
 )
-_OCTAL = re.compile(rb"\\([0-7]{3})")
+_OCTAL = pattern(rb"\\([0-7]{3})")
 
 
 def translate_os(error: OSError, path: Path, attempt: str = "") -> ThreadkeepError:
@@ -305,3 +305,30 @@ def remove_folder(path: Path) -> bool:
     if there:
         shutil.rmtree(path)
     return there
+
+
+# ------------------------------------------------------------------------------
+# Short texts of our own, each in a private file.
+
+_NOTE: Final = 256  # bytes that are read of one
+_NOTE_FLAGS: Final = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+
+
+def write_note(path: Path, text: str) -> None:
+    """Keep a short text in a private file; whoever reads it finds the old one or the new one."""
+    make_private_dir(path.parent)
+    spare = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOTE_FLAGS, PRIVATE_FILE)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.replace(spare, path)  # noqa: PTH105  (as everywhere here)
+
+
+def read_note(path: Path) -> str | None:
+    """Give what was kept in a private file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _NOTE_FLAGS)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_NOTE).decode("utf-8", "replace")

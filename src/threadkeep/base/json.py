@@ -7,12 +7,11 @@ text without a word. Such values take the slow road through the standard library
 
 import json
 import math
-import re
 from typing import Any, Final, NoReturn
 
 import msgspec
 
-from threadkeep.base.text import join_pairs
+from threadkeep.base.text import join_pairs, pattern
 from threadkeep.errors import Invalid
 
 # Both parsers stop at the interpreter's recursion limit (1,000 less the caller's own depth), so
@@ -24,7 +23,7 @@ _AS_TEXT = "write the number as text"
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 _PLAIN: Final = frozenset((int, bool, type(None)))
-_HALF: Final = re.compile("[\ud800-\udfff]")
+_HALF: Final = pattern("[\ud800-\udfff]")
 _SHOWN: Final = 80
 
 
@@ -181,7 +180,7 @@ def _too_deep() -> Invalid:
 
 _fast = msgspec.json.Decoder()
 _careful = json.JSONDecoder()
-_LONE: Final = re.compile("[\ud800-\udfff]")
+_LONE: Final = pattern("[\ud800-\udfff]")
 _BLANK: Final = b" \t\r\n\0\x0b\x0c"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Each empty list or object takes 64 bytes of memory for two of the line: a line of nothing else

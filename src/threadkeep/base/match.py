@@ -7,13 +7,13 @@
 A match says nothing of how an index is asked: that is the index's affair (see `word_index`).
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from string import ascii_lowercase
 from typing import Final, Literal
 
 import msgspec
 
+from threadkeep.base.text import pattern
 from threadkeep.base.words import shorten_blobs, split_words
 
 MAX_TOKENS: Final = 64
@@ -22,9 +22,9 @@ _MAX_QUERY: Final = 16_384
 _MAX_WORD: Final = 128
 _MAX_EXPANDED: Final = 8
 # For an index that took its text as it was: unicode61 keeps these accents inside a word.
-_RAW_WORD: Final = re.compile("(?:[^\\W_]|[\u0300-\u036f])+")
-_NOT_TEXT: Final = re.compile("[\0\ud800-\udfff]")
-_QUERY_PIECE: Final = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)')
+_RAW_WORD: Final = pattern("(?:[^\\W_]|[\u0300-\u036f])+")
+_NOT_TEXT: Final = pattern("[\0\ud800-\udfff]")
+_QUERY_PIECE: Final = pattern(r'"([^"]*)"(\*?)|([^\s"]+)')
 _CURLY_QUOTES: Final = str.maketrans("“”„＂", '""""')
 
 Operator = Literal["AND", "OR", "NOT"]

@@ -42,11 +42,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
+from threadkeep.base.text import pattern
+
 Engine = Literal["sqlite", "postgres"]
 
-_MARK = re.compile(r"-- (name|piece): *(\w+)\s*")
-_NAME = re.compile(r"^-- name: *(\w+)\s*$", re.MULTILINE)
-_PIECE = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
+_MARK = pattern(r"-- (name|piece): *(\w+)\s*")
+_NAME = pattern(r"^-- name: *(\w+)\s*$", re.MULTILINE)
+_PIECE = pattern(r"\{(\w+)(?::([^{}]+))?\}")
 
 _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
     "sqlite": {
@@ -139,7 +141,7 @@ def _with_pieces(lines: list[str], pieces: Mapping[str, str], engine: Engine) ->
 
 
 # What is in quotes or comments is found first, so that the others are found outside of it only.
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""(?P<quoted>'(?:[^']|'')*'|"[^"]*")
     |\s*(?P<comment>--[^\n]*)
     |\bLIMIT\s+:(?P<limit>\w+)

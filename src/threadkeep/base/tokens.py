@@ -17,7 +17,14 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.clock import is_due
-from threadkeep.base.files import PRIVATE_FILE, create_private_file, make_private_dir, translate_os
+from threadkeep.base.files import (
+    PRIVATE_FILE,
+    create_private_file,
+    make_private_dir,
+    read_note,
+    translate_os,
+    write_note,
+)
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 
 _LENGTH: Final = 43  # 32 random bytes in base64
@@ -149,26 +156,6 @@ def _mark(secret: str, purpose: str, head: str) -> str:
 
 def _text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def write_note(path: Path, text: str) -> None:
-    """Keep a short text in a private file; whoever reads it finds the old one or the new one."""
-    make_private_dir(path.parent)
-    spare = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, PRIVATE_FILE)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    os.replace(spare, path)  # noqa: PTH105  (as everywhere here)
-
-
-def read_note(path: Path) -> str | None:
-    """Give what was kept in a private file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(_MOST).decode("utf-8", "replace")
 
 
 # ------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ A store has a `context` whose `db` is its database; a verb's function takes that
 """
 
 import inspect
-import re
 from collections.abc import Callable
 from functools import partial, wraps
 from importlib import import_module
@@ -25,6 +24,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from threadkeep.base.database import ask
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _NONE: Final = (None, None, None)
-_PLACE: Final = re.compile(r"(.*) - at `\$\.?([^`]*)`")
+_PLACE: Final = pattern(r"(.*) - at `\$\.?([^`]*)`")
 
 
 # ------------------------------------------------------------------------------

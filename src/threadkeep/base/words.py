@@ -16,6 +16,8 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import Final
 
+from threadkeep.base.text import pattern
+
 INDEX_LIMIT: Final = 256 * 1024
 
 # Scripts written without spaces: every character is a word of its own, so that any part of a
@@ -31,22 +33,22 @@ _NOT_INDEXED: Final = "\u19b0-\u19c9\u1cf2\u1cf3"
 LETTER: Final = rf"[^\W_{_UNSPACED}{_NOT_INDEXED}]"
 # Where unicode61 finds the same words by itself: most European text and its typography. It saves
 # 80 µs per 1,000 characters, three times what indexing them costs.
-_SPLIT_ALIKE: Final = re.compile(
+_SPLIT_ALIKE: Final = pattern(
     "[\0-\xa9\xab-\xb1\xb4-\xb8\xbb\xbf-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u01c3"
     "\u0400-\u052f\u2000-\u2064\u20ac\u2190-\u23f3\u2500-\u26ff\u2701-\u27bf\ufe00-\ufe0f"
     "\U0001f337-\U0001f37c\U0001f380-\U0001f393\U0001f3a0-\U0001f3c4\U0001f400-\U0001f43e"
     "\U0001f442-\U0001f4f7\U0001f500-\U0001f53d\U0001f5fb-\U0001f640\U0001f680-\U0001f6c5]*"
 )
 # Capitals that came after Unicode 6.1: unicode61 does not know their small letters.
-_FOLDED: Final = re.compile(
+_FOLDED: Final = pattern(
     "[^\u037f\u0528-\u052e\u13a0-\u13f5\u1c89-\u1cbf\u2c2f\ua698-\ua69a\ua796-\ua79e\ua7ab-\ua7dc"
     "\ua7f5\U000104b0-\U000104d3\U00010570-\U00010595\U00010c80-\U00010d65"
     "\U000118a0-\U000118bf\U00016e40-\U00016eb8\U0001e900-\U0001e921]+"
 )
-_LATIN_ACCENTS: Final = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")
+_LATIN_ACCENTS: Final = pattern("(?<=[A-Za-z])[\u0300-\u036f]+")
 # Base64 and its like: nobody asks for the middle of it, and it is what makes indexes large.
 # The look-behind lets a match start only where a run starts, which keeps the search linear.
-_BLOB: Final = re.compile(r"(?<![A-Za-z0-9+/=_-])([A-Za-z0-9+/=_-]{128})[A-Za-z0-9+/=_-]{896,}")
+_BLOB: Final = pattern(r"(?<![A-Za-z0-9+/=_-])([A-Za-z0-9+/=_-]{128})[A-Za-z0-9+/=_-]{896,}")
 _SHORTEST_BLOB: Final = 1024
 
 

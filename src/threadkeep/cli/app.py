@@ -1,17 +1,23 @@
 """How the command line begins and ends."""
 
+import atexit
+import gc
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from threadkeep.cli.command import INTERRUPTED, NotACommand
-from threadkeep.cli.output import fail
 from threadkeep.cli.signals import ending_in_time, was_asked_to_end
 
+if TYPE_CHECKING:
+    import click
+
 PROGRAM = "threadkeep"
+# Objects between two looks for those that only hold each other. Python's 700 has it look sixty
+# times while modules are loaded, all of which stay: a tenth of what a short command takes.
+_BETWEEN_LOOKS: Final = 50_000
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +28,31 @@ def __getattr__(name: str) -> Any:
     return cli
 
 
+def program() -> int:
+    """Be the process that a user starts: run its words, and end without tidying up.
+
+    Gives the exit code where something is to be waited for, or a stream cannot be written any more:
+    the interpreter waits, and tells of it.
+    """
+    gc.set_threshold(_BETWEEN_LOOKS)
+    code = main()
+    others = [one for one in threading.enumerate() if one is not threading.main_thread()]
+    if all(one.daemon for one in others):
+        _end_now(code)
+    return code
+
+
+def _end_now(code: int) -> None:
+    """End the process without taking apart what it has loaded, which takes 10 ms and more."""
+    atexit._run_exitfuncs()  # noqa: SLF001  (what is registered there has no other door)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return
+    os._exit(code)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code.
 
@@ -30,11 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
     with ending_in_time(to_the_last=arguments is None):
+        from threadkeep.cli.command import INTERRUPTED
+
         code = _run(words)
         return INTERRUPTED if code and was_asked_to_end() else code
 
 
 def _run(words: list[str]) -> int:
+    import click
+
+    from threadkeep.cli.command import INTERRUPTED
+    from threadkeep.cli.output import fail
+
     try:
         from threadkeep.cli.root import cli
 
@@ -50,8 +88,10 @@ def _run(words: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _told(error: click.UsageError) -> tuple[str, str]:
+def _told(error: "click.UsageError") -> tuple[str, str]:
     """Say what was not understood, and what was perhaps meant."""
+    from threadkeep.cli.command import NotACommand
+
     where = error.ctx.command_path if error.ctx is not None else PROGRAM
     shown = f"`{where} --help` shows how"
     if isinstance(error, NotACommand):

@@ -1,14 +1,12 @@
 """How a function becomes a command: its options, its example, its errors and exit codes."""
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import wraps
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
@@ -212,12 +210,16 @@ def typed(call: Call, *words: str) -> str:
     home = click.get_current_context().find_root().params.get("home")
     before = ["threadkeep", *(["--home", str(without_password(home))] if home else [])]
     after = ["--db", str(without_password(call.db))] if call.db else []
+    import shlex
+
     return shlex.join([*before, *words, *after])
 
 
 def program(started: str) -> str:
     """Give the words that start this command from here: its name if that finds it, else a path."""
+    import shlex
     import shutil  # (14 ms)
+    from pathlib import Path
 
     name, found = Path(started).name, shutil.which("threadkeep")
     if name == "__main__.py":

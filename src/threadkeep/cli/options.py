@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import click
@@ -83,6 +82,8 @@ def complete_project(ctx: click.Context, _param: click.Parameter, incomplete: st
     """Offer the last names of the folders that captured sessions were in, the latest first."""
     if os.sep in incomplete:
         return _paths(incomplete, "dir")
+    from pathlib import PurePath
+
     places = [one.cwd or one.project for one in _captured(ctx, _LOOKED_AT)]
     named = {PurePath(place).name: place for place in places if place}
     return _items(named.items(), incomplete)
@@ -258,16 +259,23 @@ def read_query(
     from msgspec.structs import replace
 
     from threadkeep.base.clock import now_ms
-    from threadkeep.cli.output import note
-    from threadkeep.cli.times import day_span, read_times
     from threadkeep.knowledge.query import fill_query
 
     words = " ".join(said)
-    if words and since is until is on is None and day_span(words) is not None:
-        words, on = "", words
-        note(f"Showing {on}; --on {on!r} says the same")
-    first, last = read_times(since, until, on)
-    given = {**named, "q": words, "since": first, "until": last}
+    spoken = (since, until, on) != (None, None, None)
+    if words and not spoken:
+        from threadkeep.cli.times import day_span
+
+        if day_span(words) is not None:
+            from threadkeep.cli.output import note
+
+            words, on, spoken = "", words, True
+            note(f"Showing {on}; --on {on!r} says the same")
+    given = {**named, "q": words}
+    if spoken:
+        from threadkeep.cli.times import read_times
+
+        given["since"], given["until"] = read_times(since, until, on)
     query = fill_query(given, now_ms(), ZoneInfo(call.home.zone))
     is_all = everything and "all" not in query.marks
     return replace(query, marks=(*query.marks, "all")) if is_all else query

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import click
 
-from threadkeep.base.text import printable
+from threadkeep.base.text import pattern, printable
 from threadkeep.cli.signals import left_to_others
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Long lines broken at blanks, also while they are still being written.
 
 # A word with the blanks before it, or a line end.
-_WORDS: Final = re.compile(r"\n|[^\S\n]*[^\s]+|[^\S\n]+")
+_WORDS: Final = pattern(r"\n|[^\S\n]*[^\s]+|[^\S\n]+")
 
 
 class StyledText(NamedTuple):
@@ -123,11 +123,11 @@ SCHEMA_VERSION: Final = 1
 
 # Legal inside JSON strings, but not in a terminal: controls beyond ASCII, and what hides or
 # reorders text. Written as \uXXXX the value stays the same.
-_RISKY: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
-_BLANKS: Final = re.compile(r"\s+")
+_RISKY: Final = pattern("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_BLANKS: Final = pattern(r"\s+")
 # Line ends that only some programs know: a terminal shows nothing, a pager may begin a line.
-_SEPARATORS: Final = re.compile("[\u2028\u2029]")
-_NUMBER: Final = re.compile(r"[$×]?[\d,]+(?:\.\d+)?(?:[+%]| [kMGT]?B| %)?|\?")
+_SEPARATORS: Final = pattern("[\u2028\u2029]")
+_NUMBER: Final = pattern(r"[$×]?[\d,]+(?:\.\d+)?(?:[+%]| [kMGT]?B| %)?|\?")
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND: Final = 1000
 _GAP: Final = 2  # between two columns of a table

@@ -155,13 +155,15 @@ def open_archive(home: "Home", path: str | Path | None = None) -> "SessionArchiv
 
     Raises where nothing was ever captured into the file.
     """
+    from threadkeep.base.clock import now_ms
+    from threadkeep.home.price_book import booked_prices
     from threadkeep.knowledge.transcript import SessionArchive
 
     store = home.knowledge(path, read_only=True)
     try:
         make_listable(home, store)
         store.need_captured()
-        return SessionArchive(store, _home_sources(home))
+        return SessionArchive(store, _home_sources(home), booked_prices(home, now_ms))
     except BaseException:
         store.close()
         raise

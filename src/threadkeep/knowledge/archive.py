@@ -8,7 +8,6 @@ Only the end of a log that is being written lies in small blocks for a while.
 
 import hashlib
 import os
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
@@ -19,7 +18,7 @@ import msgspec
 
 from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
 from threadkeep.base.json import encode
-from threadkeep.base.text import from_sql
+from threadkeep.base.text import from_sql, pattern
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import index_text
 from threadkeep.errors import Damaged
@@ -183,7 +182,7 @@ def drop_lines(tx: Tx, log_id: int) -> None:
 # ------------------------------------------------------------------------------
 # Entries: rows that say where in the archive something stands, and the words it is found by.
 
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
+_COLOURS: Final = pattern(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
 class EntryLocation(NamedTuple):

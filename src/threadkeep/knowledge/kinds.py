@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from threadkeep.base.sql import Engine, load_text, parse_queries
 from threadkeep.base.sqlite.statements import split_statements
+from threadkeep.base.text import pattern
 
 Queue = Literal["shell", "agentic", "browser", "workflow", "memory"]
 Evidence = Literal[
@@ -20,8 +21,8 @@ _OfRuns = Literal["job", "annotation", "excerpt", "watch", "waiting_lesson"]
 _Beside = Literal["entity", "snapshot", "alarm", "orphan", "category", "memory_link", "label"]
 Kind = Literal["node"] | Evidence | _OfRuns | _Beside
 
-_PLACEHOLDER: Final = re.compile(r"<(\w+)>")
-_MARKED: Final = re.compile(r"^(?=-- (?:name|piece): )", re.MULTILINE)
+_PLACEHOLDER: Final = pattern(r"<(\w+)>")
+_MARKED: Final = pattern(r"^(?=-- (?:name|piece): )", re.MULTILINE)
 
 
 class TicketTable(NamedTuple):

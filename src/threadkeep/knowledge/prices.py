@@ -4,9 +4,12 @@ Prices are counted in picodollars, a millionth of a microdollar: whole numbers f
 so that sums are exact and do not depend on their order.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -48,9 +51,31 @@ class Rates(NamedTuple):
         return read + kept + counts.output * self.output
 
 
+# Gives what a model's tokens cost, as `rates_of` does: model, agent, step, time.
+FindRates = Callable[[str, str, int, int | None], Rates | None]
+# What opens prices for a while.
+Prices = Callable[[], AbstractContextManager[FindRates]]
+
+
+@contextmanager
+def listed_prices() -> Iterator[FindRates]:
+    """Look prices up in the list itself."""
+    yield rates_of
+
+
 def is_priced() -> bool:
     """Tell whether a price list is installed."""
-    return _library() is not None
+    return bool(list_version())
+
+
+@lru_cache(maxsize=1)
+def list_version() -> str:
+    """Name the price list that is installed, without loading it; empty where there is none."""
+    found = PathFinder.find_spec("genai_prices")
+    if found is None or found.origin is None:
+        return ""
+    about = Path(found.origin).with_name("data.py").stat()
+    return f"{about.st_size} {about.st_mtime_ns}"
 
 
 def step_of(size: int) -> int:
@@ -69,17 +94,8 @@ def rates_of(model: str, harness: str, step: int = 0, at: int | None = None) -> 
     """Give what a model's tokens cost in requests over a step, at a time in epoch milliseconds."""
     if not model or not is_priced():
         return None
-    day = None if at is None or not _changes(model, harness) else at // 86_400_000
+    day = None if at is None or not rates_change(model, harness) else at // 86_400_000
     return _rates(model, harness, step, day)
-
-
-@lru_cache(maxsize=1)
-def _library() -> Any:
-    try:
-        import genai_prices  # noqa: PLC0415  (0.2 s and 30 MB: only where a price is asked for)
-    except ImportError:
-        return None
-    return genai_prices
 
 
 @lru_cache(maxsize=4096)
@@ -113,19 +129,20 @@ def _pico(dollars: Any) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _changes(model: str, harness: str) -> bool:
+def rates_change(model: str, harness: str) -> bool:
     """Tell whether a model's price depends on the day."""
     found = _price(model, harness, None, input_tokens=_PROBE)
     return found is not None and isinstance(found.model.prices, list)
 
 
 def _price(model: str, harness: str, day: int | None, **tokens: int) -> Any:
-    library = _library()
-    usage = library.Usage(**tokens)
+    import genai_prices  # noqa: PLC0415  (0.2 s and 30 MB: only where a price is asked for)
+
+    usage = genai_prices.Usage(**tokens)
     when = None if day is None else datetime.fromtimestamp(day * 86_400 + 43_200, UTC)
     for name, provider in _names(model, harness):
         try:
-            return library.calc_price(
+            return genai_prices.calc_price(
                 usage, name, provider_id=provider, genai_request_timestamp=when
             )
         except (LookupError, ValueError):
@@ -192,13 +209,18 @@ class SumBuilder(msgspec.Struct):
 
 
 def pico_of(
-    harness: str, model: str, step: int, at: int | None, spent: Sequence[int]
+    harness: str,
+    model: str,
+    step: int,
+    at: int | None,
+    spent: Sequence[int],
+    find: FindRates = rates_of,
 ) -> int | None:
     """Give what answers of one model cost, in picodollars; what has no tokens costs nothing."""
     _answers, input_, output, read, write, hour, _reasoning = spent
     if not (input_ or output or read or write):
         return 0
-    rates = rates_of(model, harness, step, at)
+    rates = find(model, harness, step, at)
     return None if rates is None else rates.of(TokenCounts(input_, output, read, write, hour))
 
 
@@ -212,14 +234,14 @@ def cost_known(total: Sum) -> int | None:
     return None if total.unpriced else total.cost
 
 
-def sums_of(tx: Tx, ids: Iterable[int]) -> dict[int, Sum]:
+def sums_of(tx: Tx, ids: Iterable[int], find: FindRates = rates_of) -> dict[int, Sum]:
     """Sum up sessions by their numbers; one without an answer has no sum."""
     sums: dict[int, SumBuilder] = {}
     values = {"ids": msgspec.json.encode(list(ids)).decode()}
     for row in tx.all("browse_sums", values):
         session, harness, model, step, at, *spent = row
         adding = sums.setdefault(session, SumBuilder())
-        adding.add(spent, pico_of(harness, model, step, at, spent))
+        adding.add(spent, pico_of(harness, model, step, at, spent, find))
     return {session: adding.done() for session, adding in sums.items()}
 
 

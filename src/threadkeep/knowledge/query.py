@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, cast, g
 
 import msgspec
 
+from threadkeep.base.text import pattern
 from threadkeep.base.verbs import Moment
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import Kind as EntryKind, Outcome, Role
@@ -117,14 +118,14 @@ def refuse_others(query: Query, kind: Kind) -> None:
 # ------------------------------------------------------------------------------
 # Times as they are typed into a query, and back: days of a zone, spans of time, moments.
 
-_AGO: Final = re.compile(r"(\d{1,5})(m|h|d|w|mo|y)")
+_AGO: Final = pattern(r"(\d{1,5})(m|h|d|w|mo|y)")
 _DAYS: Final = {"d": 1, "w": 7, "mo": 30, "y": 365}
-_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_MONTH: Final = re.compile(r"\d{4}-\d\d")
+_DAY: Final = pattern(r"\d{4}-\d\d-\d\d")
+_MONTH: Final = pattern(r"\d{4}-\d\d")
 _NAMED: Final = {"today": 0, "yesterday": 1}
-_SPOKEN: Final = re.compile(r"(\d{1,5}|an?) (minute|hour|day|week|month|year)s? ago")
+_SPOKEN: Final = pattern(r"(\d{1,5}|an?) (minute|hour|day|week|month|year)s? ago")
 _UNITS: Final = {"minute": "m", "hour": "h", "day": "d", "week": "w", "month": "mo", "year": "y"}
-_WEEKDAY: Final = re.compile(
+_WEEKDAY: Final = pattern(
     r"mon(?:day)?|tue(?:sday)?|wed(?:nesday)?|thu(?:rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
 )
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -289,14 +290,14 @@ def _moment(at: int) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = pattern(
     r'(?P<key>-?[A-Za-z]+):"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<phrase>"[^"]*")|(?P<bare>[^\s"]+)',
     re.DOTALL,
 )
-_KEYED: Final = re.compile(r"(-?[A-Za-z]+):(.+)", re.DOTALL)
-_BOUND: Final = re.compile(r"(>=|<=|>|<|=)?(\d+(?:\.\d+)?(?:e[+-]?\d+)?)([km]?)", re.IGNORECASE)
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_PLAIN: Final = re.compile(r'[^\s"\\]+')
+_KEYED: Final = pattern(r"(-?[A-Za-z]+):(.+)", re.DOTALL)
+_BOUND: Final = pattern(r"(>=|<=|>|<|=)?(\d+(?:\.\d+)?(?:e[+-]?\d+)?)([km]?)", re.IGNORECASE)
+_ESCAPED: Final = pattern(r"\\(.)", re.DOTALL)
+_PLAIN: Final = pattern(r'[^\s"\\]+')
 _SCALES: Final = {"": 1, "k": 1_000, "m": 1_000_000}
 _DAY_WIDTH: Final = len("2026-01-31")
 _MARKS: Final = frozenset(get_args(Mark))
@@ -305,7 +306,7 @@ _VALUES: Final = {"kind": frozenset(get_args(Kind)), "sort": _FIELDS}
 NAMED: Final = ("agent", "project", "model", "branch")
 _LISTS: Final = (*NAMED, "session", "tag", "kind", "role", "part", "tool", "outcome")
 _SINGLE: Final = ("entity", "parent", "sort")
-_HOUR: Final = re.compile(rf"({'|'.join(DAYS)})-([01]?\d|2[0-3])", re.IGNORECASE | re.ASCII)
+_HOUR: Final = pattern(rf"({'|'.join(DAYS)})-([01]?\d|2[0-3])", re.IGNORECASE | re.ASCII)
 _ALIASES: Final = {"harness": "agent", "source": "agent"}
 _OUTCOMES: Final = {"failed": "failure", "succeeded": "success", "passed": "success"}
 

@@ -16,6 +16,7 @@ from threadkeep.base.sqlite.connect import Tuning
 from threadkeep.base.sqlite.schema import Schema
 from threadkeep.base.sqlite.statements import split_statements
 from threadkeep.base.sqlite.upkeep import sqlite_file
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.errors import Damaged, SchemaMismatch
@@ -218,11 +219,10 @@ def server_script() -> str:
     return "\n".join((head_of(SCHEMA_VERSION), *every, side_of(SCHEMA_VERSION)))
 
 
-HEAD: Final = head_of(SCHEMA_VERSION)
-_CREATES: Final = re.compile(
+_CREATES: Final = pattern(
     r"CREATE (?:UNIQUE |VIRTUAL |TEMP )?(TABLE|INDEX|TRIGGER|VIEW) (?:IF NOT EXISTS )?(\w+)"
 )
-_COLUMN: Final = re.compile(r"  (\w+) (?:TEXT|INTEGER|REAL)\b")
+_COLUMN: Final = pattern(r"  (\w+) (?:TEXT|INTEGER|REAL)\b")
 # Enough to tell a knowledge file of any version from another program's `events` and `sessions`.
 _MARKS: Final = {
     "sessions": {"id", "start_time", "shell", "hostname", "username"},
@@ -276,12 +276,18 @@ def columns_by_table(script: str) -> dict[str, tuple[str, ...]]:
     return tables
 
 
-TABLES: Final[Mapping[str, tuple[str, ...]]] = columns_by_table(HEAD)
-# The tables of every version that we know.
-ALL_TABLES: Final[Mapping[str, tuple[str, ...]]] = {
-    **TABLES,
-    **columns_by_table("\n".join(map(script_of, CHANGES))),
-}
+@cache
+def contract_tables() -> Mapping[str, tuple[str, ...]]:
+    """Give the contract's tables of a fresh file, with their columns."""
+    return columns_by_table(head_of(SCHEMA_VERSION))
+
+
+@cache
+def known_tables() -> Mapping[str, tuple[str, ...]]:
+    """Give the contract's tables of every version that we know."""
+    return {**contract_tables(), **columns_by_table("\n".join(map(script_of, CHANGES)))}
+
+
 ENTRY_WORDS: Final = WordIndex("tk_entry_words")
 THING_WORDS: Final = WordIndex("tk_thing_words")
 NODE_WORDS: Final = WordIndex("knowledge_fts")  # the contract's; filled by its triggers
@@ -320,13 +326,13 @@ def has_everything(tx: Tx) -> bool:
 def present_tables(tx: Tx) -> list[str]:
     """Name the plain tables of the contract that a file has, in the contract's order."""
     present = tx.tables()
-    return [table for table in ALL_TABLES if table in present]
+    return [table for table in known_tables() if table in present]
 
 
 def unknown_tables(tx: Tx) -> list[str]:
     """Name the tables of a file that belong neither to a version that we know nor to us."""
     found = (name for name in tx.tables() if not name.startswith(_BESIDE))
-    return sorted(name for name in found if name not in ALL_TABLES)
+    return sorted(name for name in found if name not in known_tables())
 
 
 def count_rows(tx: Tx) -> dict[str, int]:
@@ -345,8 +351,8 @@ def is_begun(tx: Tx) -> bool:
     return (
         user_version(tx) == 0
         and bool(plain)
-        and plain <= ALL_TABLES.keys()
-        and all(set(tx.columns(name)) == set(ALL_TABLES[name]) for name in plain)
+        and plain <= known_tables().keys()
+        and all(set(tx.columns(name)) == set(known_tables()[name]) for name in plain)
     )
 
 
@@ -458,7 +464,7 @@ class FittedQueries(Mapping[str, str]):
 
     def fit(self, present: Collection[str]) -> None:
         """Fit the queries to a file that has these tables."""
-        absent = sorted(ALL_TABLES.keys() - set(present))
+        absent = sorted(known_tables().keys() - set(present))
         self._present = frozenset(present)
         self._absent = re.compile(rf"\b(?:{'|'.join(absent)})\b") if absent else None
         self._fitted = {}
@@ -500,7 +506,7 @@ def _reads(table: str) -> re.Pattern[str]:
 
 
 def _fit_empty(table: str, at: re.Match[str]) -> str:
-    columns = ", ".join(f"NULL AS {column}" for column in ("rowid", *ALL_TABLES[table]))
+    columns = ", ".join(f"NULL AS {column}" for column in ("rowid", *known_tables()[table]))
     return f"{at[1]} (SELECT {columns} WHERE 0) AS {at[2] or table}"
 
 

@@ -4,14 +4,13 @@ Rows are indexed behind their writers, in bounded batches, so that a damaged ind
 write. Triggers of plain SQL name the rows that changed since, whoever changed them.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from threadkeep.base.match import Match, read_match
-from threadkeep.base.text import decoded
+from threadkeep.base.text import decoded, pattern
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.base.word_index import WordIndex
 from threadkeep.knowledge.archive import text_hash, words_of
@@ -29,8 +28,8 @@ BATCH: Final = 2_000
 _TABLES: Final = {"tk_turns", "tk_things", "tk_indexed", "tk_stale"}
 _MOST_TEXT: Final = 128 * 1024
 _LAST_ROW: Final = (1 << 63) - 1
-_CAMEL: Final = re.compile(r"[A-Za-z]*[a-z][A-Z][A-Za-z]*")
-_INNER: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CAMEL: Final = pattern(r"[A-Za-z]*[a-z][A-Z][A-Za-z]*")
+_INNER: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _OUTCOMES: Final = {"success": "success", "failure": "failure", "timed_out": "failure"}
 
 

@@ -5,7 +5,6 @@ would keep SQLite from using the index of the filter.
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import Any, Final, Literal, NamedTuple
@@ -13,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import NAMED, Bound, Query, in_hours
@@ -72,7 +72,7 @@ NUMBERS: Final = {
     "minutes": "(s.ended_at - s.started_at) / 60000.0",
 }
 _ORDER: Final = "ORDER BY s.ended_at DESC NULLS LAST, s.id DESC"
-_CURSOR: Final = re.compile(r"(-?[0-9]{1,18})?\.([0-9]{1,18})")
+_CURSOR: Final = pattern(r"(-?[0-9]{1,18})?\.([0-9]{1,18})")
 _FEW: Final = (
     2_000  # found by words; so many are fetched and sorted sooner than the index is walked
 )

@@ -33,6 +33,7 @@ from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.sessions import EVERYTHING, entries_of, search_rows
 
 if TYPE_CHECKING:
+    from threadkeep.knowledge.prices import Prices
     from threadkeep.knowledge.store import KnowledgeStore
 
 # ------------------------------------------------------------------------------
@@ -439,7 +440,7 @@ def find_in(
 def finder_of(words: str) -> Callable[[str], re.Match[str] | None]:
     """Give a function that finds words in a text as they are typed, but for case and spaces."""
     typed = words.split()
-    pattern = re.compile(r"\s+".join(map(re.escape, typed)), re.IGNORECASE)
+    wanted = re.compile(r"\s+".join(map(re.escape, typed)), re.IGNORECASE)
     longest = max(typed, key=len).lower()
     plain = longest.isascii()
 
@@ -447,7 +448,7 @@ def finder_of(words: str) -> Callable[[str], re.Match[str] | None]:
         # Most texts lack the word, and a plain look is cheap. Other letters fold in other ways.
         if plain and text.isascii() and longest not in text.lower():
             return None
-        return pattern.search(text)
+        return wanted.search(text)
 
     return find
 
@@ -477,9 +478,12 @@ def _around(text: str, at: int, to: int) -> str:
 class SessionArchive:
     """The captured sessions of one store, and what reads the logs of their programs."""
 
-    def __init__(self, store: "KnowledgeStore", readers: Readers) -> None:
+    def __init__(
+        self, store: "KnowledgeStore", readers: Readers, prices: "Prices | None" = None
+    ) -> None:
         self.store = store
         self.readers = readers
+        self._prices = prices
 
     def sessions(
         self,
@@ -503,10 +507,11 @@ class SessionArchive:
 
     def sums(self, sessions: list[CapturedSession]) -> dict[int, Sum]:
         """Give the tokens and the cost of sessions, by their numbers."""
-        from threadkeep.knowledge.prices import sums_of  # noqa: PLC0415  (a search needs no prices)
+        from threadkeep.knowledge import prices  # noqa: PLC0415  (a search needs none)
 
-        with self.store.read() as tx:
-            return sums_of(tx, [one.id for one in sessions]) if "tk_usage" in tx.tables() else {}
+        with (self._prices or prices.listed_prices)() as find, self.store.read() as tx:
+            ids = [one.id for one in sessions]
+            return prices.sums_of(tx, ids, find) if "tk_usage" in tx.tables() else {}
 
     def transcript(self, session: CapturedSession) -> Iterator[TranscriptEntry]:
         """Yield everything said and done in a session."""

@@ -1,6 +1,5 @@
 """Hits as they are shown: the row behind a number, with its place and a snippet."""
 
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
@@ -9,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from threadkeep.base.match import phrases_in
-from threadkeep.base.text import decoded, one_line
+from threadkeep.base.text import decoded, one_line, pattern
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import contains_unspaced, fold, head_of, index_words, stem
 from threadkeep.knowledge import hit_rows
@@ -27,8 +26,8 @@ from threadkeep.memory.records import Hit
 MARKS: Final = (">>>", "<<<")
 _LOOKED_INTO: Final = 64 * 1024  # characters: who wants more opens the hit
 _MOST_SPANS: Final = 400
-_WORD: Final = re.compile(r"[^\W_]+")
-_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD: Final = pattern(r"[^\W_]+")
+_CAMEL: Final = pattern(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Marks(NamedTuple):

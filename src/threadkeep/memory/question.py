@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from threadkeep.base import match
+from threadkeep.base.text import pattern
 from threadkeep.base.words import contains_unspaced
 
 # ------------------------------------------------------------------------------
@@ -76,9 +77,9 @@ _QUESTION_WORDS: Final = frozenset(
         """,
     )
 )
-_CLITIC: Final = re.compile(r"(\w+)['’](?:s|t|d|ll|ve|re|m)\W*", re.IGNORECASE)
-_CAMEL: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_INNER_CAPITAL: Final = re.compile(r"[a-z][A-Z]")
+_CLITIC: Final = pattern(r"(\w+)['’](?:s|t|d|ll|ve|re|m)\W*", re.IGNORECASE)
+_CAMEL: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_INNER_CAPITAL: Final = pattern(r"[a-z][A-Z]")
 
 
 class Clue(NamedTuple):
@@ -227,23 +228,23 @@ _MONTHS: Final = (
 )
 _SHORT: Final = {name[:3]: number for number, name in enumerate(_MONTHS, 1)}
 _MONTH: Final = "|".join([*_MONTHS, *(name[:3] for name in _MONTHS), "sept"])
-_NAMED: Final = re.compile(
+_NAMED: Final = pattern(
     rf"(?:(?P<before>\d{{1,2}})(?:st|nd|rd|th)?(?:\s+of)?\s+)?\b(?P<month>{_MONTH})\b\.?"
     r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b(?!:))?(?:,?\s+(?P<year>(?:19|20)\d\d)\b)?",
     re.IGNORECASE,
 )
-_ISO: Final = re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<month>\d\d)(?:-(?P<day>\d\d))?\b")
-_YEAR: Final = re.compile(r"\b(?:in|of|since|during)\s+((?:19|20)\d\d)\b", re.IGNORECASE)
+_ISO: Final = pattern(r"\b(?P<year>(?:19|20)\d\d)-(?P<month>\d\d)(?:-(?P<day>\d\d))?\b")
+_YEAR: Final = pattern(r"\b(?:in|of|since|during)\s+((?:19|20)\d\d)\b", re.IGNORECASE)
 # "may" and "march" are words too: alone they are months only behind one of these.
-_BEFORE_MONTH: Final = re.compile(
+_BEFORE_MONTH: Final = pattern(
     r"\b(?:in|on|of|during|last|this|next|early|late|since|until|by|before|after)\s+$",
     re.IGNORECASE,
 )
-_AGO: Final = re.compile(
+_AGO: Final = pattern(
     r"\b(?P<count>\d{1,3}|an?|two|three|four|five|six)\s+(?P<unit>day|week|month)s?\s+ago\b",
     re.IGNORECASE,
 )
-_RELATIVE: Final = re.compile(
+_RELATIVE: Final = pattern(
     r"\b(today|yesterday|this week|last week|this month|last month)\b", re.IGNORECASE
 )
 _COUNTS: Final = {"a": 1, "an": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}

@@ -1,6 +1,5 @@
 """One question, answered: candidates by words and by meaning, put in order, shown once each."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
@@ -11,6 +10,7 @@ import msgspec
 
 from threadkeep.base.config import RecallSettings
 from threadkeep.base.match import Match
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.hit_rows import SessionMessage, SessionName, is_probe, load_messages
@@ -58,7 +58,7 @@ _ALIKE: Final = 0.85  # share of words that two texts have in common
 _NEAR_LENGTH: Final = 0.97
 _LOOKED_INTO: Final = 4_000  # characters of a text that are compared
 _MOST_READ: Final = 4  # texts that are read from the archive for this alone
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = pattern(r"\w+")
 
 
 class HitGroup(NamedTuple):

@@ -14,7 +14,7 @@ import msgspec
 from threadkeep.base import tokens
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import WebSettings
-from threadkeep.base.files import make_private_dir
+from threadkeep.base.files import make_private_dir, read_note, write_note
 from threadkeep.errors import Conflict, Invalid, NotFound, ThreadkeepError
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ def _place(home: "Home") -> "Path":
 
 def note_address(home: "Home", address: str) -> None:
     """Write down where the server of a home listens."""
-    tokens.write_note(_place(home), address)
+    write_note(_place(home), address)
 
 
 def noted_address(home: "Home") -> str | None:
     """Give where the server of a home listened last."""
-    return tokens.read_note(_place(home))
+    return read_note(_place(home))
 
 
 # ------------------------------------------------------------------------------

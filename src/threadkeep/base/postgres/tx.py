@@ -12,8 +12,8 @@ from psycopg import Cursor, ServerCursor
 
 from threadkeep.base.postgres.errors import is_lost
 from threadkeep.base.postgres.pool import Connection
-from threadkeep.base.processes import is_alive, is_of_this_machine
 from threadkeep.base.postgres.values import TYPES, Packed, pack_values
+from threadkeep.base.processes import is_alive, is_of_this_machine
 from threadkeep.base.sql import OWNER, fill_pieces
 from threadkeep.base.tx import Params, Row
 from threadkeep.errors import Closed

@@ -1,10 +1,10 @@
 """SQLite's errors in our words: what happened to which file, and what to do next."""
 
-import re
 import sqlite3
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import NoText
 from threadkeep.errors import (
     Busy,
@@ -119,7 +119,7 @@ _MEANINGS = {
 # SQLite has one code for all that is wrong with a statement, so its words must tell.
 _SAID: Final = (
     (
-        re.compile("^no such (?:table|column|module|tokenizer)|^unable to use function MATCH"),
+        pattern("^no such (?:table|column|module|tokenizer)|^unable to use function MATCH"),
         _Meaning(
             UnfitSchema,
             "lacks a table or a column of its schema",
@@ -127,7 +127,7 @@ _SAID: Final = (
         ),
     ),
     (
-        re.compile("^vtable constructor failed|^invalid fts5 file format|^SQL logic error"),
+        pattern("^vtable constructor failed|^invalid fts5 file format|^SQL logic error"),
         _MEANINGS[sqlite3.SQLITE_CORRUPT_VTAB],
     ),
 )

@@ -3,10 +3,11 @@
 See `base/word_index.py` for what each verb does on any engine.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+import msgspec
 
 from threadkeep.base.match import AnyOf, Match, Phrase, Without
 from threadkeep.base.tx import BROKEN_TABLE, LAST_ROW, Sql, Tx, engine_words
@@ -60,7 +61,7 @@ class Fts5(NamedTuple):
         """Give those of some rows that have what is asked for."""
         # The plus: one walk through the words, not one for each row.
         sql = f"SELECT id FROM {{matching:{self.table}}} WHERE +id IN ({{ids:ids}})"  # noqa: S608
-        values = {"match": _expression(match), "ids": json.dumps(list(ids))}
+        values = {"match": _expression(match), "ids": msgspec.json.encode(list(ids)).decode()}
         return {row[0] for row in tx.all(Sql(sql), values)}
 
     def frequency(self, tx: Tx, match: Match, bound: int) -> tuple[int, int]:

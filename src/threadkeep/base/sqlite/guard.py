@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from threadkeep.base.sqlite.errors import translate
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Row, Sql, Tx
 from threadkeep.errors import Damaged, ThreadkeepError, TooLarge
 
@@ -47,9 +48,9 @@ _NO_FUNCTIONS: Final = frozenset(
 )
 # SQLite writes the beginning of every table's text in the schema itself, in just these letters.
 _TABLE: Final = "CREATE TABLE "
-_COMPUTED: Final = re.compile(r"\bAS\b", re.IGNORECASE)
+_COMPUTED: Final = pattern(r"\bAS\b", re.IGNORECASE)
 # No view or trigger of ours, or of a program known here, has a WITH.
-_WITH: Final = re.compile(r"\bwith\b", re.IGNORECASE)
+_WITH: Final = pattern(r"\bwith\b", re.IGNORECASE)
 _PROGRAMS: Final = """
     SELECT name, type, sql FROM sqlite_master
     WHERE type = 'view' OR type = 'table' AND rootpage = 0 OR type = 'trigger' AND sql LIKE '%with%'

@@ -19,11 +19,12 @@ from threadkeep.base.sqlite.connect import LOOKING, Tuning, connect_uri, looking
 from threadkeep.base.sqlite.errors import FileClosed
 from threadkeep.base.sqlite.lock import LockClaim, WriterLock
 from threadkeep.base.sqlite.wal import replaced
+from threadkeep.base.text import pattern
 
 R = TypeVar("R")
 
-_FIRST_WORD: Final = re.compile(r"(?:\s+|--[^\n]*\n|/\*.*?\*/)*([A-Za-z]+)\s*(\w*)", re.DOTALL)
-_CHANGES: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
+_FIRST_WORD: Final = pattern(r"(?:\s+|--[^\n]*\n|/\*.*?\*/)*([A-Za-z]+)\s*(\w*)", re.DOTALL)
+_CHANGES: Final = pattern(r"\b(?:INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
 _READING: Final = ("SELECT", "EXPLAIN", "VALUES")
 # Settings that do something when they are asked for, and those that take an argument to answer.
 _ACTING: Final = ("WAL_CHECKPOINT", "INCREMENTAL_VACUUM", "OPTIMIZE")

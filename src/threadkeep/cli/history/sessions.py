@@ -1,7 +1,5 @@
 """How the commands of the captured history open it, and which sessions they are asked about."""
 
-import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import click
 import msgspec
 
+from threadkeep.base.text import pattern
 from threadkeep.cli.command import Call, Function, store_command
 from threadkeep.cli.options import (
     OneOf,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 _LAST = "last"
 _LOOKED_AT = 5000  # sessions, for a title
 _SHOWN = 5
-_REF = re.compile(r"(?:message|command|visit|page|run|node|lesson|commit):\d+")
+_REF = pattern(r"(?:message|command|visit|page|run|node|lesson|commit):\d+")
 _SHORT = (8, 13, 18, 23)  # ids are cut where the groups of a UUID end
 
 
@@ -62,6 +61,8 @@ def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
             history.store.need_captured()
             yield history
         return
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="threadkeep-") as folder:
         empty = Path(folder) / "knowledge.db"
         with call.home.history(empty, user_home=where.user_home, roots=where.roots) as history:

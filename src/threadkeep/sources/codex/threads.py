@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from threadkeep.base.text import pattern
 from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.sources.common import number, table, text
 from threadkeep.sources.folders import file_stamp, files_below
@@ -18,7 +19,7 @@ _ZIPPED: Final = ".zst"
 _SUFFIX: Final = ".jsonl"
 _SUFFIXES: Final = (_SUFFIX, _SUFFIX + _ZIPPED)
 # rollout-<local time>-<thread id>[_<rollout id>]: after a revert a thread has several files.
-_THREAD: Final = re.compile(
+_THREAD: Final = pattern(
     r"rollout-.*?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_.*)?", re.DOTALL
 )
 

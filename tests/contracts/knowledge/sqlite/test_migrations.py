@@ -34,7 +34,7 @@ from threadkeep.base.sqlite.backup import list_backups
 from threadkeep.base.sqlite.tx import SqliteTx
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.repair import merge_health
-from threadkeep.knowledge.schema import TABLES
+from threadkeep.knowledge.schema import contract_tables
 
 RECORDED = (1, 3, 5, 7, 9, 11, 13, 15, 17)
 KIND_INDEX = (
@@ -132,7 +132,11 @@ def test_versions_between_end_as_the_one_below(path: Path, samples: Path, versio
 def test_every_version_loses_no_row(path: Path, version: int) -> None:
     make_old_knowledge(path, version)
     tables = [name for (name,) in ask(path, "SELECT name FROM sqlite_master WHERE type = 'table'")]
-    kept = [t for t in TABLES if t in tables and t not in ("agentic_sessions", "source_health")]
+    kept = [
+        t
+        for t in contract_tables()
+        if t in tables and t not in ("agentic_sessions", "source_health")
+    ]
     before = {table: rows(path, table) for table in kept}
     bring_up(path)
     assert_sound(path)

@@ -22,7 +22,7 @@ from tests.support.knowledge import (
 )
 from threadkeep.knowledge.opening import open_knowledge
 from threadkeep.knowledge.repair import HARNESSES, allowed_harnesses
-from threadkeep.knowledge.schema import SEEDED, TABLES, is_begun, write_version
+from threadkeep.knowledge.schema import SEEDED, contract_tables, is_begun, write_version
 
 AGENTS = "agentic_sessions"
 HIPPO, LISTED = (",".join(f"'{name}'" for name in some) for some in (HARNESSES[:4], HARNESSES))
@@ -92,10 +92,10 @@ def test_the_health_rows_bear_the_time_of_the_clock(fresh: Path) -> None:
 
 
 def test_the_list_of_columns_is_what_sqlite_makes_of_the_head(fresh: Path) -> None:
-    for table, columns in TABLES.items():
+    for table, columns in contract_tables().items():
         assert tuple(row[1] for row in ask(fresh, f"PRAGMA table_info({table})")) == columns
     plain = [name for name in objects(fresh) if name.startswith("table:")]
-    assert set(plain) == {f"table:{name}" for name in (*TABLES, "knowledge_fts")}
+    assert set(plain) == {f"table:{name}" for name in (*contract_tables(), "knowledge_fts")}
 
 
 def test_a_file_from_version_1_ends_as_a_fresh_one(fresh: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_file_from_version_1_ends_as_a_fresh_one(fresh: Path, tmp_path: Path) 
     make_old_knowledge(old, 1)
     bring_up(old)
     assert set(objects(old)) == set(objects(fresh))
-    for table in TABLES:
+    for table in contract_tables():
         new, migrated = shape(fresh, table), shape(old, table)
         if table == "enrichment_queue":  # born at version 1, which had 3
             migrated["columns"] = [
@@ -122,11 +122,11 @@ def test_a_file_from_version_1_ends_as_a_fresh_one(fresh: Path, tmp_path: Path) 
     }
 
 
-@pytest.mark.parametrize("made", [1, 7, 20, len(TABLES) - 1])
+@pytest.mark.parametrize("made", [1, 7, 20, len(contract_tables()) - 1])
 def test_a_file_that_hippo_began_is_finished(fresh: Path, tmp_path: Path, made: int) -> None:
     begun = tmp_path / "begun.db"
     sql = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
-    do(begun, *(ask(fresh, sql, table)[0][0] for table in list(TABLES)[:made]))
+    do(begun, *(ask(fresh, sql, table)[0][0] for table in list(contract_tables())[:made]))
     bring_up(begun)
     assert objects(begun) == objects(fresh)
     assert ask(begun, "PRAGMA user_version") == [(18,)]
