@@ -86,6 +86,8 @@ class Commands(click.Group):
                 click.echo(ctx.get_help())
                 ctx.exit()
             if words is not None:
+                import shlex
+
                 note(f"`{args[0]}` means `{ctx.command_path} {shlex.join(words)}`")
                 return super().resolve_command(ctx, words)
             if ctx.parent is None and (place := elsewhere(args[0])):
