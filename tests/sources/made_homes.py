@@ -5,6 +5,7 @@ Every one tells the same: a question, a thought, an answer with a call, its resu
 
 import json
 from collections.abc import Callable
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -704,6 +705,207 @@ def iflow(user: Path) -> None:
     )
 
 
+def goose_logs(user: Path) -> None:
+    """A session of the versions that wrote line logs."""
+    asked = {"status": "success", "value": {"name": "shell", "arguments": GIVEN}}
+    came = {
+        "status": "success",
+        "value": {"content": [{"type": "text", "text": CAME}], "isError": True},
+    }
+    calls = {"type": "toolRequest", "id": "c1", "toolCall": asked}
+    sums = {"accumulated_input_tokens": 100, "accumulated_output_tokens": 20}
+    contents: list[tuple[str, list[dict[str, Any]]]] = [
+        ("user", [{"type": "text", "text": ASKED}]),
+        ("assistant", [*THINKS[:2], calls]),
+        ("user", [{"type": "toolResponse", "id": "c1", "toolResult": came}]),
+        ("assistant", FINAL),
+    ]
+    write_lines(
+        user / ".local/share/goose/sessions/20250921_141320.jsonl",
+        {"working_dir": CWD, "description": "A title", **sums, "accumulated_cache_read_tokens": 40},
+        *({"role": role, "created": AT // 1000, "content": told} for role, told in contents),
+    )
+
+
+def kimi_cli(user: Path) -> None:
+    folder = user / ".kimi/sessions" / md5(CWD.encode(), usedforsecurity=False).hexdigest() / "k1"
+
+    def shown(kind: str, **payload: Any) -> dict[str, Any]:
+        return {"timestamp": AT / 1000, "message": {"type": kind, "payload": payload}}
+
+    counts = {"input_other": 60, "output": 20, "input_cache_read": 40}
+    function = {"name": "shell", "arguments": json.dumps(GIVEN)}
+    write_lines(
+        folder / "wire.jsonl",
+        {"type": "metadata", "protocol_version": "1.9"},
+        shown("TurnBegin", user_input=ASKED),
+        shown("ContentPart", type="think", think=THOUGHT),
+        shown("ContentPart", type="text", text=SAID),
+        shown("ToolCall", type="function", id="c1", function=function),
+        shown("StatusUpdate", token_usage=counts, message_id="m1"),
+        shown("ToolResult", tool_call_id="c1", return_value={"is_error": True, "output": CAME}),
+        shown("ContentPart", type="text", text=END),
+        shown("TurnEnd"),
+    )
+    write_lines(folder / "context.jsonl", {"role": "user", "content": ASKED})
+    write_json(folder / "state.json", {"custom_title": "A title"})
+    write_json(user / ".kimi/kimi.json", {"work_dirs": [{"path": CWD}]})
+
+
+def kiro_lines(user: Path) -> None:
+    own = "5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
+    folder = user / ".kiro/sessions/cli"
+
+    def line(kind: str, *blocks: tuple[str, object]) -> dict[str, Any]:
+        told = [{"kind": name, "data": data} for name, data in blocks]
+        return {"kind": kind, "data": {"content": told, "meta": {"timestamp": AT // 1000}}}
+
+    use = {"toolUseId": "c1", "name": "shell", "input": GIVEN}
+    came = {"toolUseId": "c1", "content": [{"kind": "text", "data": CAME}], "status": "error"}
+    write_lines(
+        folder / f"{own}.jsonl",
+        line("Prompt", ("text", ASKED)),
+        line("AssistantMessage", ("thinking", THOUGHT), ("text", SAID), ("toolUse", use)),
+        line("ToolResults", ("toolResult", came)),
+        line("AssistantMessage", ("text", END)),
+    )
+    write_json(folder / f"{own}.json", {"session_id": own, "cwd": CWD, "title": "A title"})
+
+
+def auggie(user: Path) -> None:
+    use = {"tool_use_id": "c1", "tool_name": "shell", "input_json": json.dumps(GIVEN)}
+    came = {"tool_use_id": "c1", "content": CAME, "is_error": True}
+    first = {
+        "request_message": ASKED,
+        "response_text": SAID,
+        "response_nodes": [{"thinking": {"summary": THOUGHT}}, {"tool_use": use}],
+    }
+    last = {"request_nodes": [{"tool_result_node": came}], "response_text": END}
+    write_json(
+        user / ".augment/sessions/a1.json",
+        {
+            "sessionId": "a1",
+            "created": ISO,
+            "title": "A title",
+            "workspaceRoot": CWD,
+            "modelId": "m-1",
+            "chatHistory": [{"exchange": one} for one in (first, last)],
+        },
+    )
+
+
+def vibe_logs(user: Path) -> None:
+    folder = user / ".vibe/logs/session/session_20260921_141320_5f0c2a7e"
+    function = {"name": "shell", "arguments": json.dumps(GIVEN)}
+    asking = {
+        "role": "assistant",
+        "content": SAID,
+        "reasoning_content": THOUGHT,
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+    }
+    write_lines(
+        folder / "messages.jsonl",
+        {"role": "system", "content": "You are Vibe."},
+        {"role": "user", "content": ASKED},
+        asking,
+        {"role": "tool", "content": CAME, "tool_call_id": "c1", "name": "shell"},
+        {"role": "assistant", "content": END},
+    )
+    write_json(
+        folder / "meta.json",
+        {
+            "session_id": "v1",
+            "title": "A title",
+            "start_time": ISO,
+            "environment": {"working_directory": CWD},
+            "config": {"model_name": "m-1"},
+            "stats": {"session_prompt_tokens": 60, "session_completion_tokens": 20},
+        },
+    )
+
+
+CLAW = """
+CREATE TABLE transcript_events (session_id TEXT, seq INTEGER, event_json TEXT, event_zstd BLOB);
+CREATE TABLE session_windows (session_id TEXT PRIMARY KEY, session_key TEXT);
+CREATE TABLE session_nodes (session_key TEXT PRIMARY KEY, current_session_id TEXT, label TEXT);
+"""
+
+
+def openclaw(user: Path) -> None:
+    own = "f1000000-0000-4000-8000-000000000001"
+    asking = [
+        {"type": "thinking", "thinking": THOUGHT},
+        {"type": "text", "text": SAID},
+        {"type": "toolCall", "id": "c1", "name": "shell", "arguments": GIVEN},
+    ]
+    usage = {"input": 60, "output": 20, "cacheRead": 40, "cacheWrite": 0}
+    came = {"toolCallId": "c1", "toolName": "shell", "isError": True}
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are"},
+        {"role": "user", "content": ASKED},
+        {"role": "assistant", "model": "m-1", "usage": usage, "content": asking},
+        {"role": "toolResult", "content": [{"type": "text", "text": CAME}], **came},
+        {"role": "assistant", "model": "m-1", "content": FINAL},
+    ]
+    records = [
+        {"type": "session", "version": 4, "id": own, "cwd": CWD, "timestamp": ISO},
+        *(
+            {"type": "message", "id": f"e{n}", "timestamp": ISO, "message": message}
+            for n, message in enumerate(messages)
+        ),
+    ]
+    rows: list[tuple[str, tuple[object, ...]]] = []
+    for seq, one in enumerate(records):
+        told = json.dumps(one)
+        packed = zstandard.compress(told.encode()) if seq == 2 else None
+        rows.append(("transcript_events", (own, seq, None if packed else told, packed)))
+    write_database(
+        user / ".openclaw/agents/main/agent/openclaw-agent.sqlite",
+        CLAW,
+        ("session_windows", (own, "agent:main:main")),
+        ("session_nodes", ("agent:main:main", own, "A title")),
+        *rows,
+    )
+
+
+def qwen_json(user: Path) -> None:
+    """A session of the first versions, which wrote what Gemini CLI did."""
+    asked = {"id": "c1", "name": "shell", "args": GIVEN, "status": "error", "timestamp": ISO}
+    came = {"functionResponse": {"id": "c1", "name": "shell", "response": {"error": CAME}}}
+    answer = {
+        "id": "2",
+        "type": "gemini",
+        "timestamp": ISO,
+        "content": SAID,
+        "model": "m-1",
+        "thoughts": [{"subject": "", "description": THOUGHT, "timestamp": ISO}],
+        "tokens": {"input": 100, "output": 20, "cached": 40},
+        "toolCalls": [{**asked, "result": [came]}],
+    }
+    write_json(
+        user / f".qwen/tmp/{'0' * 64}/chats/session-2025-09-21T14-13-5f0c2a7e.json",
+        {
+            "sessionId": "5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901",
+            "startTime": ISO,
+            "directories": [CWD],
+            "summary": "A title",
+            "messages": [
+                {"id": "1", "type": "user", "timestamp": ISO, "content": ASKED},
+                answer,
+                {"id": "3", "type": "gemini", "timestamp": ISO, "content": END, "model": "m-1"},
+            ],
+        },
+    )
+
+
+# Ways in which a program keeps sessions beside the one that is named as it is.
+AGENT_OF = {
+    "goose-logs": "goose",
+    "kiro-lines": "kiro",
+    "vibe-logs": "mistral-vibe",
+    "openclaw": "pi",
+    "qwen-json": "qwen-code",
+}
 MADE: dict[str, Callable[[Path], None]] = {
     "qwen-code": qwen_code,
     "kimi-code": kimi_code,
@@ -722,4 +924,11 @@ MADE: dict[str, Callable[[Path], None]] = {
     "zed": zed,
     "mistral-vibe": mistral_vibe,
     "iflow": iflow,
+    "goose-logs": goose_logs,
+    "kimi-cli": kimi_cli,
+    "kiro-lines": kiro_lines,
+    "auggie": auggie,
+    "vibe-logs": vibe_logs,
+    "openclaw": openclaw,
+    "qwen-json": qwen_json,
 }

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
-from threadkeep.sources.blocks import message_blocks, moment, result, spent, spoken
+from threadkeep.sources.blocks import message_blocks, moment, of_person, result, spent
 from threadkeep.sources.common import (
     describe_input,
     numbered,
-    pictures,
     rows,
     strange_name,
     table,
@@ -89,15 +88,10 @@ def _user(content: object, at: int | None, strange: list[str]) -> list[Entry]:
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else rows(content)
     found: list[Entry] = []
     for block in map(table, blocks):
-        match block.get("type"):
-            case "text":
-                found += spoken("user", "prompt", text(block.get("text")), at)
-            case "tool_result":
-                found.append(_result(block, at))
-            case "image":
-                found.append(Entry("", "user", "note", at, "[image]", images=pictures([block])))
-            case other:
-                strange.append(strange_name(block, "block", other))
+        if block.get("type") == "tool_result":
+            found.append(_result(block, at))
+        else:
+            found += of_person(message_blocks([block], at, "", strange))
     return found
 
 

@@ -28,6 +28,20 @@ def spoken(
     return [Entry("", role, kind, at, shown, model=model, error=error)] if shown.strip() else []
 
 
+def of_person(entries: list[Entry], *, typed: bool = True) -> list[Entry]:
+    """Give what was said to the person's side: typed there, or put there in their name."""
+    for entry in entries:
+        if entry.role == "assistant" and entry.kind in {"text", "note"}:
+            asked = typed and entry.kind == "text"
+            entry.role, entry.model, entry.kind = "user", "", "prompt" if asked else "note"
+    return entries
+
+
+def shown_image(parts: object, at: int | None) -> Entry:
+    """Make the entry of a picture that somebody showed: it is no question or answer of its own."""
+    return Entry("", "assistant", "note", at, "[image]", images=pictures(parts))
+
+
 def call(tool: str, call_id: str, given: object, at: int | None, model: str = "") -> Entry:
     """Make the entry of a tool's call."""
     shown = describe_input(given)
@@ -138,7 +152,9 @@ def _block(
         case "tool_result":
             found = [_result(block, at, shown)]
         case "image" | "media":
-            found = [Entry("", "assistant", "text", at, "[image]", images=pictures([block]))]
+            found = [shown_image([block], at)]
+        case "file":
+            found = spoken("user", "note", f"[file] {text(block.get('path'))}", at)
         case "redacted_thinking":
             pass
         case other:

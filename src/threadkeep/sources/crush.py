@@ -12,7 +12,7 @@ from threadkeep.base.json import decode_line
 from threadkeep.base.sqlite.foreign import ForeignDatabase
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.records import Entry, SessionFacts
-from threadkeep.sources.blocks import call, moment, result, spoken
+from threadkeep.sources.blocks import call, moment, of_person, result, spoken
 from threadkeep.sources.common import numbered, rows, strange_name, table, text
 from threadkeep.sources.files import file_bytes
 from threadkeep.sources.folders import folders_in
@@ -116,11 +116,9 @@ def _message(message: dict[str, Any], key: str) -> Told:
     for part in map(table, rows(message.get("parts"))):
         found = _part(part, at, model, told.unknown)
         for entry in found:
-            if entry.kind == "text" and role == "user":
-                entry.role, entry.kind, entry.model = "user", "prompt", ""
-            elif entry.kind == "text" and message.get("is_summary_message"):
+            if entry.kind == "text" and message.get("is_summary_message"):
                 entry.kind = "summary"
-        told.entries += found
+        told.entries += of_person(found) if role == "user" else found
     told.facts = SessionFacts(model=model) if model else None
     numbered(told.entries, key)
     return told

@@ -6,11 +6,10 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.knowledge.records import Entry, SessionFacts
-from threadkeep.sources.blocks import message_blocks, spent, spoken, without
+from threadkeep.sources.blocks import message_blocks, of_person, spent, spoken, without
 from threadkeep.sources.common import (
     iso_ms,
     numbered,
-    pictures,
     plain,
     rows,
     strange_name,
@@ -71,10 +70,8 @@ def _message(message: dict[str, Any], at: int | None, strange: list[str]) -> lis
         if block.get("type") == "text":
             said = without(text(block.get("text")), _REMINDER).strip()
             found += spoken("user", "note" if told else "prompt", said, at)
-        elif block.get("type") == "image":
-            found.append(Entry("", "user", "note", at, "[image]", images=pictures([block])))
         else:
-            found += message_blocks([block], at, "", strange)
+            found += of_person(message_blocks([block], at, "", strange))
     return found
 
 

@@ -49,6 +49,7 @@ class Told(msgspec.Struct):
 
 Read = Callable[[Any, int], Told]  # a record, and the number of its line
 Identify = Callable[[Log], Log]  # what a path says: the session, its project, its parent
+Prefer = Callable[[Iterable[Log]], Iterable[Log]]  # which to read where a session has several forms
 Keyed = tuple[str, object]  # a lasting key, and a record: a JSON value, or bytes of one line
 
 
@@ -127,6 +128,7 @@ class LineLogs(msgspec.Struct, frozen=True, kw_only=True):
     read: Read
     identify: Identify = named_by_file
     parse: Callable[[Log, bytes | None], Parser] | None = None  # where one record is not enough
+    prefer: Prefer = tuple
 
     kind: ClassVar[Literal["lines"]] = "lines"
 
@@ -136,8 +138,8 @@ class LineLogs(msgspec.Struct, frozen=True, kw_only=True):
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the logs that are there now, sorted by path."""
-        for path, _, stamp in files_of(self.places, user):
-            yield self.identify(Log(str(path), stamp))
+        found = files_of(self.places, user)
+        yield from self.prefer(self.identify(Log(str(path), stamp)) for path, _, stamp in found)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
         """Make a parser that starts afresh, or continues from a state."""
@@ -256,7 +258,7 @@ class Documents(msgspec.Struct, frozen=True, kw_only=True):
     # Files and folders, seen from the document's own, that belong to it; {folder} is its name, and
     # `/*` behind a folder stands for the files in it.
     beside: tuple[str, ...] = ()
-    prefer: Callable[[Iterable[Log]], Iterable[Log]] = tuple  # of several forms of one session
+    prefer: Prefer = tuple
     names: bool = False  # it only names sessions whose lines are elsewhere, and is read before them
 
     kind: ClassVar[Literal["document"]] = "document"

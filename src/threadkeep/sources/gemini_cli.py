@@ -318,10 +318,10 @@ def roots(user: UserHome) -> list[Path]:
     return [place / ".gemini" / "tmp" for place in (*places, user.home)]
 
 
-def chats(user: UserHome) -> dict[Path, Log]:
+def chats(folders: Iterable[Path], user: UserHome) -> dict[Path, Log]:
     """Find the files of all sessions, in both forms, sorted by path."""
     found: dict[Path, Log] = {}
-    for root in roots(user):
+    for root in folders:
         for project in folders_in(root, user, is_root=True):
             chats = files_below(project / "chats", user, ".jsonl", ".json", depth=1)
             for path, stamp in chats:
@@ -347,7 +347,7 @@ class GeminiSource:
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the sessions' line logs."""
-        return (log for path, log in chats(user).items() if path.suffix == ".jsonl")
+        return (log for path, log in chats(roots(user), user).items() if path.suffix == ".jsonl")
 
     def parser(self, log: Log, state: bytes | None) -> GeminiParser:
         """Make a parser for one file."""

@@ -23,16 +23,20 @@ from threadkeep.sources.records import DocumentItem, Log, UserHome
 class GeminiDocuments:
     """The sessions of Gemini CLI that are kept as whole documents."""
 
-    agent: Final = "gemini-cli"
     kind: Final = "document"
+
+    def __init__(self, agent: str = "gemini-cli", folder: str = "") -> None:
+        """Take the program's name; one that began as a copy of Gemini CLI has its own folder."""
+        self.agent = agent
+        self._folder = folder
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name the folders to look into."""
-        return roots(user)
+        return [user.home / self._folder / "tmp"] if self._folder else roots(user)
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the documents that no line log has taken the place of."""
-        found = chats(user)
+        found = chats(self.roots(user), user)
         for path, log in found.items():
             if path.suffix == ".json" and path.with_suffix(".jsonl") not in found:
                 yield log
@@ -84,3 +88,4 @@ def _document(log: Log, data: bytes) -> dict[str, Any]:
 
 
 SOURCE: Final = GeminiDocuments()
+QWEN: Final = GeminiDocuments("qwen-code", ".qwen")  # before version 0.5

@@ -4,15 +4,27 @@ The ids of sessions count the day's sessions: they are unique in one database al
 which a session began is added. Several calls of one answer are several rows that repeat what the
 model thought; it is shown once. Tokens are those of the ledger, a row for each call of the model;
 before there was one, the sums of the session stand in for it.
+
+Older versions wrote a line log for each session. The database takes them in and leaves the files
+where they are: their sessions keep their names there, and messages are known by their place.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.sqlite.foreign import ForeignDatabase
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
-from threadkeep.sources.blocks import call, moment, result, spent, spoken
+from threadkeep.sources.blocks import (
+    call,
+    moment,
+    of_person,
+    result,
+    shown_image,
+    spent,
+    spoken,
+)
 from threadkeep.sources.common import (
     block_text,
     describe_input,
@@ -24,8 +36,9 @@ from threadkeep.sources.common import (
     table,
     text,
 )
-from threadkeep.sources.format import Databases, Keyed, Told, decoded, read_rows
+from threadkeep.sources.format import Databases, Keyed, LineLogs, Told, decoded, read_rows
 from threadkeep.sources.places import place
+from threadkeep.sources.records import Log
 
 _SESSION: Final = (
     *("id", "name", "description", "session_type", "working_dir", "created_at", "updated_at"),
@@ -42,16 +55,19 @@ _LEDGER: Final = (
 )
 _QUIET: Final = frozenset(
     (
-        *("redactedThinking", "toolConfirmationRequest", "actionRequired", "frontendToolRequest"),
+        *("redactedThinking", "toolConfirmationRequest", "actionRequired"),
         *("summarizationRequested", "contextLengthExceeded"),
     )
 )
 
 
+_TIMED: Final = re.compile(r"\d{8}_\d{6}")  # how older versions named a session: by its time
+
+
 def _name(row: dict[str, Any]) -> str:
     """Name a session: the day's number, and when it began."""
-    begun = moment(row.get("created_at"))
-    return f"{row.get('id')}@{begun // 1000:x}" if begun else str(row.get("id"))
+    begun, own = moment(row.get("created_at")), str(row.get("id"))
+    return f"{own}@{begun // 1000:x}" if begun and not _TIMED.fullmatch(own) else own
 
 
 def _own(name: str) -> str:
@@ -84,12 +100,17 @@ def _split(database: ForeignDatabase, session: str, _: Path) -> Iterator[Keyed]:
         read_rows(database, "usage_ledger", _LEDGER, "WHERE session_id = ? ORDER BY id", own)
     )
     stands_in = not ledger
-    yield "session", {"type": "session", "id": session, "sums": stands_in, "data": _told(row)}
+    about = {"type": "session", "id": session, "sums": stands_in, "data": _told(row)}
+    above = (row.get("parent_session_id"),)
+    asked_by = next(read_rows(database, "sessions", _SESSION, "WHERE id = ?", above), None)
+    yield "session", {**about, "parent": _name(asked_by) if asked_by else ""}
     thought = ""
     rest = "WHERE session_id = ? ORDER BY id"
-    for message in read_rows(database, "messages", _MESSAGE, rest, own):
+    messages = read_rows(database, "messages", _MESSAGE, rest, own)
+    for place_, message in enumerate(messages, 1):
         again, thought = _repeats(message, thought)
-        key = f"message{message.get('id')}"
+        is_older = _TIMED.fullmatch(session)
+        key = str(place_) if is_older else f"message{message.get('id')}"
         yield key, {"type": "message", "id": key, "repeats": again, "data": _told(message)}
     for spent_ in ledger:
         key = f"usage{spent_.get('id')}"
@@ -169,20 +190,10 @@ def _message(row: dict[str, Any], key: str, *, repeats: bool) -> Told:
     person = row.get("role") == "user"
     for block in map(table, rows(row.get("content_json"))):
         found = _block(block, at, model, told.unknown)
-        if person and not typed:
-            found = [one for one in found if one.kind != "text"]
-            found += spoken("user", "note", text(block.get("text")), at)
-        elif person:
-            found = [_asked(one) for one in found]
+        found = of_person(found, typed=typed) if person else found
         told.entries += [one for one in found if not (repeats and one.kind == "reasoning")]
     numbered(told.entries, key)
     return told
-
-
-def _asked(entry: Entry) -> Entry:
-    if entry.kind == "text":
-        entry.role, entry.kind, entry.model = "user", "prompt", ""
-    return entry
 
 
 def _block(block: dict[str, Any], at: int | None, model: str, strange: list[str]) -> list[Entry]:
@@ -193,13 +204,13 @@ def _block(block: dict[str, Any], at: int | None, model: str, strange: list[str]
             found = spoken("assistant", "text", text(block.get("text")), at, model)
         case "thinking":
             found = spoken("assistant", "reasoning", text(block.get("thinking")), at, model)
-        case "toolRequest":
+        case "toolRequest" | "frontendToolRequest":
             asked = table(table(block.get("toolCall")).get("value"))
             found = [call(text(asked.get("name")), own, asked.get("arguments"), at, model)]
         case "toolResponse":
             found = [_result(table(block.get("toolResult")), own, at)]
         case "image":
-            found = [Entry("", "assistant", "text", at, "[image]", images=pictures([block]))]
+            found = [shown_image([block], at)]
         case "systemNotification":
             found = spoken("system", "note", text(block.get("msg")), at)
         case _ if kind not in _QUIET:
@@ -209,25 +220,52 @@ def _block(block: dict[str, Any], at: int | None, model: str, strange: list[str]
 
 def _result(told: dict[str, Any], own: str, at: int | None) -> Entry:
     value = table(told.get("value"))
-    content = value.get("content")
+    content = value.get("content") or told.get("value")  # older versions have the list itself
     shown = block_text(content) or text(told.get("error")) or describe_input(told.get("error"))
     failed = told.get("status") == "error" or value.get("isError") is True
     return result(own, shown, at, error=failed, images=pictures(content))
 
 
+_ROOTS: Final = (
+    *("$GOOSE_PATH_ROOT/data/sessions", "{data}/goose/sessions"),
+    "{roaming}/Block/goose/data/sessions",
+)
+_FILE: Final = "sessions.db"
 SOURCE: Final = Databases(
     agent="goose",
     label="goose",
-    places=(
-        place(
-            (
-                *("$GOOSE_PATH_ROOT/data/sessions", "{data}/goose/sessions"),
-                "{roaming}/Block/goose/data/sessions",
-            ),
-            "sessions.db",
-        ),
-    ),
+    places=(place(_ROOTS, _FILE),),
     sessions=_sessions,
     split=_split,
     read=_read,
+)
+
+
+# ---------------------------------------------------------------------- line logs
+
+
+def _read_line(record: Any, number: int) -> Told:
+    """Read a line: the first is about the session, each other one a message."""
+    fields = table(record)
+    if "role" not in fields:
+        return _session({**fields, "name": fields.get("description")}, "", stands_in=True)
+    renamed = {
+        "content_json": fields.get("content"),
+        "created_timestamp": fields.get("created"),
+        "metadata_json": fields.get("metadata"),
+    }
+    return _message({**fields, **renamed}, str(number), repeats=False)
+
+
+def _not_taken_in(logs: Iterable[Log]) -> list[Log]:
+    """Leave out the logs beside a database: it has taken them in."""
+    return [log for log in logs if not Path(log.path).with_name(_FILE).exists()]
+
+
+LOGS: Final = LineLogs(
+    agent="goose",
+    label="goose",
+    places=(place(_ROOTS, "[0-9]*_[0-9]*.jsonl"),),
+    read=_read_line,
+    prefer=_not_taken_in,
 )

@@ -9,7 +9,10 @@ import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.blocks import (
@@ -22,7 +25,7 @@ from threadkeep.sources.blocks import (
     tagged,
     without,
 )
-from threadkeep.sources.common import numbered, strange_name, table, text
+from threadkeep.sources.common import numbered, plain, strange_name, table, text
 from threadkeep.sources.format import (
     DocumentFiles,
     Documents,
@@ -32,6 +35,7 @@ from threadkeep.sources.format import (
     named_by_folder,
 )
 from threadkeep.sources.places import place
+from threadkeep.sources.records import Log
 
 _AGENT: Final = "gptme"
 _ROOTS: Final = ("$GPTME_LOGS_HOME", "{data}/gptme/logs")
@@ -144,11 +148,21 @@ def _apart(found: list[_Call]) -> Iterator[_Call]:
             behind = one.end
 
 
+def _identify(log: Log) -> Log:
+    """Name a session as its folder; a branch that an edit or undo left lies in a folder below."""
+    path = Path(log.path)
+    if path.parent.name != "branches":
+        return named_by_folder(log)
+    session = plain(path.parents[1].name)
+    own = f"{session}/{plain(path.stem)}"
+    return msgspec.structs.replace(log, session_id=own, parent_session_id=session)
+
+
 SOURCE: Final = LineLogs(
     agent=_AGENT,
     label="gptme",
-    places=(place(_ROOTS, "*/conversation.jsonl"),),
-    identify=named_by_folder,
+    places=(place(_ROOTS, "*/conversation.jsonl", "*/branches/*.jsonl"),),
+    identify=_identify,
     read=_read,
 )
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from threadkeep.knowledge.records import Entry, SessionFacts
-from threadkeep.sources.blocks import message_blocks, spent, spoken
+from threadkeep.sources.blocks import message_blocks, of_person, spent, spoken
 from threadkeep.sources.common import block_text, describe_input, iso_ms, strange_name, table, text
 from threadkeep.sources.format import LineLogs, Told
 from threadkeep.sources.places import place
@@ -30,8 +30,7 @@ def _read(record: Any, number: int) -> Told:
             typed = fields.get("isMeta") is not True
             told.entries = spoken("user", "prompt" if typed else "note", content, at)
         case "user":
-            found = message_blocks(content, at, "", told.unknown, _shown)
-            told.entries = [_asked(one) for one in found]
+            told.entries = of_person(message_blocks(content, at, "", told.unknown, _shown))
         case "assistant":
             told.entries = message_blocks(content, at, model, told.unknown)
             counts = table(message.get("usage"))
@@ -62,12 +61,6 @@ def _key(entry: Entry, own: str, parent: str, place_: int) -> str:
         begins = blake2b(entry.text[:_BEGINNING].encode("utf-8", "replace"), digest_size=6)
         return f"{parent}:{entry.kind}:{begins.hexdigest()}"
     return f"{own}#{place_}" if place_ else own
-
-
-def _asked(entry: Entry) -> Entry:
-    if entry.kind == "text":
-        entry.role, entry.kind = "user", "prompt"
-    return entry
 
 
 def _shown(content: object) -> str:

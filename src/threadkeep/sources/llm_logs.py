@@ -4,14 +4,14 @@ Equal openings are shared between threads, so a thread is walked from its last m
 of a model is a turn, which has its time and its tokens.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.sqlite.foreign import ForeignDatabase
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.blocks import call, moment, result, spent, spoken
-from threadkeep.sources.common import describe_input, numbered, strange_name, table, text
+from threadkeep.sources.common import describe_input, numbered, rows, strange_name, table, text
 from threadkeep.sources.format import Databases, Keyed, Told, decoded, read_rows
 from threadkeep.sources.places import place
 
@@ -20,7 +20,7 @@ _TURN: Final = (
     *("id", "tip_message_hash", "model", "resolved_model", "input_tokens", "output_tokens"),
     *("token_details", "duration_ms", "datetime_utc"),
 )
-_PART: Final = ("position", "type", "tool_name", "text", "payload")
+_PART: Final = ("id", "position", "type", "tool_name", "text", "payload")
 _RESPONSE: Final = (
     *("id", "model", "resolved_model", "prompt", "system", "response", "reasoning"),
     *("input_tokens", "output_tokens", "token_details", "datetime_utc"),
@@ -65,12 +65,55 @@ def _thread(database: ForeignDatabase, session: str, row: dict[str, Any]) -> Ite
         parts = read_rows(
             *(database, "parts", _PART, "WHERE message_hash = ? ORDER BY position", (hash_,))
         )
-        told = [{**part, "payload": decoded(part.get("payload"))} for part in parts]
+        told = [_whole(database, part) for part in list(parts)]
         about = {"type": "message", "id": f"{hash_}", "role": role, "at": at}
         yield str(hash_), {**about, "model": turn.get("model"), "parts": told}
     for turn in turns:
         told_turn = {**turn, "token_details": decoded(turn.get("token_details"))}
         yield str(turn.get("id")), {"type": "turn", "id": turn.get("id"), "data": told_turn}
+
+
+def _whole(database: ForeignDatabase, part: dict[str, Any]) -> dict[str, Any]:
+    """Give a part with what it only names: long texts that it borrows, and attachments."""
+    own, payload = part.pop("id", None), decoded(part.get("payload"))
+    borrowed = [table(piece) for piece in rows(table(payload).get("text_ref"))]
+    if borrowed:
+        ids = [str(piece["fragment"]) for piece in borrowed if "fragment" in piece]
+        held = dict(zip(ids, _fragments(database, ids), strict=True))
+        pieces = (
+            held[str(piece["fragment"])] if "fragment" in piece else text(piece.get("literal"))
+            for piece in borrowed
+        )
+        part["text"] = "".join(pieces)
+    if part.get("type") == "attachment":
+        part["text"] = " ".join(_attached(database, own))
+    return {**part, "payload": payload}
+
+
+def _fragments(database: ForeignDatabase, ids: Iterable[object]) -> list[str]:
+    """Give long texts by their numbers; one that is not there is empty."""
+    found = []
+    for one in ids:
+        kept = read_rows(database, "fragments", ("content",), "WHERE id = ?", (one,))
+        found.append(text(next(kept, {}).get("content")))
+    return found
+
+
+def _named(
+    database: ForeignDatabase, by: str, column: str, own: object, named: str
+) -> list[object]:
+    """Give what a table between two others names for a row, in its order."""
+    if not {named, "order", column} <= set(database.columns(by)):
+        return []
+    sql = f'SELECT "{named}" FROM "{by}" WHERE "{column}" = ? ORDER BY "order"'  # noqa: S608
+    return [row[0] for row in database.rows(sql, (own,))]
+
+
+def _attached(database: ForeignDatabase, part: object) -> Iterator[str]:
+    for one in _named(database, "part_attachments", "part_id", part, "attachment_id"):
+        columns = ("type", "path", "url")
+        row = next(read_rows(database, "attachments", columns, "WHERE id = ?", (one,)), {})
+        yield text(row.get("path")) or text(row.get("url")) or text(row.get("type"))
 
 
 def _chain(database: ForeignDatabase, tip: object) -> list[tuple[object, object]]:
@@ -98,6 +141,12 @@ def _conversation(database: ForeignDatabase, session: str) -> Iterator[Keyed]:
         by = (answer.get("id"),)
         asked, came = ("name", "arguments", "tool_call_id"), ("name", "output", "tool_call_id")
         where = "WHERE response_id = ? ORDER BY id"
+        for name in ("prompt", "system"):
+            ids = _named(
+                database, f"{name}_fragments", "response_id", answer.get("id"), "fragment_id"
+            )
+            held = (*_fragments(database, ids), text(answer.get(name)))
+            answer[name] = "\n".join(filter(None, held))
         record = {
             "type": "response",
             "id": answer.get("id"),

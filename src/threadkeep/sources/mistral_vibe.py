@@ -1,9 +1,12 @@
 """Mistral Vibe: a store per session, made again in generations with a journal; once a log.
 
 What is shown are the entries of the newest generation, then the changes that the journal tells.
-Older generations are removed by the program; what was captured of them stays.
+Older generations are removed by the program; what was captured of them stays. Calls of the tool
+that runs code stand in the journal alone, which is cut: they are shown as notes, so that the calls
+of a session are the same whenever it is captured.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -55,8 +58,14 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
         session = table(change.get("state")).get("session") or session
         _note(entries, [change.get("entry")])
     yield "session", {"type": "usage", "id": own, "data": session}
+    code = _code(files)
+    last = {_action_of(name): name for name in entries}
     for name, entry in entries.items():
         yield name, {"type": "entry", "id": name, "data": entry}
+        ran = code.pop(_action_of(name), {}) if last[_action_of(name)] == name else {}
+        for call_id, told in ran.items():
+            at = entry.get("createdAt")
+            yield f"code:{call_id}", {"type": "code", "id": call_id, "at": at, "data": told}
 
 
 def _note(entries: dict[str, dict[str, Any]], found: list[Any]) -> None:
@@ -66,14 +75,56 @@ def _note(entries: dict[str, dict[str, Any]], found: list[Any]) -> None:
             entries[own] = entry
 
 
-def _journal(files: DocumentFiles, taken: int) -> Iterator[dict[str, Any]]:
-    """Yield the changes that came after a generation was made; the last may be half-written."""
+_ACTION: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _action_of(entry: str) -> str:
+    """Give what an entry came of: its id holds that of the action."""
+    found = _ACTION.search(entry)
+    return found[0] if found else entry
+
+
+def _code(files: DocumentFiles) -> dict[str, dict[str, dict[str, Any]]]:
+    """Find the calls that no entry shows, by the answer that each is of and by their ids."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    results: dict[str, dict[str, Any]] = {}
+    shown = set()
+    for kind, payload in _lines(files):
+        request = table(payload.get("request"))
+        if kind == "action_result":
+            parts = rows(table(table(payload.get("result")).get("result")).get("parts"))
+            calls = [table(one) for one in parts if table(one).get("type") == "tool_call"]
+            asked = {text(one.get("id")): one for one in calls}
+            found[text(payload.get("action_id"))] = asked
+        elif kind == "action_intent":
+            shown.add(text(request.get("call_id")))
+            told = table(table(request.get("model_input")).get("messages"))
+            for message in map(table, rows(told.get("messages"))):
+                results[text(message.get("tool_call_id"))] = message
+    # One without an answer may be of another tool, which is about to tell of it.
+    return {
+        action: {
+            own: {**one, "came": results[own]}
+            for own, one in asked.items()
+            if own in results and own not in shown
+        }
+        for action, asked in found.items()
+    }
+
+
+def _lines(files: DocumentFiles, taken: int = -1) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what the journal tells behind a number; its last line may be half-written."""
     for name in files.names("journal"):
-        for line in files.lines(f"journal/{name}"):
-            record = stored_object(line)
-            newer = number(record.get("sequence")) > taken
-            if newer and record.get("type") == "projection_delta":
-                yield from map(table, rows(table(record.get("payload")).get("delta")))
+        for record in map(stored_object, files.lines(f"journal/{name}")):
+            if number(record.get("sequence")) > taken:
+                yield text(record.get("type")), table(record.get("payload"))
+
+
+def _journal(files: DocumentFiles, taken: int) -> Iterator[dict[str, Any]]:
+    """Yield the changes that came after a generation was made."""
+    for kind, payload in _lines(files, taken):
+        if kind == "projection_delta":
+            yield from map(table, rows(payload.get("delta")))
 
 
 def _read(record: Any, place_: int) -> Told:
@@ -90,19 +141,34 @@ def _read(record: Any, place_: int) -> Told:
             told = _entry(data)
             numbered(told.entries, key)
             return told
+        case "code":
+            return Told(numbered(_ran(data, moment(fields.get("at"))), key))
         case other:
             return Told(unknown=[strange_name(record, other)])
 
 
+def _ran(told: dict[str, Any], at: int | None) -> list[Entry]:
+    """Read a call of the tool that runs code, and what came of it."""
+    asked, came = describe_input(decoded(told.get("arguments_json"))), table(told.get("came"))
+    found = spoken("assistant", "note", f"{text(told.get('name'))}: {asked}", at)
+    shown, failed = block_text(came.get("content")), came.get("outcome") == "failure"
+    return [*found, *spoken("system", "note", shown, at, error=failed)]
+
+
+def _model(meta: dict[str, Any]) -> str:
+    named = meta.get("model") or table(meta.get("config")).get("model_name")
+    return text(named) or text(table(named).get("name"))
+
+
 def _facts(meta: dict[str, Any]) -> SessionFacts:
     around = table(meta.get("environment"))
-    model = meta.get("model")
     return SessionFacts(
         cwd=text(around.get("working_directory")) or text(meta.get("origin_directory")),
         title=text(meta.get("title")),
         git_branch=text(meta.get("git_branch")),
-        model=text(model) or text(table(model).get("name")),
-        parent_session_id=text(meta.get("parent_session_id")),
+        model=_model(meta),
+        parent_session_id=text(meta.get("asked_by")) or text(meta.get("parent_session_id")),
+        is_subagent=bool(meta.get("asked_by")),
     )
 
 
@@ -172,6 +238,9 @@ def _split_older(files: DocumentFiles) -> Iterator[Keyed]:
     begun = moment(about.get("start_time")) or files.modified
     kept = ("session_id", "environment", "git_branch", "title", "parent_session_id", "stats")
     told = {name: about[name] for name in kept if name in about}
+    told["model"] = _model(about)
+    if files.path.parent.parent.name == "agents":  # it lies in the folder of the one that asked
+        told["asked_by"] = table(files.above("meta.json", 2)).get("session_id")
     yield "meta", {"type": "meta", "id": own, "at": begun, "data": told}
     for count, line in enumerate(files.lines()):
         message = stored_object(line)

@@ -24,6 +24,7 @@ _WINDOW: Final = (
 )
 _NODE: Final = (
     *("label", "display_name", "parent_session_key", "fork_source_session_id", "archived_at"),
+    "spawned_by",
 )
 
 
@@ -88,6 +89,7 @@ def _about(database: ForeignDatabase, session: str) -> dict[str, Any]:
         "name": next(filter(None, map(text, titles)), ""),
         "parent": next(filter(None, map(text, parents)), ""),
         **{name: value for name, value in window.items() if value is not None},
+        "spawned_by": window.get("spawned_by") or node.get("spawned_by"),
     }
 
 

@@ -38,7 +38,7 @@ _COUNTS: Final = (
 _QUIET: Final = frozenset(
     (
         *("ConversationStateUpdateEvent", "PauseEvent", "CondensationRequest", "TokenEvent"),
-        *("LLMCompletionLogEvent", "ConversationErrorEvent", "HookExecutionEvent"),
+        *("LLMCompletionLogEvent", "HookExecutionEvent"),
     )
 )
 # What a terminal draws with: colours, the cursor, the marks around a paste.
@@ -133,6 +133,9 @@ def _event(event: dict[str, Any], key: str) -> Told:
         case "SystemPromptEvent":
             shown = _shown(table(event.get("system_prompt")).get("text"))
             told.entries = spoken("system", "note", shown, at)
+        case "ConversationErrorEvent":
+            shown = ": ".join(filter(None, (text(event.get("code")), text(event.get("detail")))))
+            told.entries = spoken("system", "note", shown, at, error=True)
         case "Condensation":
             told.entries = spoken("system", "summary", text(event.get("summary")), at)
         case _ if kind not in _QUIET and not kind.startswith(("ACP", "Hook")):

@@ -266,6 +266,7 @@ class PiParser:
             case "session_info":
                 facts.title = text(fields.get("name")) or facts.title
                 facts.parent_session_id = text(fields.get("parent")) or facts.parent_session_id
+                facts.is_subagent = facts.is_subagent or bool(fields.get("spawned_by"))
 
     def _begin(self, header: dict[str, Any]) -> None:
         facts, own = self._gatherer.facts, text(header.get("id"))

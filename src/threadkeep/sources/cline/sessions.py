@@ -13,6 +13,7 @@ from threadkeep.knowledge.records import Entry, SessionFacts
 from threadkeep.sources.blocks import (
     message_blocks,
     moment,
+    of_person,
     result,
     spent,
     spoken,
@@ -103,12 +104,8 @@ def _user(content: object, at: int | None, strange: list[str]) -> list[Entry]:
                 found += spoken("user", "prompt", said.strip(), at)
             case "tool_result":
                 found.append(_result(block, at))
-            case "file":
-                found += spoken("user", "note", f"[file] {text(block.get('path'))}", at)
-            case "image" | "media":
-                found.append(Entry("", "user", "note", at, "[image]", images=pictures([block])))
-            case other:
-                strange.append(strange_name(block, "block", other))
+            case _:
+                found += of_person(message_blocks([block], at, "", strange))
     return found
 
 

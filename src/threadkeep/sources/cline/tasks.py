@@ -15,6 +15,7 @@ from threadkeep.sources.blocks import (
     call,
     message_blocks,
     moment,
+    of_person,
     result,
     spent,
     spoken,
@@ -24,7 +25,6 @@ from threadkeep.sources.blocks import (
 from threadkeep.sources.common import (
     block_text,
     numbered,
-    pictures,
     rows,
     strange_name,
     table,
@@ -167,10 +167,8 @@ def _user(content: object, at: int | None, own: int, strange: list[str]) -> list
                 found += message_blocks([block], at, "", strange)
                 said = block_text(block.get("content"))
                 found += _prompts(said, at)
-            case "image":
-                found.append(Entry("", "user", "note", at, "[image]", images=pictures([block])))
-            case other:
-                strange.append(strange_name(block, "block", other))
+            case _:
+                found += of_person(message_blocks([block], at, "", strange))
     return found
 
 

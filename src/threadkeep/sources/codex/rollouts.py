@@ -17,6 +17,7 @@ from threadkeep.sources.codex.items import (
     unwrap,
 )
 from threadkeep.sources.codex.threads import (
+    codex_homes,
     cwd_in,
     find_rollouts,
     first_index_of,
@@ -508,16 +509,21 @@ class CodexParser:
 class CodexSource:
     """Rollouts of every version, from bare lines to the paginated history."""
 
-    agent: Final = "codex"
     kind: Final = "lines"
+
+    def __init__(self, agent: str = "codex", folder: str = "") -> None:
+        """Take the program's name; a relative of Codex keeps all in a folder of its own."""
+        self.agent = agent
+        self._folder = folder
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name the folders to look into."""
-        return rollout_folders(user)
+        homes = [user.home / self._folder] if self._folder else codex_homes(user)
+        return rollout_folders(homes)
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the rollouts that are there now, each once."""
-        return find_rollouts(user)
+        return find_rollouts(self.roots(user), user)
 
     def parser(self, log: Log, state: bytes | None) -> CodexParser:
         """Make a parser of one rollout."""
@@ -541,3 +547,4 @@ class CodexSource:
 
 
 SOURCE: Final = CodexSource()
+TRAE: Final = CodexSource("trae", ".trae/cli")  # the command line; the editor encrypts its own

@@ -38,15 +38,15 @@ def codex_homes(user: UserHome) -> list[Path]:
     return [user.home / (user.env.get("CODEX_HOME") or ".codex"), user.home / _XCODE]
 
 
-def rollout_folders(user: UserHome) -> list[Path]:
+def rollout_folders(homes: Iterable[Path]) -> list[Path]:
     """Name the folders that hold rollouts."""
-    return [home / place for home in codex_homes(user) for place in (_LIVE, _ARCHIVED)]
+    return [home / place for home in homes for place in (_LIVE, _ARCHIVED)]
 
 
-def find_rollouts(user: UserHome) -> Iterator[Log]:
+def find_rollouts(folders: Iterable[Path], user: UserHome) -> Iterator[Log]:
     """Yield every rollout once, in the order of the paths."""
     found: dict[str, _Copy] = {}
-    for folder in rollout_folders(user):
+    for folder in folders:
         for path, stamp in files_below(folder, user, *_SUFFIXES, is_root=True):
             if path.name.startswith(_PREFIX):
                 copy = _Copy(folder.name == _ARCHIVED, path.suffix == _ZIPPED, str(path), stamp)

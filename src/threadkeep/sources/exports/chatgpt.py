@@ -91,7 +91,7 @@ def _facts(about: dict[str, Any], parent: str) -> SessionFacts:
     return SessionFacts(
         title=text(about.get("title")),
         model=text(about.get("default_model_slug")),
-        slug=text(about.get("gizmo_id")),
+        slug=text(about.get("gizmo_id")) or text(about.get("conversation_template_id")),
         parent_session_id=parent,
     )
 
@@ -106,6 +106,8 @@ def _message(message: dict[str, Any], at: int | None, key: str, called: str) -> 
     if role == "user":
         kind: Any = "note" if hidden or content.get("content_type") == _CONTEXT else "prompt"
         told.entries = spoken("user", kind, shown, at)
+        for file in map(table, rows(about.get("attachments"))):
+            told.entries += spoken("user", "note", f"[file] {text(file.get('name'))}", at)
     elif role == "tool":
         named = text(table(message.get("author")).get("name"))
         failed = content.get("content_type") == "system_error"
@@ -120,7 +122,7 @@ def _message(message: dict[str, Any], at: int | None, key: str, called: str) -> 
         told.entries = spoken("system", "note", shown, at)
     else:
         told.unknown.append(strange_name(message, "role", role))
-    for entry in told.entries:
+    for entry in told.entries[:1]:
         entry.images = images
     return told
 

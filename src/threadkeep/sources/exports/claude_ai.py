@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from threadkeep.knowledge.records import Entry, SessionFacts
-from threadkeep.sources.blocks import call, moment, result, spoken
+from threadkeep.sources.blocks import call, moment, of_person, result, shown_image, spoken
 from threadkeep.sources.common import (
     block_text,
     describe_input,
     numbered,
-    pictures,
     rows,
     strange_name,
     table,
@@ -91,10 +90,7 @@ def _message(message: dict[str, Any], key: str) -> Told:
     calls: list[Entry] = []
     for place_, block in enumerate(blocks):
         found = _block(block, at, (key, place_), calls, told.unknown)
-        for entry in found:
-            if person and entry.kind == "text":
-                entry.role, entry.kind = "user", "prompt"
-        told.entries += found
+        told.entries += of_person(found) if person else found
     # Whole files are pasted as attachments: they are named, and not shown as what was asked.
     for one in map(table, (*rows(message.get("attachments")), *rows(message.get("files")))):
         told.entries += spoken("user", "note", f"[file] {text(one.get('file_name'))}", at)
@@ -126,7 +122,7 @@ def _block(
         case "tool_result":
             found = [_result(block, when, named, calls)]
         case "image":
-            found = [Entry("", "assistant", "note", when, "[image]", images=pictures([block]))]
+            found = [shown_image([block], when)]
         case _ if kind not in _QUIET:
             strange.append(strange_name(block, "block", kind))
     return found

@@ -168,7 +168,7 @@ def data_root(user: UserHome, name: str = AGENT) -> Path:
 
 
 def _named_database(user: UserHome, variable: str = _VARIABLE) -> Path | None:
-    named = text(user.env.get(variable))
+    named = text(user.env.get(variable)) if variable else ""
     return data_root(user) / named if named and named != ":memory:" else None
 
 

@@ -1,4 +1,4 @@
-"""Programs that encrypt their conversations: what is there is told, and cannot be read."""
+"""Programs whose conversations cannot be read: what is there is told, and why."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,15 +11,18 @@ from threadkeep.sources.format import RecordParser, Told
 from threadkeep.sources.places import LogPlace, place, roots_of
 from threadkeep.sources.records import DocumentItem, Log, Parser, UnreadablePlace, UserHome
 
-_WHY: Final = "found, not readable: the program encrypts its conversations"
+_ENCRYPTED: Final = "found, not readable: the program encrypts its conversations"
+_PACKED: Final = "found, not readable: the program encrypts or packs its conversations"
+_UNKNOWN: Final = "found, not readable: the format is not known to this version"
 _FIX: Final = "copy what you want to keep out of the program itself"
 
 
-class EncryptedLogs(msgspec.Struct, frozen=True):
-    """A program whose conversations nobody else can read."""
+class UnreadableLogs(msgspec.Struct, frozen=True):
+    """A program whose conversations are found and cannot be read."""
 
     agent: str
     places: tuple[LogPlace, ...]
+    why: str = _UNKNOWN
 
     kind: ClassVar[Literal["document"]] = "document"
 
@@ -31,7 +34,7 @@ class EncryptedLogs(msgspec.Struct, frozen=True):
         """Find nothing to read, and tell where something is."""
         for root in self.roots(user):
             if root.is_dir():
-                user.tell(UnreadablePlace(str(root), _WHY, _FIX, is_ours=False))
+                user.tell(UnreadablePlace(str(root), self.why, _FIX, is_ours=False))
         return iter(())
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
@@ -54,11 +57,19 @@ class EncryptedLogs(msgspec.Struct, frozen=True):
         return ()
 
 
-WINDSURF: Final = EncryptedLogs("windsurf", (place("~/.codeium/windsurf/cascade"),))
-ANTIGRAVITY: Final = EncryptedLogs(
+def _settings(name: str, rest: str) -> tuple[str, ...]:
+    return tuple(f"{{{base}}}/{name}/{rest}" for base in ("config", "support", "roaming"))
+
+
+WINDSURF: Final = UnreadableLogs("windsurf", (place("~/.codeium/windsurf/cascade"),), _ENCRYPTED)
+ANTIGRAVITY: Final = UnreadableLogs(
     "antigravity",
     (place([f"~/.gemini/antigravity{one}/conversations" for one in ("", "-cli", "-ide")]),),
+    _PACKED,
 )
-TRAE: Final = EncryptedLogs(
-    "trae", (place(("{config}/Trae/User", "{support}/Trae/User", "{roaming}/Trae/User")),)
+TRAE: Final = UnreadableLogs("trae", (place(_settings("Trae", "User")),), _ENCRYPTED)
+KIRO_IDE: Final = UnreadableLogs(
+    "kiro-ide", (place(_settings("Kiro", "User/globalStorage/kiro.kiroagent")),)
 )
+JUNIE: Final = UnreadableLogs("junie", (place("~/.junie/sessions"),))
+CODEBUFF: Final = UnreadableLogs("codebuff", (place("{config}/manicode/projects"),))
