@@ -3,6 +3,7 @@
 The helpers are used by the tests of the other small sources, too.
 """
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
+from tests.sources.sample_support import look
 from threadkeep.base.json import decode_line
 from threadkeep.knowledge.records import Entry, Segment, SessionFacts, Usage
 from threadkeep.sources.copilot_cli import SOURCE
@@ -414,3 +416,24 @@ def test_an_answer_and_its_record_count_its_output_once(order: tuple[int, int]) 
     both = (call(1, 100, 10), answer(1, outputTokens=10))
     sums = {"inputTokens": 100, "outputTokens": 10, "cacheReadTokens": 30, "cacheWriteTokens": 5}
     assert spent(*(both[place] for place in order), summed(**sums)) == (65, 10, 30, 5)
+
+
+@pytest.mark.parametrize(
+    "written, shown",
+    [
+        ("Look at the tide", "Look at the tide"),
+        ('"Tides: \\"late\\""', 'Tides: "late"'),
+        ("'It''s late'", "It's late"),
+        ('"not closed', '"not closed'),
+    ],
+)
+def test_a_session_has_the_name_in_the_file_beside_it(
+    tmp_path: Path, written: str, shown: str
+) -> None:
+    folder = tmp_path / "user/.copilot/session-state/s1"
+    folder.mkdir(parents=True)
+    event = {"type": "user.message", "id": "1", "data": {"content": "Look"}}
+    (folder / "events.jsonl").write_text(f"{json.dumps(event)}\n")
+    (folder / "workspace.yaml").write_text(f"id: s1\ncwd: /demo\nname: {written}\nfork_count: 0\n")
+    session = look(tmp_path / "user", tmp_path / "home")["s1"].session
+    assert (session.title, session.cwd) == (shown, "/demo")

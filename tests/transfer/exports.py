@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from threadkeep.base.json import decode_line
 from threadkeep.knowledge.records import Entry, Image
-from threadkeep.sources import continue_dev, gptme, kimi_code, pi, qwen_code
+from threadkeep.sources import continue_dev, copilot_cli, gptme, kimi_code, pi, qwen_code
 from threadkeep.sources.chat_store import read_record as read_chat
 from threadkeep.sources.claude import transcripts
 from threadkeep.sources.codex import rollouts
@@ -152,7 +152,7 @@ def held(form: str, told: Conversation) -> Flat:
         return list(_in_codex(flat(told)))
     if form == "qwen-code":
         return list(_with_objects(_in_qwen_code(flat(told))))
-    if form in {"continue", "gptme"}:
+    if form in {"continue", "gptme", "copilot-cli"}:
         return list(_with_objects(_joined(form, told)))
     if form == "pi":
         return list(_with_objects(_in_pi(flat(told))))
@@ -162,7 +162,8 @@ def held(form: str, told: Conversation) -> Flat:
 def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
     """Join the texts of an answer, before its calls.
 
-    Continue has each result behind its call; gptme does not say of a result that it failed.
+    Continue has each result behind its call; gptme does not say of a result that it failed, and
+    keeps what stands in the person's name with the program's own notices.
     """
     pairs = pair(told.messages)
     for number, message in enumerate(told.messages):
@@ -171,7 +172,11 @@ def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
         yield from [("assistant", "text", said)] if said else []
         for place, block in enumerate(message.blocks):
             if isinstance(block, ToolResult):
-                yield from [_described(block, error=False)] if form == "gptme" else []
+                failed = form == "copilot-cli" and block.error
+                yield from [_described(block, error=failed)] if form != "continue" else []
+            elif form == "copilot-cli" and isinstance(block, ExportNote):
+                failed = message.role == "system" and block.error
+                yield (message.role, "note", block.text, failed)
             elif isinstance(block, ExportNote) or (isinstance(block, Summary) and form == "gptme"):
                 failed = isinstance(block, ExportNote) and block.error
                 yield ("system", "note", block.text, message.role == "system" and failed)
@@ -335,6 +340,7 @@ _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
     "kimi-code": lambda text: (_fed(kimi_code.SOURCE, text), "kimi-code"),
     "gptme": lambda text: (_fed(gptme.SOURCE, text), "gptme"),
     "continue": _from_document,
+    "copilot-cli": lambda text: (_fed(copilot_cli.SOURCE, text), "copilot-cli"),
     "ai-sdk": _from_ui,
     "openai": lambda text: _from_rows(json.loads(text)),
     "hermes": lambda text: _from_rows(json.loads(text)["messages"]),

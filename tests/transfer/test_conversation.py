@@ -169,7 +169,12 @@ def test_loose_ends_and_hostile_text_are_written_somehow(form: str) -> None:
 @pytest.mark.parametrize("form", WRITERS)
 def test_an_empty_session_is_written_as_such(form: str) -> None:
     text = written(form, Conversation(ABOUT))
-    assert "a title" in text or form in {"openai", "ai-sdk", "gptme"}  # it stands beside gptme's
+    assert "a title" in text or form in {
+        "openai",
+        "ai-sdk",
+        "gptme",
+        "copilot-cli",
+    }  # it stands beside
     if form in {"openai", "ai-sdk"}:
         assert json.loads(text) == []
 

@@ -104,6 +104,11 @@ def _gptme(_user: Path, script: Script) -> dict[str, str]:
     return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": script.url}
 
 
+def _copilot(_user: Path, script: Script) -> dict[str, str]:
+    provider = {"COPILOT_PROVIDER_BASE_URL": script.url, "COPILOT_PROVIDER_API_KEY": "none"}
+    return {**provider, "COPILOT_MODEL": "m-1", "COPILOT_OFFLINE": "true"}
+
+
 ASK = "And tomorrow?"
 PROGRAMS = {
     "pi": Program(
@@ -119,6 +124,12 @@ PROGRAMS = {
     ),
     "continue": Program(
         *("@continuedev/cli", "1.5.47", "cn"), ("-p", ASK), _continue, is_large=True
+    ),
+    "copilot-cli": Program(
+        *("@github/copilot", "1.0.102", "copilot"),
+        ("-p", ASK, "--allow-all-tools"),
+        _copilot,
+        is_large=True,
     ),
     "gptme": Program(
         *("gptme", "0.35.1", "gptme"),

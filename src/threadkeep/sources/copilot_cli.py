@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.knowledge.records import Entry, Kind, Role, Usage
+from threadkeep.knowledge.records import Entry, Kind, Role, SessionFacts, Usage
 from threadkeep.sources.common import (
     Gatherer,
     GathererState,
@@ -27,11 +27,23 @@ from threadkeep.sources.common import (
     table,
     text,
 )
-from threadkeep.sources.format import LineLogs, Told, named_by_file, named_by_folder
+from threadkeep.sources.copy_marks import marked, read_mark
+from threadkeep.sources.format import (
+    DocumentFiles,
+    Documents,
+    Keyed,
+    LineLogs,
+    Told,
+    decoded,
+    named_by_file,
+    named_by_folder,
+)
 from threadkeep.sources.places import place
 from threadkeep.sources.records import Harvest, Log
 
+_AGENT: Final = "copilot-cli"
 _LABEL: Final = "Copilot CLI"
+ELSEWHERE: Final = "threadkeep"  # the source of what a hand-off says in the person's name
 
 
 class _Event(NamedTuple):
@@ -161,7 +173,7 @@ def _entries(record: object, event: _Event) -> list[Entry]:
     parent = text(table(record).get("parentId"))
     for entry in found:
         entry.parent = parent
-    return found
+    return marked(found, read_mark(table(record)))
 
 
 # What the end of a run sums up for each model; the input is with the cache.
@@ -205,7 +217,9 @@ class CopilotParser:
         del line
         name = text(table(record).get("type"))
         event = _event(record, number)
-        if name in _READERS or name in _SILENT or name.startswith(_SILENT_FAMILIES):
+        if read_mark(table(record)) is not None:
+            pass  # a copy: what it took was counted where it was said
+        elif name in _READERS or name in _SILENT or name.startswith(_SILENT_FAMILIES):
             self._learn(name, event)
         else:
             self._gatherer.wonder([strange_name(record, name)])
@@ -316,16 +330,48 @@ def _identify(log: Log) -> Log:
     return named_by_folder(log) if newer else named_by_file(log)
 
 
+_ROOTS: Final = ("$COPILOT_HOME/session-state", "~/.copilot/session-state")
 SOURCE: Final = LineLogs(
-    agent="copilot-cli",
+    agent=_AGENT,
     label=_LABEL,
-    places=(
-        place(
-            ("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
-            *("*.jsonl", "*/events.jsonl"),
-        ),
-    ),
+    places=(place(_ROOTS, "*.jsonl", "*/events.jsonl"),),
     identify=_identify,
     read=lambda record, number: Told(_entries(record, _event(record, number))),
     parse=CopilotParser,
+)
+
+
+# ---------------------------------------------------------------------- what a session is called
+
+
+def _split(files: DocumentFiles) -> list[Keyed]:
+    """Read the lines of a file that is YAML, of which it has texts and numbers alone."""
+    lines = files.content().decode("utf-8", "replace").splitlines()
+    pairs = [line.partition(": ")[::2] for line in lines if ": " in line]
+    return [
+        ("workspace", {name: _plain(value) for name, value in pairs if name in {"cwd", "name"}})
+    ]
+
+
+def _plain(written: str) -> str:
+    value = written.strip()
+    if value.startswith('"'):
+        return text(decoded(value)) or value
+    quoted = len(value) > 1 and value[0] == value[-1] == "'"
+    return value[1:-1].replace("''", "'") if quoted else value
+
+
+def _read_workspace(record: Any, _number: int) -> Told:
+    fields = table(record)
+    return Told(facts=SessionFacts(title=text(fields.get("name")), cwd=text(fields.get("cwd"))))
+
+
+NAMES: Final = Documents(
+    agent=_AGENT,
+    names=True,
+    label=_LABEL,
+    places=(place(_ROOTS, "*/workspace.yaml"),),
+    identify=named_by_folder,
+    split=_split,
+    read=_read_workspace,
 )

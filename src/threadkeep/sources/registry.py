@@ -35,6 +35,7 @@ _MODULES: Final = {
     "gemini-cli": "gemini_cli",
     "gemini-json": "gemini_json",
     "copilot-cli": "copilot_cli",
+    "copilot-names": "copilot_cli:NAMES",
     "pi": "pi",
     "openclaw": "openclaw",
     "qwen-code": "qwen_code",

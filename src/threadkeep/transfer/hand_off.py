@@ -22,6 +22,7 @@ from threadkeep.sources.claude.paths import project_folders
 from threadkeep.sources.codex.threads import codex_homes
 from threadkeep.sources.common import table
 from threadkeep.sources.continue_dev import SOURCE as CONTINUE
+from threadkeep.sources.copilot_cli import SOURCE as COPILOT_CLI
 from threadkeep.sources.format import DocumentFiles, Documents, encoded
 from threadkeep.sources.gptme import SOURCE as GPTME
 from threadkeep.sources.kimi_code import SOURCE as KIMI_CODE
@@ -51,6 +52,7 @@ from threadkeep.transfer.formats.ai_sdk import ai_sdk
 from threadkeep.transfer.formats.claude_code import claude_code, session_uuid
 from threadkeep.transfer.formats.codex import codex
 from threadkeep.transfer.formats.continue_dev import continue_dev
+from threadkeep.transfer.formats.copilot_cli import copilot_cli, copilot_workspace
 from threadkeep.transfer.formats.gptme import gptme, gptme_settings
 from threadkeep.transfer.formats.kimi_code import kimi_code, kimi_folder, kimi_state
 from threadkeep.transfer.formats.openai import hermes, openai
@@ -194,6 +196,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "qwen-code": qwen_code,
     "kimi-code": kimi_code,
     "continue": continue_dev,
+    "copilot-cli": copilot_cli,
     "gptme": gptme,
     "ai-sdk": ai_sdk,
     "openai": openai,
@@ -318,6 +321,10 @@ def _of_continue(_cwd: str, new: NewSession, user: UserHome) -> Path:
     return roots_of(CONTINUE.places, user)[0] / f"{new.session_id}.json"
 
 
+def _of_copilot(_cwd: str, new: NewSession, user: UserHome) -> Path:
+    return roots_of(COPILOT_CLI.places, user)[0] / new.session_id / "events.jsonl"
+
+
 def _gptme_id(now: int, digits: str) -> str:
     return f"{stamp(now)[:10]}-continued-{digits[:8]}"
 
@@ -349,6 +356,9 @@ _TARGETS: Final[Mapping[str, _Target]] = {
     ),
     # It resumes only its last session by itself; a fork of any begins with all that was said.
     "continue": _Target(_uuid4, _of_continue, lambda own, _: f"cn --fork {own}"),
+    "copilot-cli": _Target(
+        *(_uuid4, _of_copilot, lambda own, _: f"copilot --resume={own}", copilot_workspace)
+    ),
     "gptme": _Target(*(_gptme_id, _of_gptme, lambda own, _: f"gptme --name {own}", gptme_settings)),
 }
 TARGETS: Final = tuple(_TARGETS)
