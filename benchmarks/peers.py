@@ -101,7 +101,7 @@ def _ourselves(place: Place) -> Iterator[Order]:
 
         def append(batch: list[Json]) -> None:
             for message in batch:
-                store.put_message(session, _text_only(message))
+                store.say(session, _text_only(message)["parts"])
 
         def obey(order: Any) -> Counters:
             if order == "load":

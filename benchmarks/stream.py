@@ -14,6 +14,7 @@ from benchmarks.stream_ways import (
     MORE_WAYS,
     NAIVE,
     QUICK_WAYS,
+    SAME,
     SLOW_WAYS,
     THREADKEEP,
     Way,
@@ -22,6 +23,7 @@ from benchmarks.stream_ways import (
 
 SHORT, LONG = 2_000, 20_000
 _GROWTH = 1.3
+_SAME_ROW = 2.0
 _MICRO = 1e6
 _COLUMNS = ("way", "deltas", "CPU µs/delta", "first 10%", "last 10%", "growth", "bytes/delta")
 
@@ -146,7 +148,9 @@ def _goals(kind: str, costs: Mapping[Case, Cost]) -> list[Goal]:
     goals = [Goal(f"{what}, CPU", _GROWTH, ratio(long.cpu, short.cpu))]
     if counts_bytes():
         goals.append(Goal(f"{what}, bytes", _GROWTH, ratio(long.written, short.written)))
-    return goals
+    same = costs[Case(SAME, LONG)]
+    what = f"stream, {kind}: CPU of feed() to a raw insert of the same row"
+    return [*goals, Goal(what, _SAME_ROW, ratio(long.cpu, same.cpu))]
 
 
 def _facts(kind: str, costs: Mapping[Case, Cost]) -> list[str]:

@@ -11,6 +11,8 @@ import msgspec
 
 from benchmarks import plain
 from benchmarks.corpus import Json, Stream, delta_text
+from threadkeep.base.clock import now_ms
+from threadkeep.base.hashes import checksum
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.runs import RunInfo
 from threadkeep.chat.store import ChatStore
@@ -108,6 +110,36 @@ def appended(folder: Path, _stream: Stream) -> Iterator[Feed]:
         yield feed
 
 
+_SAME_ROW = """
+INSERT INTO chat_events(
+  stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
+VALUES (?, ?, 'chunk', ?, NULL, ?, ?, ?)
+"""
+
+
+@contextmanager
+def same_row(folder: Path, stream: Stream) -> Iterator[Feed]:
+    """What a recorder writes for a chunk: the very row, inserted by hand; no lock, no message."""
+    path = folder / "chat.db"
+    with _recording(folder, stream, lambda store, session: store.record(session)):
+        pass  # makes the file, and a message that has a name
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = NORMAL")
+        names = connection.execute("SELECT session_id, id FROM chat_messages").fetchone()
+        encode = msgspec.json.Encoder().encode
+        number = 1000
+
+        def insert(chunk: Json) -> None:
+            nonlocal number
+            number += 1
+            session_id, message_id = names
+            text, at = encode(chunk).decode(), now_ms()
+            summed = checksum(session_id, "chunk", message_id, None, text, at)
+            connection.execute(_SAME_ROW, (session_id, number, message_id, text, at, summed))
+
+        yield insert
+
+
 @contextmanager
 def rewritten(folder: Path, stream: Stream) -> Iterator[Feed]:
     """The naive way: the row of the part is written again, whole, for every chunk."""
@@ -162,8 +194,13 @@ _CONCAT = "UPDATE parts SET data_json = data_json || ?"
 
 THREADKEEP: Final = "threadkeep"
 LIMIT: Final = "raw append (limit)"
+SAME: Final = "raw append, the same row"
 NAIVE: Final = "naive: whole row"
-QUICK_WAYS: Final[Mapping[str, Way]] = {THREADKEEP: recorded(), LIMIT: appended}
+QUICK_WAYS: Final[Mapping[str, Way]] = {
+    THREADKEEP: recorded(),
+    SAME: same_row,
+    LIMIT: appended,
+}
 SLOW_WAYS: Final[Mapping[str, Way]] = {
     "SQL concatenation": updated_by(_CONCAT),
     "json_set": updated_by(_JSON_SET),

@@ -262,9 +262,11 @@ def test_a_transaction_is_good_for_its_block(db: Database) -> None:
 
 
 def test_one_statement_is_its_own_transaction(db: Database) -> None:
-    assert db.send("raise", {"id": 1}) == (1,)
-    assert db.send("raise", {"id": 1}, durable=True) == (2,)
-    assert db.send("rename", {"id": 5, "text": "nobody"}) is None
+    assert db.send("add_unless_there", {"id": 1, "text": "first"}) == 1
+    assert db.send("add_unless_there", {"id": 1, "text": "second"}, durable=True) == 0
+    assert db.send("rename", {"id": 1, "text": "renamed"}) == 1
+    with db.read() as tx:
+        assert tx.all("texts") == [("renamed",)]
 
 
 def test_a_read_only_database_refuses_to_write(place: Place, db: Database) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol, TypeVar
 
-from threadkeep.base.tx import Params, Row, Tx
+from threadkeep.base.tx import Params, Tx
 from threadkeep.errors import Unreachable
 
 R = TypeVar("R")
@@ -69,8 +69,8 @@ class Database(Protocol):
         runs again as well where nobody can say whether that run was stored.
         """
 
-    def send(self, name: str, params: Params, *, durable: bool = False) -> Row | None:
-        """Run one statement as its own transaction; give its row, if it gives one."""
+    def send(self, name: str, params: Params, *, durable: bool = False) -> int:
+        """Run one statement as its own transaction; give the number of rows it changed."""
 
     def changes(self) -> int:
         """Give a number that differs after anybody's commit; hand it to `changed`."""

@@ -26,9 +26,12 @@ def content_hash(*fields: Field) -> str:
     return "b2:" + blake2b(_framed(fields), digest_size=16).hexdigest()
 
 
-def checksum(*fields: Field) -> int:
-    """A quick 32-bit sum of the same bytes, for journal rows that live for minutes."""
-    return zlib.crc32(_framed(fields))
+def checksum(*fields: Field, behind: int = 0) -> int:
+    """A quick 32-bit sum of the same bytes, for journal rows that live for minutes.
+
+    `behind` is the sum of the fields before these: most rows of a stream begin alike.
+    """
+    return zlib.crc32(_framed(fields), behind)
 
 
 def fingerprint(fields: Sequence[Field]) -> int:
@@ -47,9 +50,11 @@ def _framed(fields: tuple[Field, ...]) -> bytes:
             pieces.append(f"i{field:x};")
         elif field is None:
             pieces.append("n;")
+        elif field.__class__ is float:
+            pieces.append(_framed_field(field).decode("latin-1"))
         else:
             return b"".join(map(_framed_field, fields))
-    return "".join(pieces).encode("ascii")
+    return "".join(pieces).encode("latin-1")  # a byte for each character, whatever it is
 
 
 def _framed_field(field: Field) -> bytes:

@@ -7,7 +7,10 @@ an event too.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from threadkeep.base import json
 from threadkeep.base.hashes import checksum
@@ -43,11 +46,16 @@ def event(
         "part_id": part_id,
         "data_json": data_json,
         "created_at": at,
-        "checksum": checksum(session_id, kind, message_id, part_id, data_json, at),
+        "checksum": checksum(
+            data_json, at, behind=_sum_of_names(session_id, kind, message_id, part_id)
+        ),
     }
 
 
-class JournalEntry(NamedTuple):
+_sum_of_names = lru_cache(maxsize=64)(checksum)
+
+
+class JournalEntry(msgspec.Struct, frozen=True):
     """A chunk on its way into the journal; `late` is the earlier part that it has the result of."""
 
     chunk: Json

@@ -6,6 +6,7 @@ eighth of a second; so the work is linear in the text, where rewriting the row f
 costs 58 times as much over a 240 KB reply.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import NamedTuple
@@ -91,6 +92,8 @@ class Recording:
         self.parts: list[PartState] = []
         self.pending: list[JournalEntry] = []
         self.last_seq = 0
+        # Characters of all chunks: so many are in no part, unless the message had parts before.
+        self.taken: float = 0 if not state.part_count else math.inf
         self._changed: set[int] = set()
         self._dirty: set[int] = set()
         self._cut: int | None = None
@@ -110,6 +113,7 @@ class Recording:
     def take(self, ctx: ChatContext, chunk: Json, text: str, at: int) -> JournalEntry:
         """Apply a chunk to the state in memory and queue it for the journal."""
         change = self.state.apply(chunk)
+        self.taken += len(text)
         if change.truncated_to is not None:
             self._truncate(change.truncated_to)
         part_id = None
@@ -308,12 +312,13 @@ class Recording:
         more = entry.late or entry.change.metadata or entry.chunk["type"] in _STEP_ENDS
         if more or self._due(now, everything=False):
             return None
-        columns = entry.columns(self.session_id, self.message_id)
-        return {**columns, "run_id": owner.run_id}
+        values = entry.columns(self.session_id, self.message_id)
+        values["run_id"], values["seq"] = owner.run_id, self.last_seq + 1
+        return values
 
-    def appended(self, seq: int) -> None:
-        """Note the number that the only chunk got; `written` follows."""
-        self._seqs, self._folded = [seq], []
+    def appended(self) -> None:
+        """The only chunk got the number that it was given; `written` follows."""
+        self._seqs, self._folded = [self.last_seq + 1], []
 
     def written(self, now: float, *, lasting: bool) -> None:
         """The transaction was committed: remember what is stored, and what a crash may take back.

@@ -118,7 +118,7 @@ def say(
     message_id: str | None = None,
 ) -> Message:
     """Store what the user says, before any model sees it."""
-    session_id = need_session(tx, ref_id(session, "session")).id
+    session_id = ref_id(session, "session")
     parts = need_parts(text_or_parts)
     shaped = None if model is None else refresh_model(ctx, tx, session_id, model)
     noted = turn_metadata(
@@ -132,8 +132,7 @@ def say(
     new_id = ctx.ids.new("msg") if message_id is None else ref_id(message_id, "message")
     if message_id is not None:
         refuse_taken_id(tx, session_id, new_id)
-    add_message(ctx, tx, session_id, new_id, "user", parts, noted)
-    return need_message(tx, session_id, new_id)
+    return add_message(ctx, tx, session_id, new_id, "user", parts, noted)
 
 
 def need_parts(text_or_parts: object) -> list[Json]:
@@ -152,11 +151,11 @@ def add_message(
     role: str,
     parts: Sequence[Json],
     metadata: Json,
-) -> None:
+) -> Message:
     """Add a message with its parts at the end of the session; its id is known to be free."""
     created = next_message_time(tx, session_id, ctx.clock())
     hidden = metadata.get("hidden_at")
-    insert_message(
+    message = insert_message(
         tx,
         message_id=message_id,
         session_id=session_id,
@@ -169,6 +168,7 @@ def add_message(
     touch_session(tx, session_id, created)
     changed = [(MESSAGE, message_id), *((PART, part) for part in part_ids), (SESSION, session_id)]
     journal.note(ctx, tx, session_id, "message", changed)
+    return message
 
 
 def refuse_taken_id(tx: Tx, session_id: str, message_id: str) -> None:

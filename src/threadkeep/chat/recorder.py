@@ -51,6 +51,7 @@ Durable = Literal["steps", "every"]
 _LATE = frozenset(
     {"tool-output-available", "tool-output-error", "tool-output-denied", "tool-approval-request"}
 )
+_ENDS_OF_RUN = frozenset({"finish", "abort", "error"})
 _KEEP_VIOLATIONS = 100
 _KEPT = "the recorder keeps the chunk and sends it first of all: go on with the next, or flush()"
 # The timer looks after all recorders of the process: it waits for none of them, but comes back.
@@ -182,14 +183,16 @@ class Recorder:
 
     def _feed(self, chunks: Sequence[Json]) -> None:
         """Take chunks that stand or fall together: what redaction made of one."""
-        self._settle_memory()
+        if self._kept is not None:
+            self._settle_memory()
         taken = self._take_all(chunks)
         if not taken:
             return
         saves, now = self._saves, self._monotonic()
         write = durable = False
         for entry in taken:
-            self._note_end(entry.chunk)
+            if entry.chunk["type"] in _ENDS_OF_RUN:
+                self._note_end(entry.chunk)
             write = saves.took(entry, now) or write
             durable = saves.is_boundary(entry.chunk, now) or durable
         if write:
@@ -209,7 +212,7 @@ class Recorder:
     def _take_all(self, chunks: Sequence[Json]) -> list[JournalEntry]:
         waiting = [entry.chunk for entry in self._pending()] if len(chunks) > 1 else None
         try:
-            return [entry for entry in map(self._take, chunks) if entry is not None]
+            return [*filter(None, map(self._take, chunks))]
         except BaseException:
             if waiting is not None:
                 self._forget(waiting)
@@ -218,7 +221,9 @@ class Recorder:
     def _take(self, chunk: Json) -> JournalEntry | None:
         text = json.encode(chunk)
         recording = self._recording_for(chunk)
-        size = max(recording.grown_size(chunk), len(text))
+        size = len(text)
+        if size + recording.taken > self._ctx.part_limit:  # no part has more than was taken
+            size = max(recording.grown_size(chunk), size)
         if size > self._ctx.part_limit:
             what = f"{chunk['type']} {chunk.get('id') or chunk.get('toolCallId') or ''}".strip()
             raise too_large(self._ctx, what, size)
@@ -253,7 +258,7 @@ class Recorder:
             self._ended = ("finish", chunk.get("finishReason") or word, error)
         elif kind == "abort":
             self._ended = ("abort", word, chunk.get("reason"))
-        elif kind == "error":
+        else:
             self._ended = ("error", word, chunk["errorText"])
 
     # ------------------------------------------------------------------ which message
@@ -381,9 +386,9 @@ class Recorder:
             log.debug("run %s looks for what it sent: %s", self.run_id, error)
             self._doubt = True
             return False
-        if stored is None:
+        if not stored:
             return False
-        recording.appended(stored[0])
+        recording.appended()
         return True
 
     def _store_run(self, tx: Tx, recording: Recording | None) -> None:

@@ -196,19 +196,13 @@ def insert_message(
     metadata: Json,
     created_at: int,
     hidden_at: int | None = None,
-) -> None:
+) -> Message:
     """Add a message without parts."""
-    params = {
-        "id": message_id,
-        "session_id": session_id,
-        "role": role,
-        "metadata_json": json.encode(metadata),
-        "created_at": created_at,
-        "updated_at": created_at,
-        "hidden_at": hidden_at,
-    }
-    tx.run("insert_message", params)
-    rehash(tx, MESSAGE, message_id)
+    text = json.encode(metadata)
+    row = (message_id, session_id, role, text, created_at, created_at, hidden_at)
+    tx.run("insert_message", dict(zip(COLUMNS[MESSAGE], row, strict=True)))
+    _put_hash(tx, MESSAGE, message_id, content_hash(*row))
+    return message_of(row)
 
 
 def set_message_metadata(tx: Tx, message_id: str, metadata: Json, now: int) -> None:
@@ -228,9 +222,13 @@ def need_session(tx: Tx, session_id: str) -> Session:
     """Give a session, or say that there is none of that id."""
     row = tx.one("get_session", {"id": session_id})
     if row is None:
-        msg = f"there is no session {session_id!r}"
-        raise NotFound(msg, hint="`threadkeep chat ls --all` lists the sessions")
+        raise _no_session(session_id)
     return session_of(row)
+
+
+def _no_session(session_id: str) -> NotFound:
+    msg = f"there is no session {session_id!r}"
+    return NotFound(msg, hint="`threadkeep chat ls --all` lists the sessions")
 
 
 def need_message(tx: Tx, session_id: str, message_id: str) -> Message:
@@ -253,8 +251,10 @@ def foreign_message(message_id: str, owner: str, session_id: str) -> Conflict:
 
 def next_message_time(tx: Tx, session_id: str, now: int) -> int:
     """Give a time after every message of the session, so that time order is insertion order."""
-    newest = tx.value("newest_message_time", {"session_id": session_id})
-    return now if newest is None else max(now, newest + 1)
+    row = tx.one("newest_message_time", {"session_id": session_id})
+    if row is None:
+        raise _no_session(session_id)
+    return now if row[0] is None else max(now, row[0] + 1)
 
 
 def image(tx: Tx, kind: str, row_id: str) -> Json | None:

@@ -16,7 +16,7 @@ from threadkeep.base.postgres.errors import is_lost, may_be_retried, translate
 from threadkeep.base.postgres.listen import Announcer, Commits, Listener
 from threadkeep.base.postgres.pool import Connection, ConnectionPool, HomeAddress, connect
 from threadkeep.base.postgres.tx import Insert, PostgresTx
-from threadkeep.base.tx import Params, Row, Tx
+from threadkeep.base.tx import Params, Tx
 from threadkeep.errors import Busy, Closed, Conflict, ReadOnly, ThreadkeepError, Unreachable
 
 log = logging.getLogger(__name__)
@@ -276,20 +276,20 @@ class PostgresDatabase:
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (who collided must part)
             pause, attempt = min(pause * 2, 1.0), attempt + 1
 
-    def send(self, name: str, params: Params, *, durable: bool = False) -> Row | None:
-        """Run one statement as its own transaction; give its row, if it gives one."""
+    def send(self, name: str, params: Params, *, durable: bool = False) -> int:
+        """Run one statement as its own transaction; give the number of rows it changed."""
         self._check_alive()
         pool = self._writing[durable]
         connection = pool.lend(self.budget)
         tx = PostgresTx(self, connection)
         try:
-            row = tx.one(name, params)
+            changed = tx.count(name, params)
             self._announce(connection)
         finally:
             tx.end()
             pool.take_back(connection)
         self._commits.note()
-        return row
+        return changed
 
     def _announce(self, connection: Connection) -> None:
         try:

@@ -23,7 +23,7 @@ from threadkeep.base.sqlite.errors import FileClosed, LockTimeout
 from threadkeep.base.sqlite.guard import refuse_views
 from threadkeep.base.sqlite.tx import SqliteTx, Trouble, roll_back
 from threadkeep.base.sqlite.wal import WalKeeper, truncate
-from threadkeep.base.tx import Params, Row, Tx
+from threadkeep.base.tx import Params, Tx
 from threadkeep.errors import Conflict, ThreadkeepError
 
 # Each costs three file descriptors; opening one takes 0.2 ms.
@@ -218,8 +218,8 @@ class Writer:
         self._wrote = True
         self._wal.after_commit(connection, durable)
 
-    def send(self, name: str, params: Params, budget: float, *, durable: bool) -> Row | None:
-        """Run one statement that is a transaction of its own, and give its row.
+    def send(self, name: str, params: Params, budget: float, *, durable: bool) -> int:
+        """Run one statement that is a transaction of its own; give the number of changed rows.
 
         SQLite begins and commits around it: BEGIN and COMMIT as statements cost as much again.
         Where somebody is in the way of that, it waits in an ordinary transaction.
@@ -230,24 +230,20 @@ class Writer:
         self._wal.refuse_lost()
         self._set_level(connection, pragmas.FULL if durable else pragmas.NORMAL)
         try:
-            rows = SqliteTx(connection, self._queries, self._trouble).all(
-                name, params
-            )  # to the end: it commits
+            changed = SqliteTx(connection, self._queries, self._trouble).count(name, params)
         except LockTimeout:
             return self._send_patiently(name, params, budget, durable=durable)
         self._wrote = True
         self._wal.after_commit(connection, durable)
-        return rows[0] if rows else None
+        return changed
 
-    def _send_patiently(
-        self, name: str, params: Params, budget: float, *, durable: bool
-    ) -> Row | None:
+    def _send_patiently(self, name: str, params: Params, budget: float, *, durable: bool) -> int:
         try:
-            row = self.begin(budget, durable, foreign_keys=True).one(name, params)
+            changed = self.begin(budget, durable, foreign_keys=True).count(name, params)
             self.commit(budget, durable)
         finally:
             self.settle(foreign_keys=True)
-        return row
+        return changed
 
     def settle(self, foreign_keys: bool) -> None:  # noqa: FBT001
         """Roll back what was not committed, and undo the settings of one transaction."""

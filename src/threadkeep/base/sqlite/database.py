@@ -28,7 +28,7 @@ from threadkeep.base.sqlite.lock import LockClaim, LockHeld, WriterLock, let_go,
 from threadkeep.base.sqlite.raw_connection import LiveConnection, LiveConnections
 from threadkeep.base.sqlite.tx import ReadTransaction, SqliteTx, WriteTransaction, roll_back
 from threadkeep.base.sqlite.wal import WalKeeper, replaced, truncate
-from threadkeep.base.tx import Params, Row, Tx
+from threadkeep.base.tx import Params, Tx
 from threadkeep.errors import Busy, Invalid, NotFound, ReadOnly, StorageFull, ThreadkeepError
 
 # ------------------------------------------------------------------------------
@@ -244,21 +244,22 @@ class SqliteDatabase:
         with self.write(durable=durable) as tx:
             return verb(tx)
 
-    def send(self, name: str, params: Params, *, durable: bool = False) -> Row | None:
-        """Run one statement as its own transaction; give its row, if it gives one."""
+    def send(self, name: str, params: Params, *, durable: bool = False) -> int:
+        """Run one statement as its own transaction; give the number of rows it changed."""
         lock, turn = self.writer_lock(), LockClaim()
         try:
             lock.acquire(turn, self.budget)
-            self.check_open()
-            row = self.writer.send(name, params, self.budget, durable=durable)
+            if self._closed:
+                self.check_open()
+            changed = self.writer.send(name, params, self.budget, durable=durable)
         except sqlite3.Error as error:
             if isinstance(error, ThreadkeepError):
                 raise
             raise self.trouble(error, self.budget) from error
         finally:
             lock.release(turn)
-        self.wake()
-        return row
+        self._wakeup.wake()
+        return changed
 
     def truncate_log(self, budget: float | None = None) -> bool:
         """Empty the write-ahead log into the file; False if a reader is in the way."""

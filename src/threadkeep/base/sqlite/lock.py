@@ -91,11 +91,17 @@ class _Threads:
         self._guard = threading.Lock()
         self._waiting: deque[LockClaim] = deque()
 
-    def acquire(self, turn: LockClaim, timeout: float) -> bool:
+    def take(self, turn: LockClaim) -> bool:
+        """Own it if nobody does."""
         with self._guard:
             if self.owner is None:
                 self.owner = turn
                 return True
+        return False
+
+    def acquire(self, turn: LockClaim, timeout: float) -> bool:
+        if self.take(turn):
+            return True
         try:
             return self._wait(turn, min(max(timeout, 0), threading.TIMEOUT_MAX))
         except BaseException:
@@ -150,8 +156,6 @@ class WriterLock:
 
         Whatever it raises, an interrupt too, it leaves the lock and the queue free of `turn`.
         """
-        if self.held_here():
-            raise self._nested()
         deadline = time.monotonic() + budget
         try:
             self._join_threads(turn, budget)
@@ -234,8 +238,11 @@ class WriterLock:
     # ------------------------------------------------------------------ inside
 
     def _join_threads(self, turn: LockClaim, budget: float) -> None:
-        if not self._threads.acquire(turn, budget):
-            raise self._busy(budget, "another thread of this process")
+        if not self._threads.take(turn):
+            if self.held_here():
+                raise self._nested()
+            if not self._threads.acquire(turn, budget):
+                raise self._busy(budget, "another thread of this process")
         if self._file == _CLOSED:
             raise FileClosed(f"{self.path.with_suffix('')} was closed", hint="open the store again")
 

@@ -25,13 +25,14 @@ class GrowingText:
     first half stays a piece of its own until the next delta shows what it was.
     """
 
-    __slots__ = ("_pieces", "size")
+    __slots__ = ("_pieces", "_waits", "size")
 
     def __init__(self, text: str = "") -> None:
         """Start with `text`."""
         if not isinstance(text, str):  # a stored part may hold anything; here it is noticed
             raise TypeError(f"a text cannot begin with {type(text).__name__}")
         self._pieces: list[str] = []
+        self._waits = False  # the last piece is a first half
         self.size = 0
         self.feed(text)
 
@@ -40,18 +41,16 @@ class GrowingText:
         if not text:
             return 0
         before = self.size
-        if self._pieces and _is_first_half(self._pieces[-1][-1]) and _is_second_half(text[0]):
+        if self._waits and _is_second_half(text[0]):
             self._pieces[-1] = _joined(self._pieces[-1], text[0])
             text = text[1:]
-        self._push(text)
-        self.size += len(text)
-        return self.size - before
-
-    def _push(self, text: str) -> None:
-        if len(text) > 1 and _is_first_half(text[-1]):
+        self._waits = _is_first_half(text[-1:])
+        if self._waits and len(text) > 1:
             self._pieces += (text[:-1], text[-1])
         elif text:
             self._pieces.append(text)
+        self.size += len(text)
+        return self.size - before
 
     @property
     def text(self) -> str:

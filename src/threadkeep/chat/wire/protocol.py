@@ -181,6 +181,8 @@ def validate_chunk(chunk: object, protocol: int = NEWEST) -> Chunk:
     for name, wanted in required.items():
         if not isinstance(chunk.get(name), wanted):
             raise _wrong_field(chunk, name, wanted)
+    if len(chunk) == len(required) + 1:
+        return chunk  # nothing but what it must have, as nearly every delta
     for name, wanted in optional.items():
         value = chunk.get(name)
         if value is not None and not isinstance(value, wanted):

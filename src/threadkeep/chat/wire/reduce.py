@@ -295,7 +295,7 @@ class StreamState:
         index = self._open_text(chunk)
         grew = self._draft.texts[index].feed(chunk["delta"])
         # A provider that repeats its metadata at every delta must not cost a write each time.
-        if self._keep_provider_metadata(index, chunk):
+        if "providerMetadata" in chunk and self._keep_provider_metadata(index, chunk):
             return Change(parts=(index,), grew=grew)
         return Change(delta_of=index, grew=grew)
 

@@ -44,12 +44,13 @@ FROM raised RETURNING seq;
 -- name: append_chunk
 WITH raised AS (
   UPDATE tk_streams AS s SET seq = s.seq + 1 FROM tk_recordings AS r
-  WHERE r.message_id = :message_id AND r.run_id = :run_id AND s.stream_id = :stream_id AND {whole}
+  WHERE r.message_id = :message_id AND r.run_id = :run_id AND s.stream_id = :stream_id
+    AND s.seq + 1 = :seq AND {whole}
   RETURNING s.seq)
 INSERT INTO chat_events(
   stream_id, seq, kind, message_id, part_id, data_json, created_at, checksum)
 SELECT :stream_id, raised.seq, :kind, :message_id, :part_id, :data_json, :created_at, :checksum
-FROM raised RETURNING seq;
+FROM raised;
 
 -- name: recording_run
 SELECT run_id, {whole} FROM tk_recordings WHERE message_id = :message_id;
