@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -332,3 +332,30 @@ def read_note(path: Path) -> str | None:
         return None
     with os.fdopen(descriptor, "rb") as file:
         return file.read(_NOTE).decode("utf-8", "replace")
+
+
+# Files that belong to something that is gone.
+
+
+def remove_leftovers(folder: Path, name: str, patterns: Iterable[str]) -> None:
+    """Remove the files of a folder that fit a pattern in which `{}` stands for the name.
+
+    A name that is more than one part of a path removes nothing. What cannot be removed stays.
+    """
+    if not name or Path(name).name != name:
+        return
+    from glob import escape
+
+    for shape in patterns:
+        with contextlib.suppress(OSError):
+            for path in folder.glob(shape.replace("{}", escape(name))):
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        import logging
+
+        logging.getLogger(__name__).info("%s stays: %s", path, error)

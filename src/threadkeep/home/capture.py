@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 def make_ci(home: "Home", store: KnowledgeStore, repos: tuple[str, ...] = ()) -> "Ci":
     """Put a store and the settings of a home together; `repos` are followed instead of its own."""
     from threadkeep.capture.github.ci import Ci
-    from threadkeep.capture.github.client import Api
-    from threadkeep.capture.github.tokens import find_token
+    from threadkeep.capture.github.client import Api, find_token
 
     settings = home.config.github
     if repos:

@@ -1,6 +1,7 @@
 """`threadkeep mcp`: one client's pipe, served by whichever process of this home was first."""
 
 import ctypes
+import hashlib
 import os
 import select
 import signal
@@ -9,10 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from threadkeep import __version__
+from threadkeep.base.config import load_config
 from threadkeep.base.local_socket import LocalSocket, connect
+from threadkeep.base.paths import environment, find_paths
 from threadkeep.errors import Busy, Conflict, NotFound, ThreadkeepError
 from threadkeep.mcp.relay_state import (
     LONGEST_LINE,
@@ -26,10 +30,36 @@ from threadkeep.mcp.relay_state import (
     too_long,
     welcome,
 )
-from threadkeep.mcp.socket import Meeting, meeting
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
+
+
+# ------------------------------------------------------------------------------
+# Where processes of one home meet: a socket that one of them listens at, and all others find.
+#
+# Finding it loads no store: whoever only passes messages on stays small.
+
+
+class Meeting(NamedTuple):
+    """Where the processes of a home meet for one purpose, and whether they may write."""
+
+    place: Path
+    write: bool
+
+
+def meeting(home: str | None, path: str | None, *, version: str, write: bool) -> Meeting:
+    """Name the socket of a home's MCP server.
+
+    There is one for each store, for each version of the program, and for those that may write.
+    """
+    paths = find_paths(environment(), None if home is None else Path(home))
+    config = load_config(paths.config)
+    may_write = write or config.mcp.write
+    store = (path and Path(path).absolute(), paths.data.absolute(), config.stores.knowledge)
+    told = f"{store} {version} {may_write}"
+    mark = hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return Meeting(paths.runtime.absolute() / f"mcp-{mark}.sock", may_write)
 
 
 # ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from threadkeep.base.leftovers import remove_leftovers
+from threadkeep.base.files import remove_leftovers
 from threadkeep.base.tx import Tx
 from threadkeep.state.context import StateContext, reading
 from threadkeep.state.gateway import drop_routes, routes_to

@@ -10,9 +10,8 @@ from tests.capture.github.server import REPO, SHA, Ci, refuse
 from tests.support.knowledge import NOW
 from threadkeep.base.config import GithubSettings
 from threadkeep.capture.github import poll as following
-from threadkeep.capture.github.client import RETRIES
+from threadkeep.capture.github.client import RETRIES, ask_gh, find_token
 from threadkeep.capture.github.poll import next_wait, poll
-from threadkeep.capture.github.tokens import ask_gh, find_token
 from threadkeep.errors import Busy
 from threadkeep.knowledge.workflow_runs import FAILED, WatchedCommit, ack, pending, verdict, watched
 

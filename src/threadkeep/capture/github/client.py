@@ -4,7 +4,9 @@ The token goes to the server it is meant for and nowhere else: it follows no red
 host, is not sent in the open, and stands in no error.
 """
 
+import logging
 import ssl
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +16,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from threadkeep.base.json import decode
 from threadkeep.capture.github import http
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
+
+log = logging.getLogger(__name__)
 
 TIMEOUT: Final = 30.0
 RETRIES: Final = 8
@@ -235,3 +239,44 @@ def _words(body: bytes) -> str:
         return ""
     message = value.get("message") if isinstance(value, dict) else None
     return message[:200] if isinstance(message, str) else ""
+
+
+# ------------------------------------------------------------------------------
+# Where the token comes from: the environment, else the program `gh`.
+
+# After the variable that the configuration names.
+VARIABLES: Final = ("HIPPO_GITHUB_TOKEN", "GITHUB_TOKEN", "GH_TOKEN")
+_GH_SECONDS: Final = 2.0
+_GITHUB: Final = "api.github.com"
+
+
+def find_token(
+    token_env: str,
+    api_url: str,
+    environ: Mapping[str, str],
+    ask: Callable[[str], str | None] | None = None,
+) -> str | None:
+    """Find the token for a server, None if there is none; `ask` is asked last, with its host."""
+    for name in (token_env, *VARIABLES):
+        if token := environ.get(name, "").strip():
+            return token
+    host = http.parse_url(api_url).origin.host
+    return (ask or ask_gh)("github.com" if host == _GITHUB else host)
+
+
+def ask_gh(host: str) -> str | None:
+    """Ask the program `gh` for the token that it uses for a host."""
+    command = ["gh", "auth", "token", "--hostname", host]
+    try:
+        said = subprocess.run(  # noqa: S603  (the host is from the user's own configuration)
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=_GH_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        log.debug("gh was not asked for a token: %s", type(error).__name__)
+        return None
+    return (said.stdout.strip() or None) if said.returncode == 0 else None
