@@ -344,7 +344,7 @@ def remove_leftovers(folder: Path, name: str, patterns: Iterable[str]) -> None:
     """
     if not name or Path(name).name != name:
         return
-    from glob import escape
+    from glob import escape  # noqa: PLC0415  (seldom needed, and every command loads this module)
 
     for shape in patterns:
         with contextlib.suppress(OSError):
@@ -356,6 +356,6 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        import logging
+        import logging  # noqa: PLC0415  (the same)
 
         logging.getLogger(__name__).info("%s stays: %s", path, error)
