@@ -44,6 +44,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from threadkeep.chat.records import SessionRef
     from threadkeep.chat.store import ChatStore
+    from threadkeep.home.captured import CapturedWork
     from threadkeep.home.mailboxes import NamedMailboxes
     from threadkeep.home.questions import Questions
     from threadkeep.knowledge.library import Browse
@@ -597,6 +598,10 @@ class RemoteHome:
         """Give memory, to ask it."""
         return cast("Questions", RemoteStore(self._line, OWNERS["memory"]))
 
+    def captured(self) -> "CapturedWork":
+        """Give what is done with captured work: labels, notes of agents, projects, forgetting."""
+        return cast("CapturedWork", RemoteStore(self._line, OWNERS["captured"]))
+
     def mail(self) -> "NamedMailboxes":
         """Give the mailboxes, by the names of their sessions."""
         return cast("NamedMailboxes", RemoteStore(self._line, OWNERS["mail"]))
@@ -609,11 +614,6 @@ class RemoteHome:
         """Use the home in a `with` block, which closes the connections."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.close()

@@ -144,6 +144,11 @@ def test_memory_answers_from_there_as_it_does_here(tmp_path: Path) -> None:
             assert home.memory().open(found.hits[0].ref).hit.ref == found.hits[0].ref
             with pytest.raises(Invalid, match="limit must be a number from 1 to 200, not 201"):
                 home.memory().recall("tests", limit=201)
+            stored = home.captured().remember("The heron gauge is in feet.", author="a script")
+            assert home.memory().open(stored.ref).hit.ref == stored.ref
+            noted = home.memory().recall("heron gauge", kind=["node"]).hits[0]
+            assert noted.ref == stored.ref
+            assert "Noted by an agent (a script), not verified" in noted.snippet
     finally:
         site.close()
 
