@@ -16,13 +16,16 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
 from tests.lengths import at_length
 from tests.support.postgres import OwnServer, fresh_database
+from threadkeep.base import json
+from threadkeep.base.tx import Sql
 from threadkeep.chat.records import Event
 from threadkeep.chat.store import ChatStore
-from threadkeep.errors import Conflict, ThreadkeepError
+from threadkeep.errors import Conflict, ThreadkeepError, Unreachable
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -146,7 +149,7 @@ def test_a_crash_takes_back_no_chunk_of_a_stream(server: OwnServer) -> None:
                     {"type": "finish"},
                 )
             ):
-                recorder.feed(chunk)
+                recorder.feed(json.encode(chunk))
                 if n in {1, 25}:
                     numbers += [one.seq for one in deltas_of(store, session.id)]
                     server.crash()
@@ -162,6 +165,24 @@ def test_a_crash_takes_back_no_chunk_of_a_stream(server: OwnServer) -> None:
         assert [one.seq for one in fed][:24] == numbers, "who follows sees none of them again"
         assert store.runs(session)[0].end_reason == "finish"
         assert store.verify().ok
+
+
+def test_a_lost_transaction_is_not_taken_for_another_of_its_number(server: OwnServer) -> None:
+    """After a crash the server gives the number of one that it lost to somebody else."""
+    url = f"{fresh_database(server.place, 'numbers')}&home=numbers"
+    number = Sql("SELECT CAST(CAST(pg_current_xact_id() AS text) AS bigint)")
+    with closing(ChatStore.open(url)) as store:
+        session = store.create_session(agent="a", model="m")
+        database = store.context.db
+        with pytest.raises(Unreachable, match="while"), database.write() as tx:
+            assert tx.count("touch_session", {"id": session.id, "now": 1}) == 1
+            lost = tx.value(number)
+            server.crash()
+            server.start()
+            with psycopg.connect(server.place, autocommit=True) as other:
+                while other.execute(number.encode()).fetchall()[0][0] < lost:
+                    pass
+        assert store.session(session).updated_at != 1
 
 
 def test_crashes_of_the_server_lose_nothing_and_store_nothing_twice(server: OwnServer) -> None:

@@ -74,7 +74,7 @@ def _take_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_seco
     ctx.widen(tx)
     now = ctx.clock()
     found = tx.one("compression_lock", {"id": session_id})
-    if found is not None and (found[1] < now or _is_gone(found[0])):
+    if found is not None and (found[1] < now or _is_gone(tx, found[0])):
         log.warning("the lock for compacting %r was left by %s", session_id, found[0])
         tx.run("release_compression_lock", {"id": session_id, "holder": found[0]})
     values = {"session_id": session_id, "holder": holder, "acquired_at": now}
@@ -168,7 +168,7 @@ def _take_turn(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_seco
     now = ctx.clock()
     conversation = conversation_of(tx, session_id)
     found = tx.one("turn_lease", {"id": conversation})
-    if found is not None and (found[1] <= now or _is_gone(found[0])):
+    if found is not None and (found[1] <= now or _is_gone(tx, found[0])):
         tx.run("release_turn_lease", {"id": conversation, "holder": found[0]})
     values = {"conversation_id": conversation, "holder": holder, "acquired_at": now}
     values["expires_at"] = now + max(_SHORTEST, float(ttl_seconds))
@@ -246,7 +246,7 @@ def release_session_turn_lease(ctx: StateContext, tx: Tx, session_id: str, holde
 def has_live_session_turn_lease(ctx: StateContext, tx: Tx, session_id: str) -> bool:
     """Tell whether a turn of the conversation is running anywhere."""
     found = tx.one("turn_lease", {"id": conversation_of(tx, session_id)})
-    return found is not None and found[1] > ctx.clock() and not _is_gone(found[0])
+    return found is not None and found[1] > ctx.clock() and not _is_gone(tx, found[0])
 
 
 # ---------------------------------------------------------------------- what they refuse
@@ -278,7 +278,7 @@ def refuse_during_turn(ctx: StateContext, tx: Tx, session_id: str) -> None:
         msg = f"a turn of session {session_id!r} is running"
         raise SessionTurnLeaseLostError(msg, hint="stop it, or wait for its end; nothing changed")
     found = tx.one("compression_lock", {"id": session_id})
-    if found is not None and found[1] > ctx.clock() and not _is_gone(found[0]):
+    if found is not None and found[1] > ctx.clock() and not _is_gone(tx, found[0]):
         msg = f"session {session_id!r} is being compacted"
         raise SessionCompressionInProgressError(msg, hint="wait for its end; nothing was changed")
 
@@ -300,8 +300,13 @@ def _owner(tx: Tx, query: str, name: str) -> str | None:
     return None if found is None else str(found[0])
 
 
-def _is_gone(holder: str) -> bool:
-    """Tell whether a holder names a process of this machine that has ended."""
+def _is_gone(tx: Tx, holder: str) -> bool:
+    """Tell whether a holder names a process of this machine that has ended.
+
+    A server has writers on many machines, and a holder does not name its own: its lease counts.
+    """
+    if tx.engine != "sqlite":
+        return False
     found = _PROCESS.search(holder or "")
     foreign = _NAMESPACE.search(holder or "")
     if found is None or (foreign is not None and foreign[1] != _own_namespace()):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Final, NamedTuple, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import psycopg
 
@@ -25,11 +26,14 @@ R = TypeVar("R")
 _READ_SECONDS: Final = 30.0  # what one statement of a reader may take
 _MORE_SECONDS: Final = 5.0  # ... of a writer, beyond the time that it may wait
 _IDLE_MS: Final = 60_000  # how long a transaction may do nothing
+_IN_FUTURE: Final = "22023"  # the number of a transaction that is still to come
 _ATTEMPTS: Final = 5  # runs of a transaction that others stand in the way of
 _PAUSE: Final = 0.02  # before the second run, then twice as long each time
 
 _BEGIN_READ: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _OUTCOME: Final = b"SELECT pg_xact_status(CAST(%(xid)s AS xid8))"
+# Another text after a crash or a restart: with a crash, statistics begin again.
+_LIFE: Final = b"SELECT concat(pg_postmaster_start_time(), stats_reset) FROM pg_stat_bgwriter"
 
 
 class _Kind(NamedTuple):
@@ -78,6 +82,7 @@ class PostgresDatabase:
         """Set what belongs to this process; run again in a forked child."""
         self._pid = os.getpid()
         self._closed = False
+        self._lives: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         reading = _Kind("on", _READ_SECONDS)
         durable = _Kind("on", self.budget + _MORE_SECONDS)
         quick = _Kind("off", self.budget + _MORE_SECONDS)
@@ -102,6 +107,7 @@ class PostgresDatabase:
         )
         try:
             self.enter(connection)
+            self._lives[connection] = _life_of(connection)
         except psycopg.Error as error:
             connection.close()
             raise self.trouble(error) from error
@@ -214,7 +220,7 @@ class PostgresDatabase:
         except psycopg.Error as error:
             if not is_lost(error):
                 raise self.trouble(error) from error
-            if self._was_committed(xid, error):
+            if self._was_committed(self._lives.get(connection), xid, error):
                 return True
             raise self.trouble(error) from error
         if done.statusmessage != "COMMIT":
@@ -222,25 +228,23 @@ class PostgresDatabase:
             raise Conflict(msg, hint="none of it was stored; look at the first error")
         return True
 
-    def _was_committed(self, xid: str, error: psycopg.Error) -> bool:
+    def _was_committed(self, life: str | None, xid: str, error: psycopg.Error) -> bool:
+        """Ask what became of a transaction; raise where nobody can say.
+
+        A server that crashed may give the number of one that it lost to another: then it tells for
+        certain only what was not committed.
+        """
         deadline = time.monotonic() + self.budget
         while True:
             try:
-                connection = self._reading.lend(max(0.0, deadline - time.monotonic()))
+                status, same_life = self._outcome(life, xid, deadline)
             except (Unreachable, Busy):
                 break
-            try:
-                row = connection.execute(_OUTCOME, {"xid": xid}).fetchone()
-            except psycopg.Error as again:
-                if not is_lost(again):
-                    break
-                row = ("in progress",)
-            finally:
-                self._reading.take_back(connection)
-            status = row and row[0]
-            if status in {"committed", "aborted"}:
-                return bool(status == "committed")
-            if status is None or time.monotonic() > deadline:
+            if status == "aborted" or (status in {"in progress", "unknown"} and not same_life):
+                return False
+            if status == "committed" and same_life:
+                return True
+            if status != "in progress" or time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE)
         msg = f"{self.name} was lost while a transaction was being stored"
@@ -249,6 +253,24 @@ class PostgresDatabase:
         raise Unreachable(
             msg, hint="it may or may not be stored: check before you write it again"
         ) from None
+
+    def _outcome(self, life: str | None, xid: str, deadline: float) -> tuple[str | None, bool]:
+        """Give the state of a transaction, and whether the server lives on since it began.
+
+        `unknown` is one that the server has never seen; None one that is too long ago.
+        """
+        connection = self._reading.lend(max(0.0, deadline - time.monotonic()))
+        try:
+            row = connection.execute(_OUTCOME, {"xid": xid}).fetchone()
+        except psycopg.Error as error:
+            if is_lost(error):
+                return "in progress", True
+            return ("unknown" if error.sqlstate == _IN_FUTURE else None), self._lives.get(
+                connection
+            ) == life
+        finally:
+            self._reading.take_back(connection)
+        return row and row[0], self._lives.get(connection) == life
 
     def again(
         self,
@@ -394,6 +416,11 @@ class PostgresDatabase:
     def __exit__(self, *_: object) -> None:
         """Close the database."""
         self.close()
+
+
+def _life_of(connection: Connection) -> str:
+    row = connection.execute(_LIFE).fetchone()
+    return "" if row is None else str(row[0])
 
 
 def _stay(_: Connection) -> None:

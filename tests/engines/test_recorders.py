@@ -1,0 +1,77 @@
+"""Who is at work, as others see it: somebody on another machine is left alone while he lives."""
+
+import multiprocessing
+import os
+import signal
+from contextlib import closing
+from multiprocessing.connection import Connection
+
+import pytest
+
+from threadkeep.base import processes
+from threadkeep.base.engines import server_of
+from threadkeep.base.postgres import tx as server_tx
+from threadkeep.chat.store import ChatStore
+from threadkeep.state.session_db import SessionDB
+
+
+def record_elsewhere(url: str, talk: Connection) -> None:
+    """Record in a process that has the marks of another machine, and never end."""
+    processes._boot = lambda: "another-machine"  # type: ignore[assignment]
+    with closing(ChatStore.open(url)) as store:
+        session = store.create_session(agent="a", model="m")
+        recorder = store.record(session, "m")
+        recorder.feed({"type": "start"})
+        recorder.feed({"type": "text-start", "id": "t"})
+        talk.send(session.id)
+        for word in iter(talk.recv, None):
+            recorder.feed({"type": "text-delta", "id": "t", "delta": word})
+            talk.send(recorder.run_id)
+
+
+def test_a_recorder_elsewhere_is_left_alone_while_it_lives(
+    server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_tx, "_GRACE", 0.0)  # the server of the tests may be young
+    url = f"{server_url}&home=elsewhere"
+    ChatStore.open(url).close()
+    talk, other = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=record_elsewhere, args=(url, other)
+    )
+    process.start()
+    try:
+        session = talk.recv()
+        with closing(ChatStore.open(url)) as store:  # which closes what the dead left behind
+            assert [one["message_id"] for one in store.facts().live_recordings] == ["m"]
+            talk.send("still ")
+            run = talk.recv()
+            talk.send("here")
+            assert talk.recv() == run, "it was not closed in between"
+            assert store.runs(session)[0].end_reason is None
+            mark = f"{process.pid}:"
+            with store.context.db.read() as tx:
+                (row,) = tx.all("all_recordings")
+            assert row[3].startswith(mark)
+            os.kill(process.pid or 0, signal.SIGKILL)
+            server = server_of(store.context.db)
+            with closing(server.connect()) as connection:  # waits until the server knows
+                connection.execute("SELECT pg_advisory_lock(%s)", (server.lock_of(row[3]),))
+        with closing(ChatStore.open(url)) as store:
+            assert store.facts().live_recordings == []
+            assert store.message(session, "m")["parts"][-1]["text"] == "still here"
+            assert store.runs(session)[0].end_reason == "crash"
+    finally:
+        process.kill()
+        process.join()
+
+
+def test_a_turn_of_another_machine_is_not_taken_by_the_number_of_its_process(
+    server_url: str,
+) -> None:
+    theirs = f"pid={(1 << 22) + 7}:turn"  # no process here, and one there
+    with closing(SessionDB(f"{server_url}&home=turns")) as db:
+        db.create_session("s", "cli")
+        assert db.try_acquire_session_turn_lease("s", theirs, ttl_seconds=300)
+        assert not db.try_acquire_session_turn_lease("s", "pid=1:other", ttl_seconds=300)
+        assert db.has_live_session_turn_lease("s")
