@@ -24,7 +24,7 @@ _ENGLISH: Final = (
 _CHINESE: Final = "数据库锁定连接超时修复测试部署缓存索引查询用户请求错误日志版本"
 _NODE = """
 INSERT INTO knowledge_nodes (uuid, content, embed_text, outcome, tags, created_at, updated_at)
-VALUES (?, ?, ?, 'success', '[]', ?, ?)
+VALUES (:uuid, :content, :embed_text, 'success', '[]', :at, :at)
 """
 
 
@@ -53,13 +53,13 @@ class Words:
         return text
 
 
-def make_store(folder: Path, messages: int, nodes: int) -> Home:
-    """Write logs, capture them into a new home, and put nodes beside them."""
+def make_store(folder: Path, messages: int, nodes: int, url: str | None = None) -> Home:
+    """Write logs, capture them into a new home or one on a server, and put nodes beside them."""
     user, words = folder / "user", Words(7)
     sessions = max(1, messages // _PER_SESSION)
     for number in range(sessions):
-        _write_log(user, words, number, sessions)
-    home = Home(folder / "home")
+        write_log(user, words, number, sessions)
+    home = Home(url or folder / "home")
     with home.history(user_home=user) as history:
         history.capture()
         with history.store.context.db.write() as tx:
@@ -68,7 +68,7 @@ def make_store(folder: Path, messages: int, nodes: int) -> Home:
     return home
 
 
-def _write_log(user: Path, words: Words, number: int, sessions: int) -> None:
+def write_log(user: Path, words: Words, number: int, sessions: int) -> None:
     project = f"project{number % 20}"
     folder = user / ".claude" / "projects" / f"-code-{project}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,8 @@ def _iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
-def _node(words: Words, number: int) -> tuple[Any, ...]:
+def _node(words: Words, number: int) -> dict[str, Any]:
     content = {"summary": words.text(20), "intent": words.text(6), "tags": []}
     at = NOW - words.random.randrange(_SPAN_MS)
-    return f"node-{number}", json.dumps(content), words.text(60), at, at
+    told = json.dumps(content), words.text(60)
+    return {"uuid": f"node-{number}", "content": told[0], "embed_text": told[1], "at": at}

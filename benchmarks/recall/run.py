@@ -25,7 +25,7 @@ _FOLDED = (
     *("set, folded by", "questions", "session hit@1", "session MRR"),
     *("answer MRR", "answer found@10"),
 )
-_TIMES = ("questions of this kind", "questions", "p50 ms", "p95 ms")
+TIMES = ("questions of this kind", "questions", "p50 ms", "p95 ms")
 _MESSAGES, _LARGER = 100_000, 10
 _PER_NODE = 10
 _GOALS = {"full text": (0.74, 0.45), "fused": (0.74, 0.51)}
@@ -116,19 +116,19 @@ def _timed(place: Place, stores: dict[int, str]) -> Result:
         with place.fresh() as folder:
             made = partial(_meaning if first else _no_meaning, cache=place.folder.parent)
             timed, fused = speed.measure(folder, count, count // _PER_NODE, made)
-        tables.append(Table(f"Recall over {name}", _TIMES, [_times(one) for one in timed]))
+        tables.append(Table(f"Recall over {name}", TIMES, [times_row(one) for one in timed]))
         rare.append(next(one.p50 for one in timed if one.group == "rare"))
         if first:
             goals.append(Goal("recall p95, all questions", 50.0, timed[-1].p95, " ms"))
         if fused:
-            tables.append(Table(f"With vectors, {name}", _TIMES, [_times(one) for one in fused]))
+            tables.append(Table(f"With vectors, {name}", TIMES, [times_row(one) for one in fused]))
             goals.append(Goal("recall p95 with vectors", 100.0, fused[-1].p95, " ms"))
     if len(rare) > 1:
         goals.append(Goal("rare words when the store grows tenfold", 1.5, rare[1] / rare[0]))
     return Result(tables, goals)
 
 
-def _times(one: speed.Timed) -> tuple[str, ...]:
+def times_row(one: speed.Timed) -> tuple[str, ...]:
     return one.group, str(one.questions), figure(one.p50), figure(one.p95)
 
 

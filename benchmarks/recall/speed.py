@@ -80,10 +80,14 @@ def _timed(group: str, times: Sequence[float]) -> Timed:
 
 
 def measure(
-    folder: Path, messages: int, nodes: int, meaning_of: Callable[[History], Meaning | None]
+    folder: Path,
+    messages: int,
+    nodes: int,
+    meaning_of: Callable[[History], Meaning | None],
+    url: str | None = None,
 ) -> tuple[list[Timed], list[Timed]]:
     """Make a history of a size, and time all questions over it: by words, and with vectors too."""
-    home = make_store(folder, messages, nodes)
+    home = make_store(folder, messages, nodes, url)
     with home.history(user_home=folder / "user") as history:
         memory = Memory(history.store, history.sources, clock=lambda: NOW)
         memory.index()

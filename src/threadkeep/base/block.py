@@ -152,9 +152,7 @@ class Stored:
     @property
     def numbers(self) -> Sequence[int]:
         """The number of each document."""
-        if not self._packed[0]:
-            return range(self.first, self.last + 1)
-        return [self.first + number for number in _read_numbers(self._packed[0], self.size)]
+        return read_numbers(self.first, self.size, self._packed[0])
 
     @property
     def lengths(self) -> Sequence[int]:
@@ -178,5 +176,9 @@ def pack_numbers(numbers: Sequence[int]) -> bytes:
     return to_bytes(array("Q", (number - first for number in numbers)))
 
 
-def _read_numbers(data: bytes, size: int) -> "array[int]":
-    return to_array("Q", data) if len(data) == 8 * size else unpack(data, size)
+def read_numbers(first: int, size: int, data: bytes) -> Sequence[int]:
+    """Read them back; where none is missing, there is nothing to read."""
+    if not data:
+        return range(first, first + size)
+    packed = to_array("Q", data) if len(data) == 8 * size else unpack(data, size)
+    return [first + number for number in packed]

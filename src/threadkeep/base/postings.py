@@ -12,11 +12,10 @@ a block is random, and a merge takes only blocks that nobody else is merging.
 """
 
 import json
-import math
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
-from operator import itemgetter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from threadkeep.base.block import (
@@ -26,10 +25,10 @@ from threadkeep.base.block import (
     pack_numbers,
     read_list,
     terms_of,
-    to_array,
     to_bytes,
 )
-from threadkeep.base.match import AllOf, AnyOf, Match, Phrase, Without
+from threadkeep.base.match import Match, Phrase
+from threadkeep.base.posting_search import PostingSearch
 from threadkeep.base.tx import LAST_ROW, Row, Sql, Tx
 
 # What the schema of a store has in place of an FTS5 table.
@@ -62,12 +61,7 @@ _WRITER_LEVELS: Final = 3  # merged by who writes: up to some 4,000 documents, t
 _BATCH: Final = 4_000  # documents of a new block
 _LARGEST: Final = (1 << 16) - 1  # documents of any block: an offset has 16 bits
 _FIRST_LOOK: Final = 4  # blocks that are searched first if not all hits are wanted
-_K1: Final = 1.2  # these two of BM25, as FTS5 has them
-_B: Final = 0.75
-_LEAST_WEIGHT: Final = 1e-6
 _NOTHING: Final[Mapping[str, object]] = {}
-
-Hits = dict[int, dict[int, int]]  # how often a phrase stands in a document, by block and offset
 
 
 # ------------------------------------------------------------------------------
@@ -97,18 +91,20 @@ class Postings(NamedTuple):
         limit: int = -1,
     ) -> list[int]:
         """Give the documents that have what is asked for, from one end, at most so many."""
-        blocks = self._blocks(tx, "block, first, last", span)
-        blocks.sort(key=itemgetter(2 if newest else 1), reverse=newest)
+        search = PostingSearch(tx, self.table, stemmed=self.stemmed)
+        heads = [one for one in search.heads.values() if one.last >= span[0]]
+        heads = [one for one in heads if one.first <= span[1]]
+        heads.sort(key=attrgetter("last" if newest else "first"), reverse=newest)
         found: list[int] = []
-        look = _FIRST_LOOK if limit >= 0 else len(blocks)
-        whole = look >= len(blocks)
-        while blocks and limit != 0:
-            now, blocks = blocks[:look], blocks[look:]
-            search = _Search(tx, self, None if whole else [row[0] for row in now])
-            found += [one for one in search.numbers(match, span) if span[0] <= one <= span[1]]
+        look = _FIRST_LOOK if limit >= 0 else len(heads)
+        while heads and limit != 0:
+            now, heads = heads[:look], heads[look:]
+            found += search.numbers(
+                search.find(match, dict.fromkeys(one.block for one in now)), span
+            )
             found.sort(reverse=newest)
-            if 0 < limit <= len(found) and blocks:
-                last, edge = found[limit - 1], blocks[0][2 if newest else 1]
+            if 0 < limit <= len(found) and heads:
+                last, edge = found[limit - 1], heads[0].last if newest else heads[0].first
                 if last > edge if newest else last < edge:
                     break
             look *= _FAN
@@ -116,18 +112,21 @@ class Postings(NamedTuple):
 
     def having(self, tx: Tx, match: Match, ids: Iterable[int]) -> set[int]:
         """Give those of some documents that have what is asked for."""
-        wanted = set(ids)
-        span = (min(wanted, default=0), max(wanted, default=0))
-        return wanted.intersection(self.ids(tx, match, span))
+        search = PostingSearch(tx, self.table, stemmed=self.stemmed)
+        return set(search.numbers(search.find(match, search.places(set(ids)))))
 
     def frequency(self, tx: Tx, match: Match, bound: int) -> tuple[int, int]:
         """Count the documents that have it, up to a bound; give the last one counted."""
+        search = PostingSearch(tx, self.table, stemmed=self.stemmed)
+        counted = search.count_word(match, bound) if isinstance(match, Phrase) else None
+        if counted is not None:
+            return counted
         found = self.ids(tx, match, newest=False, limit=bound)
         return len(found), found[-1] if found else 0
 
-    def asked(self, tx: Tx, match: Match) -> str:
+    def asked(self, tx: Tx, match: Match, newest: int = -1) -> str:
         """Give what the piece `{matching:index}` takes as `:match`: the documents that have it."""
-        return json.dumps(self.ids(tx, match))
+        return json.dumps(self.ids(tx, match, limit=newest))
 
     def scored(self, tx: Tx, match: Match) -> str:
         """Give what the piece `{ranked:index}` takes as `:match`: the same with their scores."""
@@ -135,7 +134,9 @@ class Postings(NamedTuple):
 
     def scores(self, tx: Tx, match: Match) -> list[tuple[int, float]]:
         """Give the documents that have what is asked for, each with BM25; the best is the least."""
-        return list(_Search(tx, self, None).scores(match))
+        rows, words = self.sums(tx)
+        search = PostingSearch(tx, self.table, stemmed=self.stemmed)
+        return list(search.scores(match, rows, words))
 
     def lengths(self, tx: Tx, span: tuple[int, int]) -> dict[int, int]:
         """Give how many words each document of a span has, by its number."""
@@ -156,8 +157,9 @@ class Postings(NamedTuple):
                 found.append(last)
             else:
                 mixed.append(block)
-        for stored in _Search(tx, self, None).stored(mixed, span):
-            found += [one for one in stored.numbers if span[0] <= one <= span[1]]
+        search = PostingSearch(tx, self.table, stemmed=self.stemmed)
+        every = {block: range(search.heads[block].size) for block in mixed}
+        found += search.numbers(every, span, dead=True)
         return max(found, default=None)
 
     def size(self, tx: Tx) -> int:
@@ -370,199 +372,3 @@ class Postings(NamedTuple):
 
     def _run(self, tx: Tx, sql: str, values: Mapping[str, object] = _NOTHING) -> None:
         tx.run(self._sql(sql), values)
-
-
-# ------------------------------------------------------------------------------
-# One search
-
-
-class _Search:
-    """What a match finds, in some blocks or in all."""
-
-    def __init__(self, tx: Tx, index: Postings, blocks: Sequence[int] | None) -> None:
-        self._tx = tx
-        self._index = index
-        self._blocks = None if blocks is None else json.dumps(blocks)
-        self._phrases: dict[Phrase, Hits] = {}
-
-    def numbers(self, match: Match, span: tuple[int, int]) -> Iterator[int]:
-        """Give the numbers of the documents that are found, of those in a span at least."""
-        found = self._found_by_block(match)
-        for block in self.stored(found, span):
-            numbers = block.numbers
-            for offset in found[block.block] - block.dead:
-                yield numbers[offset]
-
-    def scores(self, match: Match) -> Iterator[tuple[int, float]]:
-        """Give the documents that are found with their scores, as FTS5 computes them."""
-        found = self._found_by_block(match)
-        if not found:
-            return
-        rows, words = self._index.sums(self._tx)
-        weights = self._weights(rows)
-        for block in self.stored(found):
-            docs, lengths, numbers = found[block.block] - block.dead, block.lengths, block.numbers
-            share = {
-                offset: _K1 * (1 - _B + _B * lengths[offset] / (words / rows)) for offset in docs
-            }
-            sums = dict.fromkeys(docs, 0.0)
-            for phrase, places in self._counted(match, block.block, docs):
-                for offset, often in places:
-                    grade = (often * (_K1 + 1.0)) / (often + share[offset])
-                    sums[offset] += weights[phrase] * grade
-            for offset, score in sums.items():
-                yield numbers[offset], -1.0 * score
-
-    def _found_by_block(self, match: Match) -> dict[int, AbstractSet[int]]:
-        blocks = {block for phrase in _phrases(match) for block in self._hits(phrase)}
-        found = ((block, self._found(match, block)) for block in blocks)
-        return {block: offsets for block, offsets in found if offsets}
-
-    def _found(self, match: Match, block: int) -> AbstractSet[int]:
-        """Give the offsets of the documents of a block that have what is asked for."""
-        if isinstance(match, Phrase):
-            return self._hits(match).get(block, {}).keys()
-        if isinstance(match, Without):
-            wanted = self._found(match.wanted, block)
-            return wanted - self._found(match.unwanted, block) if wanted else wanted
-        parts = self._parts(match)
-        if isinstance(match, AnyOf):
-            return set[int]().union(*(self._found(part, block) for part in parts))
-        found: AbstractSet[int] = self._found(parts[0], block) if parts else set()
-        for part in parts[1:]:
-            if not found:
-                break
-            found = found & self._found(part, block)
-        return found
-
-    def _parts(self, match: AllOf | AnyOf) -> Sequence[Match]:
-        """Give the parts; one without a word is skipped where all are phrases, as FTS5 does it."""
-        if isinstance(match, AllOf) and all(isinstance(part, Phrase) for part in match.parts):
-            return [part for part in match.parts if isinstance(part, Phrase) and self._terms(part)]
-        return match.parts
-
-    def _counted(
-        self, match: Match, block: int, docs: AbstractSet[int]
-    ) -> Iterator[tuple[Phrase, list[tuple[int, int]]]]:
-        """Give how often each phrase stands in documents; only where all around it is found."""
-        if isinstance(match, Phrase):
-            hits = self._hits(match).get(block, {})
-            yield match, [(offset, hits[offset]) for offset in docs if offset in hits]
-            return
-        for part in (match.wanted,) if isinstance(match, Without) else match.parts:
-            yield from self._counted(part, block, docs & self._found(part, block))
-
-    # ------------------------------------------------------------------ phrases
-
-    def _terms(self, phrase: Phrase) -> list[bytes]:
-        return terms_of(" ".join(phrase.words), stemmed=self._index.stemmed)
-
-    def _hits(self, phrase: Phrase) -> Hits:
-        found = self._phrases.get(phrase)
-        if found is None:
-            found = self._phrases[phrase] = self._look_up(phrase)
-        return found
-
-    def _look_up(self, phrase: Phrase) -> Hits:
-        terms = self._terms(phrase)
-        last = len(terms) - 1
-        ranges = [
-            _range(term, prefix=phrase.prefix and at == last) for at, term in enumerate(terms)
-        ]
-        common: Hits | None = None
-        for one in ranges:
-            hits = self._word(one)
-            common = hits if common is None else _both(common, hits)
-            if not common:
-                return {}
-        return common or {} if len(ranges) < 2 else self._in_a_row(ranges, common or {})  # noqa: PLR2004
-
-    def _word(self, terms: tuple[bytes, bytes]) -> Hits:
-        found: Hits = {}
-        for block, size, docs in self._rows("block, n, docs", terms, self._blocks):
-            read = read_list(size, docs)
-            counts = found.get(block)
-            if counts is None:
-                found[block] = dict(zip(read.offsets, read.counts, strict=True))
-                continue
-            for offset, number in zip(read.offsets, read.counts, strict=True):
-                counts[offset] = counts.get(offset, 0) + number
-        return found
-
-    def _in_a_row(self, ranges: Sequence[tuple[bytes, bytes]], common: Hits) -> Hits:
-        """Keep the documents in which the words follow each other, and count how often."""
-        starts: dict[tuple[int, int], set[int]] = {}
-        for step, terms in enumerate(ranges):
-            blocks = json.dumps(list(common))
-            here: dict[tuple[int, int], set[int]] = {}
-            for block, *row in self._rows("block, n, docs, pos", terms, blocks):
-                for offset, places in read_list(*row).places_by_offset(common[block].keys()):
-                    begun = {place - step for place in places}
-                    here.setdefault((block, offset), set()).update(begun)
-            starts = {at: starts[at] & found for at, found in here.items()} if step else here
-            starts = {at: found for at, found in starts.items() if found}
-            common = {}
-            for (block, offset), found in starts.items():
-                common.setdefault(block, {})[offset] = len(found)
-            if not common:
-                break
-        return common
-
-    def _rows(self, columns: str, terms: tuple[bytes, bytes], blocks: str | None) -> list[Row]:
-        only = "" if blocks is None else " AND block IN ({ids:blocks})"
-        sql = (
-            f"SELECT {columns} FROM {{index}}_postings"  # noqa: S608
-            f" WHERE term >= :term AND term < :behind{only}"
-        )
-        values: dict[str, object] = {"term": terms[0], "behind": terms[1]}
-        return self._index.rows(self._tx, sql, {**values, **({"blocks": blocks} if only else {})})
-
-    # ------------------------------------------------------------------ blocks
-
-    def _weights(self, rows: int) -> dict[Phrase, float]:
-        """Give how much each phrase says; one that more than half have says next to nothing."""
-        sql = "SELECT block, dead FROM {index}_blocks WHERE dead <> :none"
-        found = self._index.rows(self._tx, sql, {"none": b""})
-        dead = {block: frozenset(to_array("H", offsets)) for block, offsets in found}
-        weights = {}
-        for phrase, hits in self._phrases.items():
-            having = sum(len(hits[block]) for block in hits)
-            having -= sum(len(hits[block].keys() & dead[block]) for block in hits if block in dead)
-            weight = math.log((rows - having + 0.5) / (having + 0.5))
-            weights[phrase] = weight if weight > 0.0 else _LEAST_WEIGHT
-        return weights
-
-    def stored(
-        self, blocks: Iterable[int], span: tuple[int, int] = (0, LAST_ROW)
-    ) -> Iterator[Stored]:
-        sql = (
-            f"SELECT {Stored.columns} FROM {{index}}_blocks"  # noqa: S608
-            " WHERE block IN ({ids:blocks}) AND first <= :upto AND last >= :since"
-        )
-        named = {"blocks": json.dumps(list(blocks)), "since": span[0], "upto": span[1]}
-        return map(Stored, self._index.rows(self._tx, sql, named))
-
-
-def _range(term: bytes, *, prefix: bool) -> tuple[bytes, bytes]:
-    """Give the terms from which to which: this one alone, or all that begin with it."""
-    return term, term[:-1] + bytes([term[-1] + 1]) if prefix else term + b"\0"
-
-
-def _both(some: Hits, others: Hits) -> Hits:
-    found: Hits = {}
-    for block in some.keys() & others.keys():
-        if docs := some[block].keys() & others[block].keys():
-            found[block] = dict.fromkeys(docs, 0)
-    return found
-
-
-def _phrases(match: Match) -> Iterator[Phrase]:
-    """Give every phrase, wanted or not."""
-    if isinstance(match, Phrase):
-        yield match
-    elif isinstance(match, Without):
-        yield from _phrases(match.wanted)
-        yield from _phrases(match.unwanted)
-    else:
-        for part in match.parts:
-            yield from _phrases(part)

@@ -57,9 +57,12 @@ class WordIndex(NamedTuple):
         """The same with a `score`: BM25, the best is the least."""
         return f"{{ranked:{self.table}}}"
 
-    def asked(self, tx: Tx, match: Match) -> str:
-        """Give what a query with the relation `matching` takes as `:match`."""
-        return self._of(tx).asked(tx, match)
+    def asked(self, tx: Tx, match: Match, newest: int = -1) -> str:
+        """Give what a query with the relation `matching` takes as `:match`.
+
+        Of one that takes only the rows with the largest numbers, `newest` says how many.
+        """
+        return self._of(tx).asked(tx, match, newest)
 
     def scored(self, tx: Tx, match: Match) -> str:
         """Give what a query with the relation `ranked` takes as `:match`."""

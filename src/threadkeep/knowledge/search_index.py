@@ -286,6 +286,7 @@ _WORDS: Final[dict[Side, WordIndex]] = {"entry": ENTRY_WORDS, "thing": THING_WOR
 COUNTED: Final = 8_000
 _NO_LIMIT: Final = -1
 _TURN_BITS: Final = 24
+_WIDER: Final = 16  # inside a scope so many times more are looked at first
 _UNINDEXED: Final = 200  # nodes behind the end of the index
 # A message with neighbours stands at its session and turn in one number; anything else below zero.
 _PLACE: Final = "CASE WHEN p.turn IS NULL THEN -f.id ELSE p.session << 24 | p.turn END"
@@ -354,8 +355,22 @@ def postings(
         joined = " JOIN tk_entries AS e ON e.id = f.id" if wanted.conditions or newest else ""
         joined += " LEFT JOIN tk_turns AS p ON p.entry = f.id" if scope.placed else ""
     sql = f"SELECT {columns} FROM {words.matching} AS f{joined} WHERE true{_and(wanted)}"  # noqa: S608
-    asked = {"match": words.asked(tx, match), "limit": _NO_LIMIT if limit is None else limit}
-    return _rows(tx, f"{sql} ORDER BY {order} LIMIT :limit", {**wanted.params, **asked})
+    most = _NO_LIMIT if limit is None else limit
+    given, rows = "", list[Posting]()
+    # The last ones that have the words often are enough, and much less than all of them.
+    for upto in [_NO_LIMIT] if newest or limit is None else _tries(limit, narrow=wanted.conditions):
+        asked = words.asked(tx, match, upto)
+        if asked == given:
+            break
+        given, values = asked, {**wanted.params, "match": asked, "limit": most}
+        rows = _rows(tx, f"{sql} ORDER BY {order} LIMIT :limit", values)
+        if len(rows) == limit:
+            break
+    return rows
+
+
+def _tries(limit: int, *, narrow: object) -> list[int]:
+    return [limit * _WIDER, _NO_LIMIT] if narrow else [limit]
 
 
 def newest(tx: Tx, side: Side, scope: Scope, limit: int) -> list[Posting]:

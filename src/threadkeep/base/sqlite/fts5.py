@@ -31,7 +31,7 @@ class Fts5(NamedTuple):
 
     # ------------------------------------------------------------------ asking
 
-    def asked(self, tx: Tx, match: Match) -> str:  # noqa: ARG002  (the same in any transaction)
+    def asked(self, tx: Tx, match: Match, newest: int = -1) -> str:  # noqa: ARG002  (always the same)
         """Give what a query with the piece `{matching:index}` takes as `:match`."""
         return _expression(match)
 
