@@ -5,6 +5,7 @@ snippet("see gateway/run.py", "gateway/run.py")       'see >>>gateway/run.py<<<'
 
 import re
 import unicodedata
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -54,8 +55,7 @@ def _marked(text: str, spans: "list[_Span]", width: int, mark: tuple[str, str]) 
 
 def _find(text: str, query: str) -> list[_Span]:
     """Find the terms in the text: (start, end, number of the term), in order, not overlapping."""
-    folded = _fold(text)
-    asked = [(n, term) for n, term in enumerate(parse_query(query)) if term.operator != "NOT"]
+    folded, asked = _fold(text), _asked(query)
     spans = [span for n, term in asked if term.words for span in _find_term(folded, term, n)]
     # Emoji and symbols are what was looked for only where no word is: `a - b` is not about hyphens.
     for n, term in asked if not spans else ():
@@ -65,6 +65,12 @@ def _find(text: str, query: str) -> list[_Span]:
         if not kept or span[0] >= kept[-1][1]:
             kept.append(span)
     return kept
+
+
+@lru_cache(maxsize=32)
+def _asked(query: str) -> tuple[tuple[int, Term], ...]:
+    """Read the terms of a query with their numbers: once for all of its hits."""
+    return tuple((n, term) for n, term in enumerate(parse_query(query)) if term.operator != "NOT")
 
 
 def _find_term(folded: str, term: Term, number: int) -> list[_Span]:
@@ -119,12 +125,14 @@ def _window(text: str, spans: list[_Span], width: int) -> tuple[int, int]:
     """Choose the stretch of text with most terms in it; the first one if several have as many."""
     if not spans or len(text) <= width:
         return 0, min(len(text), width)
-    best, most = spans[0][:2], 0
+    best, most, all_of_them = spans[0][:2], 0, len({span[2] for span in spans})
     for at, (left, right, _) in enumerate(spans):
         inside = [span for span in spans[at : at + MAX_TOKENS] if span[1] <= left + width]
         terms = len({span[2] for span in inside})
         if terms > most:
             best, most = (left, max([right, *(span[1] for span in inside)])), terms
+        if most == all_of_them:
+            break
     start = max(0, best[0] - max(0, width - (best[1] - best[0])) // 2)
     start = min(start, max(0, len(text) - width))
     return _snap(text, start, best[0]), min(len(text), start + width)
