@@ -279,7 +279,7 @@ def _learn_fix(tx: Tx, look: Look, command: bytes, *, failed: int, fixed: int, a
     failure = _run_at(tx, look, failed)
     if failure is None or _command_digest(failure, shape_of(failure.command)) != command:
         return
-    behind = look(tx, failed, max(_BETWEEN, 1)).runs
+    behind = look(tx, failed, min(_BETWEEN, fixed - failed)).runs  # what is behind it is not asked
     success = next((run for run in behind if run.id == fixed), None) or _run_at(tx, look, fixed)
     if success is None or success.at < failure.at:
         return

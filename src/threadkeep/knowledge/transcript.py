@@ -182,24 +182,28 @@ def ends_open(tx: Tx, session: CapturedSession) -> bool:
 # Single entries out of the archive, for those who need some here and some there.
 
 _BLOCKS_KEPT: Final = 16  # of 256 KB; memory must stay small where all of the archive is read
+_LINES_KEPT: Final = 4  # a result and the calls before it are asked for in turn
 
 
 class ArchivedEntries:
-    """Reads entries within one transaction; a block is unpacked once, a line is read once."""
+    """Reads entries within one transaction; blocks and lines that were just read are at hand."""
 
     def __init__(self, tx: Tx, sources: Readers) -> None:
         self.tx = tx
         self._sources = sources
         self._logs: dict[int, LogRow | None] = {}
         self._blocks: dict[int, list[bytes]] = {}
-        self._line: tuple[int, int, dict[str, Entry]] = (-1, -1, {})
+        self._read: dict[tuple[int, int], dict[str, Entry]] = {}  # by log and line
         self.damaged: set[int] = set()  # blocks that could not be read
 
     def entry(self, row: EntryRow) -> Entry | None:
         """Give one entry with its text; None if its place or its source is gone."""
-        if self._line[:2] != (row.log_id, row.line):
-            self._line = (row.log_id, row.line, self._entries(row))
-        return self._line[2].get(row.key)
+        place = (row.log_id, row.line)
+        if place not in self._read:
+            if len(self._read) >= _LINES_KEPT:
+                del self._read[next(iter(self._read))]
+            self._read[place] = self._entries(row)
+        return self._read[place].get(row.key)
 
     def text(self, row: EntryRow) -> str:
         """Give the text of an entry, empty if it is gone."""

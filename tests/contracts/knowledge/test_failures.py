@@ -1,6 +1,7 @@
 """Lessons from failures: what counts, what makes two the same, what ended them."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from threadkeep.knowledge.shapes import (
     project_of,
     rule_of,
     shape_of,
+    shell_words,
     target_of,
 )
 from threadkeep.memory.fixed import archived_runs, command_in
@@ -96,6 +98,17 @@ def test_flags_folders_and_pipes_change_no_shape(
 
 
 # ---------------------------------------------------------------------- signatures of errors
+
+
+@given(st.text("ab'\"\\ ;&|<>()\n\t$=/-.é#", max_size=16))
+def test_a_command_has_the_words_that_shlex_finds(command: str) -> None:
+    lexer = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars=True)
+    lexer.commenters, lexer.whitespace_split = "", True
+    try:
+        words = list(lexer)
+    except ValueError:  # a quote that is never closed
+        words = command.split()
+    assert shell_words(command) == words
 
 
 @pytest.mark.parametrize(
