@@ -19,9 +19,9 @@ from tests.support.user_homes import made_up_home
 from threadkeep import Home
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import RetentionSettings
+from threadkeep.base.files import write_note
 from threadkeep.base.processes import is_running
 from threadkeep.base.sqlite.backup import stamp, stamp_time
-from threadkeep.base.tokens import write_note
 from threadkeep.knowledge.checks import tidy
 from threadkeep.memory.learn.worker import EnrichReport
 from threadkeep.service import learn

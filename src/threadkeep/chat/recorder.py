@@ -53,7 +53,7 @@ _LATE = frozenset(
 )
 _ENDS_OF_RUN = frozenset({"finish", "abort", "error"})
 _KEEP_VIOLATIONS = 100
-_KEPT = "the recorder keeps the chunk and sends it first of all: go on with the next, or flush()"
+_KEPT = "the recorder keeps the chunk and sends it first: feed the next one, or call flush()"
 # The timer looks after all recorders of the process: it waits for none of them, but comes back.
 _TIMER_PAUSE, _TIMER_RETRY = 0.03, 1.0
 

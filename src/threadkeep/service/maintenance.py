@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from threadkeep.base import tokens
 from threadkeep.base.clock import believed, now_ms
 from threadkeep.base.config import RetentionSettings
-from threadkeep.base.files import make_private_dir
+from threadkeep.base.files import make_private_dir, read_note, write_note
 from threadkeep.base.presence import forget, touch, touched_ms
 from threadkeep.base.processes import when_parent_ends
 from threadkeep.base.sqlite.backup import stamp_time
@@ -218,7 +217,7 @@ def catching_up(home: "Home", now: int) -> CatchUpState | None:
     if noted is None or now - noted > _STALE_MS:  # who was at it is gone
         return None
     try:
-        return msgspec.json.decode(tokens.read_note(path) or "", type=CatchUpState)
+        return msgspec.json.decode(read_note(path) or "", type=CatchUpState)
     except msgspec.MsgspecError:
         return None
 
@@ -236,7 +235,7 @@ def _noting_progress(home: "Home") -> Iterator[Callable[[CatchUpState], None]]:
         nonlocal last, was
         if time.monotonic() - last >= _NOTE_SECONDS or state.learning is not was.learning:
             last, was = time.monotonic(), state
-            tokens.write_note(path, msgspec.json.encode(state).decode())
+            write_note(path, msgspec.json.encode(state).decode())
 
     try:
         yield note

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from tests.support.chats import Factory, new_session
 from threadkeep.base.text import Redact
-from threadkeep.chat.recorder import StreamRedactor
 from threadkeep.chat.store import ChatStore
+from threadkeep.chat.stream_redactor import StreamRedactor
 from threadkeep.errors import Invalid
 
 Json = dict[str, Any]
