@@ -6,6 +6,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -224,6 +225,33 @@ def test_a_transaction_is_good_for_its_block_only(database: SqliteDatabase) -> N
             tx.run(Sql("SELECT 1"))
         with pytest.raises(Closed, match="has ended"):
             tx.copy_to(sqlite3.connect(":memory:"), 1)
+
+
+def test_tables_are_named_as_they_are_now(database: SqliteDatabase) -> None:
+    def named() -> set[str]:
+        with database.read() as tx:
+            return tx.tables()
+
+    before = named()
+    with outside(database.path) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    assert named() == before | {"theirs"}
+    with pytest.raises(ValueError), database.write() as tx:  # noqa: PT011
+        tx.script("CREATE TABLE gone (x)")
+        assert "gone" in tx.tables()
+        raise ValueError
+    with database.write() as tx:
+        # What was taken back and what follows it have the same number in the file's header.
+        tx.script("CREATE TABLE first (x)")
+        assert tx.tables() == before | {"theirs", "first"}
+        with suppress(KeyError), tx.step():
+            tx.script("CREATE TABLE second (x)")
+            assert "second" in tx.tables()
+            raise KeyError
+        tx.script("CREATE TABLE third (x)")
+        assert tx.tables() == before | {"theirs", "first", "third"}
+    assert named() == before | {"theirs", "first", "third"}
 
 
 def test_any_text_is_stored(database: SqliteDatabase) -> None:
