@@ -59,7 +59,7 @@ def _ways(make: Callable[[], Browse]) -> Iterator[tuple[str, Callable[[], object
 
     def asked(text: str, after: str | None = None) -> Callable[[], object]:
         query = parse_query(text, _NOW)
-        return lambda: browse.sessions(query, after=after, limit=PAGE)
+        return lambda: browse.sessions(query, cursor=after, limit=PAGE)
 
     def anew(work: Callable[[Browse], object]) -> Callable[[], object]:
         return lambda: work(make())

@@ -423,13 +423,12 @@ _OF_COMMANDS: Final = (
 )
 _OF_RUNS: Final = ("project", "branch", "outcome", "failed", "since", "until")
 _OF_NODES: Final = ("project", "outcome", "since", "until")
-_PAGE: Final = {"cursor": "after"}
 _CAPTURED: Final = "/sessions/{session}"
 _OF_SESSION: Final[Mapping[str, Any]] = {"names": {"session": "ref"}, "kept": True}
 _FIND: Final = {"session": "ref", "q": "words"}
 
 _KNOWLEDGE: Final = table(
-    verb(KNOWLEDGE, "sessions", "GET /sessions", names=_PAGE, kept=True, tool="list_sessions"),
+    verb(KNOWLEDGE, "sessions", "GET /sessions", kept=True, tool="list_sessions"),
     verb(KNOWLEDGE, "count", "GET"),
     verb(KNOWLEDGE, "facets", "GET /sessions/facets", kept=True),
     verb(KNOWLEDGE, "session", f"GET {_CAPTURED}", **_OF_SESSION, tool="get_session"),
@@ -446,7 +445,7 @@ _KNOWLEDGE: Final = table(
     verb(KNOWLEDGE, "visits", "GET /visits", takes=("since", "until")),
     verb(KNOWLEDGE, "runs", "GET /runs", takes=_OF_RUNS),
     verb(KNOWLEDGE, "run", "GET /runs/{run}"),
-    verb(KNOWLEDGE, "nodes", "GET /nodes", names=_PAGE, takes=_OF_NODES),
+    verb(KNOWLEDGE, "nodes", "GET /nodes", takes=_OF_NODES),
     verb(KNOWLEDGE, "node", "GET /nodes/{node}", names={"node": "name"}),
     verb(KNOWLEDGE, "entities", "GET"),
     verb(KNOWLEDGE, "entity_page", "GET /entities", names={"q": "text"}),

@@ -132,7 +132,7 @@ def test_pages_together_are_the_whole_list(browse: Browse, text: str, limit: int
     paged: list[str] = []
     after: str | None = None
     while True:
-        page = browse.sessions(query, after=after, limit=limit)
+        page = browse.sessions(query, cursor=after, limit=limit)
         assert len(page.items) <= limit
         paged += [one.ref for one in page.items]
         after = page.next
@@ -151,7 +151,7 @@ def test_the_latest_stands_first_and_what_has_no_time_last(browse: Browse) -> No
 @pytest.mark.parametrize("cursor", ["", "x", "1", "1.2.3", "1.-2", "9" * 19 + ".1", ".", "1.٣"])
 def test_a_bad_cursor_is_refused(browse: Browse, cursor: str) -> None:
     with pytest.raises(Invalid):
-        browse.sessions(after=cursor)
+        browse.sessions(cursor=cursor)
 
 
 def test_facets_count_what_is_meant_by_the_other_keys(browse: Browse) -> None:
@@ -177,7 +177,7 @@ def test_work_is_bounded_and_goes_on_where_it_stopped(
     pages = 0
     after: str | None = None
     while True:
-        page = browse.sessions(query, after=after)
+        page = browse.sessions(query, cursor=after)
         pages += 1
         assert page.items == ()
         after = page.next
@@ -192,7 +192,7 @@ def test_a_word_that_very_many_have_is_searched_on_with_the_next_page(
     monkeypatch.setattr("threadkeep.knowledge.session_list._MATCHES", 1)
     first = browse.sessions(Query("failed"))
     assert [one.ref for one in first.items] == ["codex:mixed"]
-    second = browse.sessions(Query("failed"), after=first.next)
+    second = browse.sessions(Query("failed"), cursor=first.next)
     assert [one.ref for one in second.items] == ["claude-code:rich"]
     assert second.next is None
 
@@ -277,7 +277,7 @@ def test_a_sorted_list_has_the_same_sessions_page_by_page(browse: Browse, field:
     items: list[SessionSummary] = []
     after = None
     while True:
-        page = browse.sessions(query, after=after, limit=4)
+        page = browse.sessions(query, cursor=after, limit=4)
         items += page.items
         after = page.next
         if after is None:

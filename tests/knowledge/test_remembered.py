@@ -118,11 +118,11 @@ def test_nodes_are_found(browse: Browse, asked: dict[str, Any], expected: list[s
 
 def test_pages_of_nodes_are_the_whole_list(browse: Browse) -> None:
     first = browse.nodes(limit=3)
-    second = browse.nodes(limit=3, after=first.next)
+    second = browse.nodes(limit=3, cursor=first.next)
     assert first.items + second.items == browse.nodes().items
     assert second.next is None
     with pytest.raises(Invalid):
-        browse.nodes(after="x")
+        browse.nodes(cursor="x")
 
 
 def test_a_node_is_told_with_its_evidence(browse: Browse) -> None:

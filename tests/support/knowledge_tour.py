@@ -129,7 +129,7 @@ def _asked(home: Home) -> Iterator[tuple[str, Any]]:
             yield f"usage {text}", browse.usage(query)
         page = browse.sessions(limit=3)
         while page.next is not None:
-            page = browse.sessions(limit=3, after=page.next)
+            page = browse.sessions(limit=3, cursor=page.next)
             yield f"page {page.next}", page
         for session in browse.sessions(limit=3).items:
             ref = f"{session.session.agent}:{session.session.session_id}"

@@ -221,14 +221,14 @@ class Browse:
     # ------------------------------------------------------------------ lists
 
     def sessions(
-        self, query: Query = EVERYTHING, *, after: Cursor | None = None, limit: Limit = 50
+        self, query: Query = EVERYTHING, *, cursor: Cursor | None = None, limit: Limit = 50
     ) -> SessionPage:
-        """List the sessions that a query means, the latest first; `after` is a page's `next`."""
+        """List the sessions that a query means, the latest first."""
         with self._reading() as around:
             if "tk_sessions" not in around.tables:
                 return SessionPage((), None)
-            found = self._matches(around, query, deep=after is not None)
-            return session_list.list_page(around, query, found, after, limit)
+            found = self._matches(around, query, deep=cursor is not None)
+            return session_list.list_page(around, query, found, cursor, limit)
 
     def count(self, query: Query = EVERYTHING) -> int | None:
         """Count the sessions that a query means; None where that would take long."""
@@ -423,11 +423,11 @@ class Browse:
     # ------------------------------------------------------------------ memory
 
     def nodes(
-        self, query: Query = EVERYTHING, *, after: Cursor | None = None, limit: Limit = 50
+        self, query: Query = EVERYTHING, *, cursor: Cursor | None = None, limit: Limit = 50
     ) -> NodePage:
-        """List what was learned, the newest first; `after` is a page's `next`."""
+        """List what was learned, the newest first."""
         with self.database.read(lenient=True) as tx:
-            return views.list_nodes(tx, query, self.clock(), after, limit)
+            return views.list_nodes(tx, query, self.clock(), cursor, limit)
 
     def node(self, name: int | str) -> NodeView:
         """Give a piece of knowledge by its number or uuid, with what it rests on."""

@@ -60,10 +60,10 @@ class NodeEvidence(NamedTuple):
 # ---------------------------------------------------------------------- nodes
 
 
-def list_nodes(tx: Tx, query: Query, now: int, after: str | None, limit: int) -> NodePage:
+def list_nodes(tx: Tx, query: Query, now: int, cursor: str | None, limit: int) -> NodePage:
     """List nodes, the newest first; those that rest on nothing real or settled are not shown."""
     refuse_others(query, "node")
-    before = _LAST if after is None else _number(after)
+    before = _LAST if cursor is None else _number(cursor)
     size = max(1, min(limit, _MOST))
     kept: list[NodeRow] = []
     looked = 0
@@ -82,11 +82,11 @@ def list_nodes(tx: Tx, query: Query, now: int, after: str | None, limit: int) ->
             return NodePage(tuple(kept), str(before))
 
 
-def _number(after: str) -> int:
-    if not after.isascii() or not after.isdecimal() or len(after) > 18:  # noqa: PLR2004  (64 bits)
+def _number(cursor: str) -> int:
+    if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 18:  # noqa: PLR2004  (64 bits)
         hint = "give the one from the previous page, or none to start over"
-        raise Invalid(f"{after[:40]!r} is not a cursor of this list", hint=hint)
-    return int(after)
+        raise Invalid(f"{cursor[:40]!r} is not a cursor of this list", hint=hint)
+    return int(cursor)
 
 
 def _is_in_span(at: int | None, query: Query) -> bool:

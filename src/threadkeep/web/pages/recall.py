@@ -333,7 +333,7 @@ def list_nodes(visit: SiteRequest) -> NodesPage:
     given = {"q": q, "project": project, "outcome": chosen}
     found = browse.nodes(
         fill_query(given, visit.now, visit.zone),
-        after=visit.query.get("after") or None,
+        cursor=visit.query.get("after") or None,
         limit=max(1, visit.number("limit", _NODES, 200)),
     )
     projects = tuple(name for name, _ in browse.facets(Query()).get("project", ()))

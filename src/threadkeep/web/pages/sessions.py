@@ -106,7 +106,7 @@ def load(visit: SiteRequest) -> SessionsPage:
         return SessionsPage(text, results.SessionPage((), None), missing=True)
     said = parse_query(text, visit.now, visit.zone)
     asked = as_typed(browse, said)
-    page = browse.sessions(asked, after=after, limit=visit.number("limit", _ROWS, _MOST_ROWS) or 1)
+    page = browse.sessions(asked, cursor=after, limit=visit.number("limit", _ROWS, _MOST_ROWS) or 1)
     group = visit.query.get("group", "")
     shown = SessionsPage(
         text,
