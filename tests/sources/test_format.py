@@ -16,6 +16,7 @@ from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources import registry
+from threadkeep.sources.encrypted import ANTIGRAVITY
 from threadkeep.sources.format import Databases, Documents, LineLogs, Told, read_rows
 from threadkeep.sources.places import files_of, place, roots_of
 from threadkeep.sources.records import Log, UnreadablePlace, UserHome
@@ -100,6 +101,17 @@ def test_any_depth_is_asked_for_by_two_stars(tmp_path: Path) -> None:
     assert [path for path, _, _ in files_of([place("~/.toy", "**/*.jsonl")], _at(tmp_path))] == [
         deep
     ]
+
+
+def test_what_a_program_encrypts_is_told_and_is_no_failure(tmp_path: Path) -> None:
+    told: list[UnreadablePlace] = []
+    user = UserHome(tmp_path, tell=told.append)
+    assert list(ANTIGRAVITY.find(user)) == told == []
+    kept = tmp_path / ".gemini" / "antigravity-cli" / "conversations"
+    kept.mkdir(parents=True)
+    assert list(ANTIGRAVITY.find(user)) == []
+    assert [(one.path, one.is_failure) for one in told] == [(str(kept), False)]
+    assert "encrypts" in told[0].why
 
 
 # ---------------------------------------------------------------------- sources of other packages

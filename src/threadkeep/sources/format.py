@@ -494,23 +494,25 @@ _GUARDED: Final = frozenset(("identify", "split", "prefer", "sessions", "more"))
 _OWN: Final = frozenset(("chat", "state", "mailbox"))
 
 
-class BrokenSource(msgspec.Struct, frozen=True):
-    """Stands in the place of a source that could not be loaded: it finds nothing, and says why."""
+class UnreadSource(msgspec.Struct, frozen=True):
+    """A source that reads nothing and tells why: for each of its folders, or for itself."""
 
     agent: str
     why: str
+    fix: str = "fix or remove the package that provides it"
+    places: tuple[LogPlace, ...] = ()
 
-    kind: ClassVar[Literal["lines"]] = "lines"
+    kind: ClassVar[Literal["document"]] = "document"
 
     def roots(self, user: UserHome) -> list[Path]:
-        """Name no folder."""
-        del user
-        return []
+        """Name the folders that its program keeps."""
+        return roots_of(self.places, user)
 
     def find(self, user: UserHome) -> Iterator[Log]:
-        """Tell what is wrong."""
-        fix = "fix or remove the package that provides it"
-        user.tell(UnreadablePlace(f"the source {self.agent!r}", self.why, fix))
+        """Find nothing to read, and tell why."""
+        there = [str(root) for root in self.roots(user) if root.is_dir()]
+        for name in there if self.places else [f"the source {self.agent!r}"]:
+            user.tell(UnreadablePlace(name, self.why, self.fix, is_ours=not self.places))
         return iter(())
 
     def parser(self, log: Log, state: bytes | None) -> Parser:

@@ -173,9 +173,9 @@ def _names_group(about: str) -> bool:
 
 def _bring(point: "EntryPoint") -> "Source":
     """Load another package's source; one that cannot be used stands in its place and says why."""
-    from threadkeep.sources.format import BrokenSource, checked  # noqa: PLC0415  (with the first)
+    from threadkeep.sources.format import UnreadSource, checked  # noqa: PLC0415  (with the first)
 
     try:
         return checked(point.name, point.load())
     except (Exception, SystemExit) as error:  # noqa: BLE001  (somebody else's code)
-        return BrokenSource(point.name, f"{point.value}: {error}")
+        return UnreadSource(point.name, f"{point.value}: {error}")
