@@ -15,7 +15,7 @@ from threadkeep.base.tx import Tx
 from threadkeep.knowledge.store import QUERIES
 
 # What a transaction has for those who name queries, and for those who write SQL themselves.
-_NO_QUERY = {"columns", "copy_to", "end", "script", "step", "tables"}
+_NO_QUERY = {"columns", "copy_to", "end", "is_alive", "script", "step", "tables"}
 _BY_NAME = {name for name in vars(Tx) if not name.startswith("_")} - _NO_QUERY
 _OF_SQLITE = {"execute", "executemany", "executescript", "script"}
 _TXS = {"tx", "_tx"}

@@ -12,6 +12,7 @@ from tests.support import knowledge_tour
 from threadkeep.base.postgres.database import PostgresDatabase
 from threadkeep.base.postgres.schema import drop
 from threadkeep.base.tx import Sql
+from threadkeep.chat.messages import say
 from threadkeep.errors import NoStore, ReadOnly, UnsupportedEngine
 from threadkeep.home.home import Home
 from threadkeep.knowledge.queues import claim
@@ -182,3 +183,64 @@ def test_what_needs_a_file_says_so(shared: Home) -> None:
         shared.knowledge_path()
     with shared.knowledge() as store, pytest.raises(UnsupportedEngine):
         store.backup()
+
+
+# ---------------------------------------------------------------------- its own conversations
+
+
+def converse(home: Home) -> tuple[str, str]:
+    """Say something in the home's own chat and state stores; what is odd about it is kept, too."""
+    with home.chat() as chat:
+        session = chat.create_session(agent="a", model="m", session_id="talk").id
+        chat.say(session, "where is the pelican \0 \ud83d 京都")
+        with chat.record(session, "reply") as recorder:
+            for chunk in (
+                {"type": "start"},
+                {"type": "text-start", "id": "t"},
+                {"type": "text-delta", "id": "t", "delta": "in the harbour"},
+                {"type": "text-end", "id": "t"},
+                {"type": "finish"},
+            ):
+                recorder.feed(chunk)
+    with home.state() as state:
+        state.create_session("turn", "cli")
+        state.append_message("turn", "user", "the heron?")
+        state.append_message("turn", "assistant", "at the pond")
+    return session, "turn"
+
+
+def captured(home: Home, user: Path) -> tuple[int, dict[str, list[tuple[str, str, str]]]]:
+    with home.history(user_home=user) as history:
+        report = history.capture()
+        lines = sum(one.lines for one in report.agents.values())
+        return lines, {
+            one.session_id: [
+                (it.entry.role, it.entry.kind, it.entry.text) for it in history.transcript(one)
+            ]
+            for one in history.sessions(everything=True)
+        }
+
+
+def test_its_own_conversations_are_captured_from_a_server_as_from_files(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THREADKEEP_HOME", str(tmp_path / "there"))
+    (user := tmp_path / "user").mkdir()
+    # Without counts a commit is seen at once; with them within seconds.
+    there, here = Home(f"{url}&options=-c%20track_counts%3Doff"), Home(tmp_path / "here")
+    converse(there)
+    converse(here)
+    _, told = captured(there, user)
+    assert told == captured(here, user)[1]
+    assert ("assistant", "text", "in the harbour") in told["talk"]
+    assert len(told["turn"]) == 2
+    assert captured(there, user)[0] == 0, "nothing is read twice"
+    assert captured(Home(url), user)[0] == 0, "whatever the way to the server"
+
+    with there.chat() as chat, there.chat() as other:
+        late = chat.create_session(agent="a", model="m", session_id="late")
+        with chat.context.db.write(key=late.id) as tx:
+            say(chat.context, tx, late.id, "committed late")
+            other.say("talk", "committed before it")
+            assert ("user", "prompt", "committed before it") in captured(there, user)[1]["talk"]
+    assert ("user", "prompt", "committed late") in captured(there, user)[1]["late"]

@@ -18,6 +18,7 @@ from threadkeep.knowledge.sessions import noted_so_far
 from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.exports.archive import ExportSource
 from threadkeep.sources.hippo_notes import HippoNotes
+from threadkeep.sources.own import ServedStore
 from threadkeep.sources.records import Log, Source, Stamp
 
 if TYPE_CHECKING:
@@ -67,10 +68,23 @@ ALL = CaptureFilter()
 class History(SessionArchive):
     """The captured history of one store, and the sources it comes from."""
 
-    def __init__(self, around: CaptureContext, sources: Mapping[str, Source]) -> None:
+    def __init__(
+        self,
+        around: CaptureContext,
+        sources: Mapping[str, Source],
+        served: Sequence[ServedStore] = (),
+    ) -> None:
+        """Put together what captures; stores on a server are closed with it."""
         super().__init__(around.store, sources)
         self.around = around
         self._sources = sources
+        self._served = served
+
+    def close(self) -> None:
+        """Close the store, and those that are read from a server."""
+        for one in self._served:
+            one.close()
+        super().close()
 
     @property
     def sources(self) -> Mapping[str, Source]:

@@ -12,6 +12,7 @@ import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.config import AutoMemorySettings, Config, read_settings, store_path
+from threadkeep.base.engines import is_url
 from threadkeep.base.paths import environment, expand
 from threadkeep.base.spool import Spool
 from threadkeep.capture.capture import History
@@ -36,6 +37,7 @@ from threadkeep.sources.claude.memory import (
     NamedMemory,
 )
 from threadkeep.sources.git_facts import GitCache, facts_at
+from threadkeep.sources.own import OwnPlace, ServedStore
 from threadkeep.sources.records import Source, UserHome
 
 if TYPE_CHECKING:
@@ -87,9 +89,8 @@ def open_history(
     """Put a store, its sources and its rules together; if that fails, the store is closed."""
     try:
         config = home.config
-        chat, states = home.file("chat"), [home.paths().data / "state.db"]
-        chats = [] if chat is None else [chat]
-        sources = dict(all_sources(chats, states, [home.paths().data / "mailbox"]))
+        chat, state = _own_place(home, "chat"), _own_place(home, "state")
+        sources = dict(all_sources([chat], [state], [home.paths().data / "mailbox"]))
         sources[MEMORIES] = _memories(config.auto_memory, environ)
         redactor = home.redactor()
         around = CaptureContext(
@@ -104,10 +105,20 @@ def open_history(
         enabled = _enabled(sources, config.capture.disable)
         if not config.auto_memory.enabled or not store.archive.takes_memories():
             enabled.pop(MEMORIES, None)
-        return History(around, enabled)
+        served = [one for one in (chat, state) if isinstance(one, ServedStore)]
+        return History(around, enabled, served)
     except BaseException:
         store.close()
         raise
+
+
+def _own_place(home: "Home", store: str) -> OwnPlace:
+    """Give where a home's own conversations are read: a file, or a server."""
+    if not is_url(home.place(store)):
+        file = home.file("chat") if store == "chat" else None
+        return file or home.paths().data / "state.db"
+    opened = home.chat if store == "chat" else home.state
+    return ServedStore(lambda: opened(read_only=True).database)
 
 
 def excluded_places(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:

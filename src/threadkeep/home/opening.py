@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
     from threadkeep.memory.memory import Memory
     from threadkeep.memory.records import Meaning
+    from threadkeep.sources.own import OwnPlace
     from threadkeep.sources.records import Source
     from threadkeep.sources.registry import Sources
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 # Every source that there is: other programs', and the stores of a home.
 
 
-def all_sources(chats: list[Path], states: list[Path], mail: list[Path]) -> "Sources":
+def all_sources(
+    chats: Sequence["OwnPlace"], states: Sequence["OwnPlace"], mail: list[Path]
+) -> "Sources":
     """Give every source by name: other programs', and the stores of a home."""
     from threadkeep.sources.registry import Sources, foreign_sources
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.chat.records import UNTITLED
 from threadkeep.chat.wire.protocol import normalize_part
 from threadkeep.knowledge.records import Entry, Kind, Role, SessionFacts, Usage
@@ -21,16 +20,20 @@ from threadkeep.sources.common import describe_input, number, pictures, rows, ta
 from threadkeep.sources.own import (
     STAMP,
     Before,
+    OwnDatabase,
+    OwnPlace,
     OwnStoreRecord,
     Place,
     Row,
     SessionParser,
     excerpt_of,
+    files_of,
     find_databases,
     frame_of,
     items_of,
     line,
     moment,
+    open_own,
     read_safely,
     row_of,
     said,
@@ -47,9 +50,12 @@ _PLAIN: Final[dict[str, Kind]] = {"user": "prompt", "assistant": "text", "system
 _SILENT: Final = frozenset(("step-start", "custom", "reasoning-file"))
 _ENDED: Final = frozenset(("output-available", "output-error", "output-denied"))
 
+_LATEST_USE: Final = "SELECT max(updated_at) FROM chat_sessions"
+# With the sum: of several writers one may commit a time behind another's.
+_CHANGES: Final = f"session_id, count(*), max(updated_at), sum(updated_at & {STAMP})"
 _LOOKS: Final = (
-    "SELECT session_id, count(*), max(updated_at), max(id) FROM chat_messages GROUP BY session_id",
-    "SELECT session_id, count(*), max(updated_at) FROM chat_parts GROUP BY session_id",
+    f"SELECT {_CHANGES}, max(id) FROM chat_messages GROUP BY session_id",  # noqa: S608
+    f"SELECT {_CHANGES} FROM chat_parts GROUP BY session_id",  # noqa: S608
 )
 # In rows of the three tables a rewind and the compaction of older writers look alike: both hide.
 # What a later summary covers was said and stays; the rest was taken back.
@@ -81,18 +87,18 @@ class ChatSource:
     agent: Final = "chat"
     kind: Final = "document"
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        """Look at these files; one that is not there is passed over."""
+    def __init__(self, paths: Sequence[OwnPlace]) -> None:
+        """Look at these places; one that is not there is passed over."""
         self._paths = tuple(paths)
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name the files, wherever the user's home is."""
         del user
-        return list(self._paths)
+        return files_of(self._paths)
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the files that are there."""
-        yield from find_databases(self._paths, user)
+        yield from find_databases(self._paths, user, _LATEST_USE)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
         """Make a parser that starts afresh, or continues behind a cursor."""
@@ -104,7 +110,7 @@ class ChatSource:
 
     def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the sessions of a file; a growing message changes the count or a time."""
-        with open_foreign(Path(log.path), root=log.root) as database:
+        with open_own(self._paths or (), log) as database:
             if database.tables() >= _TABLES:
                 yield from items_of(database, "chat_sessions", _LOOKS, frozenset())
 
@@ -116,7 +122,7 @@ class ChatSource:
     @contextmanager
     def excerpt(self, log: Log, item: str, cursor: str) -> Iterator[SessionExcerpt]:
         """Open a session behind a cursor: its last message as it was, and what came after it."""
-        with open_foreign(Path(log.path), root=log.root) as database:
+        with open_own(self._paths or (), log) as database:
             there = database.tables() >= _TABLES
             yield excerpt_of(_ChatRows(database, item), cursor) if there else SessionExcerpt(())
 
@@ -127,7 +133,7 @@ class ChatSource:
 class _ChatRows:
     """The rows of one session of a chat file."""
 
-    def __init__(self, database: ForeignDatabase, session_id: str) -> None:
+    def __init__(self, database: OwnDatabase, session_id: str) -> None:
         self._database = database
         self._id = session_id
         self._row: Row = {}

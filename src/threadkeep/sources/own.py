@@ -9,18 +9,22 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from threadkeep.base.sqlite.foreign import ForeignDatabase
+from threadkeep.base.database import Database
+from threadkeep.base.postgres.served_tables import ServedTables
+from threadkeep.base.sqlite.foreign import open_foreign
+from threadkeep.errors import NoStore
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.knowledge.segments import compact
 from threadkeep.sources.common import OpenSegment, Segmenter, rows, table, text
 from threadkeep.sources.folders import database_stamp
-from threadkeep.sources.records import DocumentItem, Harvest, Log, SessionExcerpt, UserHome
+from threadkeep.sources.records import DocumentItem, Harvest, Log, SessionExcerpt, Stamp, UserHome
 
 Row = dict[str, Any]
 _NAME: Final = 80
@@ -115,17 +119,105 @@ def frame_of(record: Any) -> tuple[str, str, Row, Row]:
 # ---------------------------------------------------------------------- rows to lines
 
 
-def find_databases(paths: Iterable[Path], user: UserHome, *, is_root: bool = True) -> list[Log]:
-    """Give the databases among the paths that are there now, sorted; none is opened.
+class OwnDatabase(Protocol):
+    """A database that is open for reading: one snapshot."""
 
-    Those that somebody named himself (`is_root`) may be links.
+    def rows(self, sql: str, params: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query."""
+        ...
+
+    def tables(self) -> set[str]:
+        """Name the tables."""
+        ...
+
+    def columns(self, table: str) -> list[str]:
+        """Name the columns that a table really has."""
+        ...
+
+
+class ServedStore:
+    """One of a home's own stores that is on a server: read as a file is, in one snapshot each time.
+
+    Its sessions are compared by what is in them, never by a number that only rises: a row that is
+    committed late is found as well.
     """
-    found = []
-    for path in sorted(set(paths)):
+
+    def __init__(self, open_store: Callable[[], Database]) -> None:
+        """Say what opens the store to look."""
+        self._open = open_store
+        self._database: Database | None = None
+        self._name = ""
+
+    def find(self, latest_use: str) -> Log | None:
+        """Give its log with a stamp that differs after a commit; None if it was never begun.
+
+        The query tells when it was last used, in epoch milliseconds.
+        """
+        try:
+            database = self._opened()
+        except NoStore:
+            return None
+        with database.read() as tx:
+            seen = ServedTables(tx).look(latest_use)
+        self._name = seen.name
+        return Log(seen.name, Stamp(seen.number, seen.latest * 1_000_000, 0, 0))
+
+    def has(self, log: Log) -> bool:
+        """Tell whether a log is this store."""
+        return log.path == self._name
+
+    @contextmanager
+    def read(self) -> Iterator[OwnDatabase]:
+        """Open one snapshot of it."""
+        with self._opened().read() as tx:
+            yield ServedTables(tx)
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            self._database = self._open()
+        return self._database
+
+    def close(self) -> None:
+        """Close its connections."""
+        if self._database is not None:
+            self._database.close()
+
+
+OwnPlace = Path | ServedStore
+
+
+def find_databases(
+    places: Iterable[OwnPlace], user: UserHome, latest_use: str, *, is_root: bool = True
+) -> list[Log]:
+    """Give the databases among the places that are there now, sorted; no file is opened.
+
+    Those that somebody named himself (`is_root`) may be links. A server is asked by a query when
+    its store was last used.
+    """
+    served = [place.find(latest_use) for place in places if isinstance(place, ServedStore)]
+    found = [log for log in served if log is not None]
+    for path in sorted({place for place in places if isinstance(place, Path)}):
         stamp = database_stamp(path, user, is_root=is_root)
         if stamp is not None:
             found.append(Log(os.fspath(path), stamp))
     return found
+
+
+def files_of(places: Iterable[OwnPlace]) -> list[Path]:
+    """Give the places that are files."""
+    return [place for place in places if isinstance(place, Path)]
+
+
+@contextmanager
+def open_own(places: Iterable[OwnPlace], log: Log) -> Iterator[OwnDatabase]:
+    """Open the place of a log: a store on a server, or a file, with every caution."""
+    for place in places:
+        if isinstance(place, ServedStore) and place.has(log):
+            with place.read() as database:
+                yield database
+            return
+    with open_foreign(Path(log.path), root=log.root) as file:
+        yield file
 
 
 def line(**frame: Any) -> bytes:
@@ -171,7 +263,7 @@ def row_of(values: Mapping[str, Any], as_json: frozenset[str] = frozenset()) -> 
 
 
 def table_rows(
-    database: ForeignDatabase,
+    database: OwnDatabase,
     name: str,
     rest: str = "",
     params: Sequence[Any] = (),
@@ -191,13 +283,13 @@ def quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def by_session(database: ForeignDatabase, sql: str) -> Mapping[str, tuple[Any, ...]]:
+def by_session(database: OwnDatabase, sql: str) -> Mapping[str, tuple[Any, ...]]:
     """Run a query whose first column is a session, and give the rest of each row by it."""
     return {row[0]: row[1:] for row in database.rows(sql)}
 
 
 def items_of(
-    database: ForeignDatabase, name: str, looks: Iterable[str], without: frozenset[str]
+    database: OwnDatabase, name: str, looks: Iterable[str], without: frozenset[str]
 ) -> Iterator[DocumentItem]:
     """Yield the sessions of a table; `looks` are queries that tell what else has changed."""
     seen = [by_session(database, sql) for sql in looks]

@@ -13,23 +13,26 @@ from typing import Any, Final
 
 import msgspec
 
-from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.common import describe_input, iso_ms, number, pictures, rows, table, text
 from threadkeep.sources.folders import folders_in
 from threadkeep.sources.own import (
     Before,
+    OwnDatabase,
+    OwnPlace,
     OwnStoreRecord,
     Place,
     Row,
     SessionParser,
     embed,
     excerpt_of,
+    files_of,
     find_databases,
     frame_of,
     items_of,
     line,
     moment,
+    open_own,
     read_safely,
     row_of,
     said,
@@ -58,6 +61,7 @@ _NOTICES: Final = (
     "[PRIOR CONTEXT",
     "[Your active task list was preserved",
 )
+_LATEST_USE: Final = "SELECT CAST(max(started_at) * 1000 AS bigint) FROM sessions"
 _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 # Tables that split a session's usage, and the columns that tell their rows apart.
 _SPLIT: Final = {
@@ -73,7 +77,7 @@ class StateSource:
 
     def __init__(
         self,
-        paths: Sequence[Path] | None = None,
+        paths: Sequence[OwnPlace] | None = None,
         agent: str = "state",
         *,
         imported: bool = False,
@@ -89,14 +93,14 @@ class StateSource:
 
     def roots(self, user: UserHome) -> list[Path]:
         """Name the files; of Hermes its folder, where profiles come and go."""
-        return [_hermes_home(user)] if self._paths is None else list(self._paths)
+        return [_hermes_home(user)] if self._paths is None else files_of(self._paths)
 
     def find(self, user: UserHome) -> Iterator[Log]:
         """Yield the files that are there."""
         if self._paths is None:
-            yield from find_databases(_hermes_files(user), user, is_root=False)
+            yield from find_databases(_hermes_files(user), user, _LATEST_USE, is_root=False)
         else:
-            yield from find_databases(self._paths, user)
+            yield from find_databases(self._paths, user, _LATEST_USE)
 
     def parser(self, log: Log, state: bytes | None) -> Parser:
         """Make a parser that starts afresh, or continues behind a cursor."""
@@ -108,7 +112,7 @@ class StateSource:
 
     def items(self, log: Log) -> Iterable[DocumentItem]:
         """Yield the sessions of a file; messages are only added, or replaced by new ones."""
-        with open_foreign(Path(log.path), root=log.root) as database:
+        with open_own(self._paths or (), log) as database:
             if database.tables() >= _TABLES:
                 imported = _imported(database)
                 for item in items_of(database, "sessions", _looks(database.tables()), _LARGE):
@@ -123,7 +127,7 @@ class StateSource:
     @contextmanager
     def excerpt(self, log: Log, item: str, cursor: str) -> Iterator[SessionExcerpt]:
         """Open a session behind a cursor: its last message as it was, and what came after it."""
-        with open_foreign(Path(log.path), root=log.root) as database:
+        with open_own(self._paths or (), log) as database:
             there = database.tables() >= _TABLES
             yield excerpt_of(_StateRows(database, item), cursor) if there else SessionExcerpt(())
 
@@ -164,7 +168,7 @@ def _looks(tables: set[str]) -> Iterator[str]:
         yield f"{sums} FROM {name} GROUP BY session_id"
 
 
-def _imported(database: ForeignDatabase) -> set[Any]:
+def _imported(database: OwnDatabase) -> set[Any]:
     """Name the sessions of our own store that were imported: they are their program's."""
     if "tk_keys" not in database.tables():
         return set()
@@ -175,7 +179,7 @@ def _imported(database: ForeignDatabase) -> set[Any]:
 class _StateRows:
     """The rows of one session of a state file."""
 
-    def __init__(self, database: ForeignDatabase, session_id: str) -> None:
+    def __init__(self, database: OwnDatabase, session_id: str) -> None:
         self._database = database
         self._id = session_id
         self._tables = database.tables()
@@ -280,7 +284,7 @@ def _message_row(values: Row) -> Row:
     return row
 
 
-def _whole(database: ForeignDatabase, column: Any, pieces: str) -> Any:
+def _whole(database: OwnDatabase, column: Any, pieces: str) -> Any:
     """Put a column together again; where a blob is lost or damaged its marker stays."""
     sql = "SELECT codec, data FROM tk_blobs WHERE hash = ?"
     try:
