@@ -1,10 +1,12 @@
 """A home moved to a server and back: whole or not at all, and nothing is lost on the way."""
 
 import json
+import multiprocessing
+import random
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +14,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
+from tests.lengths import at_length
 from tests.support import knowledge_tour
 from tests.support.chats import new_session, record, text_chunks
 from threadkeep import ChatStore, Home
@@ -23,6 +26,7 @@ from threadkeep.errors import Conflict, Invalid, NotFound, SchemaMismatch
 from threadkeep.home.migration import HomeMove, abandon, migrate
 from threadkeep.state.session_db import SessionDB
 
+KILLS: Final = at_length(15, 3)
 _homes = count()
 _RANKED: Final = {"recall", "similar"}
 _OF_THE_MOMENT: Final = {"context", "ask", "agent"}  # random marks, ages, and scores of passages
@@ -192,6 +196,42 @@ def test_a_move_that_is_cut_goes_on_where_it_was(
     assert exists(url)
     assert not exists(url, "_new")
     assert exported(home.chat_path()) == before
+
+
+def test_a_move_that_is_killed_again_and_again_ends_with_the_same(
+    home: Home, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("threadkeep.base.table_copy.PAGE", 3)
+    points, before = random.Random(19), exported(home.chat_path())
+    back = str(tmp_path / "back")
+    for target, source in ((url, None), (back, url)):
+        kills = 0
+        while kills < KILLS and killed(home, target, source, points.randrange(1, 30)):
+            kills += 1
+        assert kills
+        if kills == KILLS:
+            migrate(home, target, source=source, tell=silent)
+        assert exported(home.chat_path()) == before, "the source is as it was"
+    assert exported(tmp_path / "back" / "chat.db") == before
+    assert not exists(url, "_new")
+
+
+def killed(home: Home, target: str, source: str | None, pages: int) -> bool:
+    """Move in a process that is killed after so many pages; False if it had ended by then."""
+    told, tells = multiprocessing.Pipe(duplex=False)
+
+    def move() -> None:
+        migrate(home, target, source=source, tell=lambda *page: tells.send(page))
+
+    process = multiprocessing.get_context("fork").Process(target=move)
+    process.start()
+    tells.close()
+    with suppress(EOFError):
+        for _ in range(pages):
+            told.recv()
+    process.kill()
+    process.join()
+    return process.exitcode != 0
 
 
 def test_a_page_that_was_spoilt_meanwhile_is_written_again(
