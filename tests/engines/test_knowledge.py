@@ -9,13 +9,16 @@ from typing import Any, Final
 import pytest
 
 from tests.support import knowledge_tour
+from threadkeep.base.match import Phrase
 from threadkeep.base.postgres.database import PostgresDatabase
 from threadkeep.base.postgres.schema import drop
 from threadkeep.base.tx import Sql
 from threadkeep.chat.messages import say
 from threadkeep.errors import NoStore, ReadOnly, UnsupportedEngine
 from threadkeep.home.home import Home
+from threadkeep.knowledge.checks import tidy
 from threadkeep.knowledge.queues import claim
+from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.store import KnowledgeStore
 
 # What differs from run to run, on one engine too: random names and times of now.
@@ -166,6 +169,21 @@ def in_parallel(work: Callable[[int], None], count: int) -> None:
 
 
 # ---------------------------------------------------------------------- a place
+
+
+def test_upkeep_merges_the_blocks_that_writers_leave(url: str) -> None:
+    with KnowledgeStore.open(url) as store:
+        for begin in range(0, 8 * 512, 512):
+            with store.context.db.write(key="capture") as tx:
+                ENTRY_WORDS.put(tx, ((begin + n, "harbor") for n in range(512)))
+        blocks = Sql("SELECT count(*) FROM tk_entry_words_blocks")
+        with store.read() as tx:
+            assert tx.value(blocks) == 8
+        tidy(store.context.db)
+        with store.read() as tx:
+            assert tx.value(blocks) == 1
+            assert ENTRY_WORDS.ids(tx, Phrase(("harbor",)), limit=3) == [4095, 4094, 4093]
+            assert ENTRY_WORDS.frequency(tx, Phrase(("harbors",)), 5000) == (4096, 4095)
 
 
 def test_who_only_looks_changes_nothing(url: str) -> None:

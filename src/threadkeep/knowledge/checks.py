@@ -149,18 +149,23 @@ def _indexes(tx: Tx) -> list[WordIndex]:
 def tidy(database: Database) -> None:
     """Merge indexes a little, give some free pages back, and let SQLite look at its statistics.
 
-    Every step is a transaction of a few milliseconds, so nobody has to be idle for it.
+    In a file every step is a transaction of a few milliseconds, so nobody has to be idle for it;
+    on a server a merge takes seconds, in which others write. A server looks after the rest itself.
     """
     with database.read() as tx:
         indexes = _indexes(tx)
     for index in indexes:
         for _ in range(_MERGES):
-            with database.write(durable=False) as tx:
-                index.merge(tx, _MERGE_PAGES)
+            with database.write(durable=False, key="merge") as tx:
+                if not index.merge(tx, _MERGE_PAGES):
+                    break
+    with database.write(durable=False) as tx:
+        recount_some(tx, _TIES)
+    if database.engine != "sqlite":
+        return
     file = sqlite_file(database)
     file.give_back(_FREE_PAGES)
     with database.write(durable=False) as tx:
-        recount_some(tx, _TIES)
         tx.run(Sql("PRAGMA optimize"))
     file.truncate_log(budget=_TRUNCATE_SECONDS)
 
