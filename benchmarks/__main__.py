@@ -48,6 +48,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "append": append.run,
     "peers": peers.run,
     "postgres": postgres.run,
+    "postgres-large": postgres.run_large,
     "load": load.run,
     "list": listing.run,
     "search": search.run,
@@ -74,7 +75,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "json": micro.run_json,
 }
 # Made only when they are named: minutes of making a store come before the first figure.
-ON_REQUEST: Final = frozenset(("recall-large",))
+ON_REQUEST: Final = frozenset(("recall-large", "postgres-large"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

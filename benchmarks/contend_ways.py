@@ -14,8 +14,8 @@ from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Busy
 
 Step = Callable[[], Any]
-# Opens the shared file and gives the function that writes once.
-Way = Callable[[Path, int], AbstractContextManager[Step]]
+# Opens the shared file, or the store of a URL, and gives the function that writes once.
+Way = Callable[[Any, int], AbstractContextManager[Step]]
 
 _TEXT = "a sentence of some length, as people write them when they talk to an agent. " * 8
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, owner INTEGER, text TEXT)"
@@ -31,7 +31,7 @@ class Waits(NamedTuple):
 
 
 @contextmanager
-def said(path: Path, _number: int) -> Iterator[Step]:
+def said(path: Path | str, _number: int) -> Iterator[Step]:
     """Each process talks in a session of its own."""
     with ChatStore.open(path) as store:
         session = store.create_session(agent="bench", model="none/none").id
@@ -39,7 +39,7 @@ def said(path: Path, _number: int) -> Iterator[Step]:
 
 
 @contextmanager
-def recorded(path: Path, _number: int) -> Iterator[Step]:
+def recorded(path: Path | str, _number: int) -> Iterator[Step]:
     """Each process records a reply of its own, chunk by chunk."""
     delta = {"type": "text-delta", "id": "p", "delta": "ten letter"}
     with ChatStore.open(path) as store:

@@ -25,7 +25,7 @@ class Contest(NamedTuple):
     refused: float
 
 
-def contest(path: Path, way: tuple[str, str], processes: int, seconds: float) -> Contest:
+def contest(path: Path | str, way: tuple[str, str], processes: int, seconds: float) -> Contest:
     """Start the processes, wait until each has written once, then let them all go at once.
 
     `way` names a module with WAYS, and one of them: a function in a function has no way there.
@@ -50,7 +50,11 @@ def contest(path: Path, way: tuple[str, str], processes: int, seconds: float) ->
 
 
 def _work(
-    pipe: "Connection[Any, Any]", path: Path, way: tuple[str, str], number: int, seconds: float
+    pipe: "Connection[Any, Any]",
+    path: Path | str,
+    way: tuple[str, str],
+    number: int,
+    seconds: float,
 ) -> None:
     module, name = way
     open_file: Way = import_module(module).WAYS[name]
