@@ -58,7 +58,7 @@ def run(place: Place) -> Result:
     with OwnServer(max_connections="300") as server, place.fresh() as folder:
         url = f"{fresh_database(server.place, 'bench')}&home=bench"
         written = _written(place, url)
-        bulk = _bulk(place, url)
+        bulk = _bulk(place, url.replace("home=bench", "home=bulk"))
         ingested = _ingested(place, url, folder)
         contests = {
             name: contest(url, ("benchmarks.contend_ways", name), _WRITERS, place.either(10, 2))
@@ -225,7 +225,10 @@ def _bulk(place: Place, url: str) -> Timed:
 
         def rows() -> list[dict[str, int]]:
             begin = next(numbers) * size + 1
-            return [{"entry": begin + n, "session": 1, "turn": n, "words": 9} for n in range(size)]
+            return [
+                {"entry": begin + n, "session": 1, "turn": begin + n, "words": 9}
+                for n in range(size)
+            ]
 
         def ours() -> None:
             with database.write() as tx:

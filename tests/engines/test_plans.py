@@ -2,14 +2,16 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from typing import Any, Final
 
 import psycopg
 import pytest
 
+from tests.engines.test_schema import KNOWLEDGE
 from tests.support.postgres import connect, numbered_parameters
 from threadkeep.base.postgres.schema import StorePlace, drop, enter, prepare_on
+from threadkeep.base.sql import load_queries
 from threadkeep.chat.schema import SCHEMA, queries
 
 HOME: Final = f"plans{os.getpid()}"
@@ -32,6 +34,12 @@ WHOLE: Final[Mapping[str, str]] = {
     "sessions_with_open_tools": "looks for what a crash left, when a store is opened",
 }
 # What asks for little when some parameters are not given is planned for those at hand.
+_CONDITIONS: Final = {"Filter", "Index Cond", "Recheck Cond", "One-Time Filter"}
+_CONTRACT: Final = re.compile(
+    r"\b(knowledge_vectors\w*|embed_model_meta|\w*claude_sessions|knowledge_fts\w*)\b"
+)
+_CATALOGUE: Final = {"pg_class"}
+LOGS, TURNS = 400, 50
 _OPTIONAL: Final = re.compile(r"\bIS NULL\s+OR\b")
 
 
@@ -75,26 +83,110 @@ def filled(server: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]
         drop(connection, HOME)
 
 
-def scans(plan: Any) -> Iterator[str]:
+# Knowledge: what grows with every message, and the files whose queries are asked while it does.
+_GROWING: Final = {"tk_entries", "tk_turns", "tk_entry_words_postings"}
+_ASKED: Final = ("recall.sql", "browse.sql", "tail.sql", "queries.sql", "evidence.sql")
+OF_ALL: Final[Mapping[str, str]] = {
+    "last_entry_placed": "takes the last of an index",
+    "browse_messages_since": "joins the sessions of some days, which are few beside their messages",
+    "browse_changed": "reads from the end",
+}
+
+
+@pytest.fixture(scope="module")
+def captured(server: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    place = StorePlace(f"{HOME}k", "knowledge")
+    with connect(server.info.dsn) as connection:
+        prepare_on(connection, place, KNOWLEDGE)
+        enter(connection, place)
+        for table, columns, values in (
+            ("tk_sessions", "id, harness, session_id, ended_at", "s, 'codex', 'ses_' || s, s"),
+            (
+                "tk_logs",
+                (
+                    "id, reader, harness, path, size, mtime_ns, device, inode, fingerprint, head,"
+                    " head_size, tail"
+                ),
+                "s, 'codex', 'codex', '/log/' || s, 1, 1, 1, s, '', '', 0, ''",
+            ),
+        ):
+            connection.execute(
+                f"INSERT INTO {table} ({columns})"
+                f" SELECT {values} FROM generate_series(1, {LOGS}) AS s".encode()
+            )
+        for table, columns, values in (
+            (
+                "tk_entries",
+                "id, session, key, log_id, line, part, role, kind, at, error, hash",
+                "s * 100 + i, s, 'k' || i, s, i, 0, 'user', 'text', s * 100 + i, 0, s * 100 + i",
+            ),
+            ("tk_turns", "entry, session, turn, words", "s * 100 + i, s, i, 9"),
+            (
+                "tk_entry_words_postings",
+                "term, block, n, docs, pos",
+                "CAST('w' || i AS bytea), s, 1, '', ''",
+            ),
+        ):
+            connection.execute(
+                f"INSERT INTO {table} ({columns}) SELECT {values} FROM"
+                f" generate_series(1, {LOGS}) AS s, generate_series(1, {TURNS}) AS i".encode()
+            )
+        connection.execute(f"ANALYZE {', '.join(sorted(_GROWING))}, tk_sessions, tk_logs".encode())
+        yield connection
+        drop(connection, place.home_name)
+
+
+def scans(plan: Any, large: AbstractSet[str] = _LARGE) -> Iterator[str]:
     """Yield the large tables that a plan reads from end to end."""
-    if plan["Node Type"] == "Seq Scan" and plan["Relation Name"] in _LARGE:
+    if plan["Node Type"] == "Seq Scan" and plan["Relation Name"] in large:
         yield plan["Relation Name"]
     for inner in plan.get("Plans", ()):
-        yield from scans(inner)
+        yield from scans(inner, large)
+
+
+def unwalled(plan: Any, above: str = "") -> Iterator[str]:
+    """Yield the tables that a plan reads without the key of an owner or a scope."""
+    conditions = " ".join(str(value) for key, value in plan.items() if key in _CONDITIONS)
+    own = plan["Node Type"].startswith("Bitmap Index")  # its condition stands above it, too
+    reads = "Relation Name" in plan and plan["Node Type"] != "ModifyTable" and not own
+    if reads and "tk_scope" not in conditions and "tk_owner" not in conditions:
+        yield from {plan["Relation Name"]} - _CATALOGUE
+    for inner in plan.get("Plans", ()):
+        yield from unwalled(inner, conditions)
+
+
+def plans_of(connection: psycopg.Connection[Any], query: str) -> list[Any]:
+    """Give the plans of a query, for any values; none if it has none."""
+    text, names = numbered_parameters(query)
+    if not re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", text):
+        return []
+    if _OPTIONAL.search(text):
+        given = dict.fromkeys(names) | {"limit": 20, "archived": 0, "ephemeral": True}
+        cursor = connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode(), given)
+    else:
+        cursor = connection.execute(f"EXPLAIN (GENERIC_PLAN, FORMAT JSON) {text}".encode())
+    ((plans,),) = cursor.fetchall()
+    return [plan["Plan"] for plan in plans]
 
 
 def test_every_query_that_runs_often_uses_an_index(filled: psycopg.Connection[Any]) -> None:
     found = {}
     for name, query in queries("postgres").items():
-        text, names = numbered_parameters(query)
-        if not re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", text):
-            continue
-        if _OPTIONAL.search(text):
-            given = dict.fromkeys(names) | {"limit": 20, "archived": 0, "ephemeral": True}
-            cursor = filled.execute(f"EXPLAIN (FORMAT JSON) {query}".encode(), given)
-        else:
-            cursor = filled.execute(f"EXPLAIN (GENERIC_PLAN, FORMAT JSON) {text}".encode())
-        ((plans,),) = cursor.fetchall()
-        if read := sorted({table for plan in plans for table in scans(plan["Plan"])}):
+        plans = plans_of(filled, query)
+        if read := sorted({table for plan in plans for table in scans(plan)}):
             found[name] = read
+        # The key by which tables are spread over servers, or the wall that stands for it.
+        assert sorted({table for plan in plans for table in unwalled(plan)}) == [], name
     assert {name: read for name, read in found.items() if name not in WHOLE} == {}
+
+
+def test_what_is_asked_of_all_messages_uses_an_index(captured: psycopg.Connection[Any]) -> None:
+    found = {}
+    for name, query in load_queries("threadkeep.knowledge", *_ASKED, engine="postgres").items():
+        if "sqlite_" in query or "_docsize" in query or _CONTRACT.search(query):
+            continue
+        plans = plans_of(captured, query)
+        if read := sorted({table for plan in plans for table in scans(plan, _GROWING)}):
+            found[name] = read
+        assert sorted({table for plan in plans for table in unwalled(plan)}) == [], name
+    assert {name: read for name, read in found.items() if name not in OF_ALL} == {}
