@@ -71,6 +71,7 @@ class RecallPage(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]  # words that none of the hits has
     took_ms: int
     more: str | None  # address of the same with more hits
+    like: str = ""  # what is called so that the hits are like
 
 
 class AskPage(msgspec.Struct, frozen=True):
@@ -127,11 +128,13 @@ def recall(visit: SiteRequest) -> RecallPage:
 
 
 def _found(memory: Memory, words: str, within: Query, limit: int) -> RecallResult:
-    """Recall words; where nothing has them, the last one may not be typed to its end."""
+    """Recall words; where nothing has the last one, it may not be typed to its end."""
     found = memory.recall(words, within, limit=limit, explain=True, fold="session")
-    if found.hits or not words[-1:].isalnum():
+    last = words.rsplit(maxsplit=1)[-1].lower() if words[-1:].isalnum() else ""
+    if not last or (found.hits and last not in map(str.lower, found.missing)):
         return found
-    return memory.recall(f"{words}*", within, limit=limit, explain=True, fold="session")
+    begun = memory.recall(f"{words}*", within, limit=limit, explain=True, fold="session")
+    return begun if begun.hits else found
 
 
 def ask(visit: SiteRequest) -> AskPage:
@@ -168,7 +171,9 @@ def similar(visit: SiteRequest) -> RecallPage:
     """Find what is like something that was recalled."""
     began = time.perf_counter()
     ref = visit.path["ref"]
-    found = visit.stores.memory().similar(ref, limit=_SHOWN)
+    memory = visit.stores.memory()
+    found = memory.similar(ref, limit=_SHOWN)
+    like = memory.open(ref, around=0).hit
     return RecallPage(
         q="",
         asked={},
@@ -181,6 +186,7 @@ def similar(visit: SiteRequest) -> RecallPage:
         missing=found.missing,
         took_ms=round((time.perf_counter() - began) * _SECONDS),
         more=None,
+        like=like.title or ref,
     )
 
 
