@@ -35,6 +35,13 @@ def test_a_word_that_is_typed_halfway_finds_sessions(site: Site, page: Page) -> 
     page.keyboard.press("Control+k")
     page.keyboard.type("departu")
     expect(page.locator("#palette-found li").first).to_contain_text("departures")
+    page.keyboard.press("Escape")
+    expect(page.locator("#palette")).to_be_hidden()
+    for words in ("departu", "flaky departu"):
+        page.locator("#search").fill(words)
+        page.keyboard.press("Enter")
+        expect(page.locator("#found mark", has_text="departures").first).to_be_visible()
+        expect(page.locator("#found")).not_to_contain_text("Missing")
 
 
 def test_the_filter_bar_suggests_keys_and_values(site: Site, page: Page) -> None:
@@ -55,6 +62,11 @@ def test_the_filter_bar_suggests_keys_and_values(site: Site, page: Page) -> None
     page.keyboard.press("Enter")
     expect(page.locator("#filter")).to_have_value("agent:codex ")
     expect(page.locator("[data-row]")).to_have_count(1)
+    for where in ("/recall", "/usage"):
+        page.goto(where)
+        page.keyboard.press("/")
+        page.keyboard.type("flaky agent:co")
+        expect(suggested.first).to_contain_text("agent:co")
 
 
 def test_lists_are_sorted_grouped_and_kept_as_views(site: Site, page: Page) -> None:

@@ -218,7 +218,12 @@ document.addEventListener("keydown", (event) => {
       menu.open = false;
       if (menu.contains(document.activeElement)) $("summary", menu).focus();
     }
-    if (typing(event.target)) event.target.blur();
+    // A search field keeps Escape for itself while there are words in it.
+    const dialog = event.target.closest?.("dialog[open]");
+    if (dialog) {
+      event.preventDefault();
+      dialog.close();
+    } else if (typing(event.target)) event.target.blur();
   }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (typing(event.target) || $("dialog[open]")) return;

@@ -1,4 +1,5 @@
-// Suggestions below the filter bar: the keys of the language, and the values that occur.
+// Suggestions below a filter bar: the keys of the language, and the values that occur; of all
+// sessions (`data-suggest="all"`), or of those that the rest of the bar means.
 
 const field = document.querySelector("[data-suggest]");
 const list = document.getElementById("suggested");
@@ -22,7 +23,8 @@ function tokenAt() {
 
 async function valuesOf(key, token) {
   if (VALUES[key]) return VALUES[key].map((name) => ({ name }));
-  const rest = `${field.value.slice(0, token.start)} ${field.value.slice(token.end)}`.trim();
+  const all = field.dataset.suggest === "all";
+  const rest = all ? "" : `${field.value.slice(0, token.start)} ${field.value.slice(token.end)}`.trim();
   if (kept.q !== rest) {
     const answer = await fetch(`/sessions/facets.json?${new URLSearchParams({ q: rest })}`);
     if (!answer.ok) return [];
