@@ -15,7 +15,7 @@ from threadkeep.errors import Invalid
 SECONDS: Final = 5.0
 MOST_ROWS: Final = 10_000
 MOST_BYTES: Final = 8_000_000
-_BUDGET: Final = Budget(seconds=SECONDS, steps=4_000_000_000, value=4_000_000)
+_BUDGET: Final = Budget(seconds=SECONDS, steps=4_000_000_000, value=1_000_000)
 # Comments, and then the word that a query begins with.
 _BEGINNING: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*(\w+)", re.DOTALL)
 _QUERIES: Final = frozenset(("select", "with", "values"))

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from threadkeep.errors import ThreadkeepError
+from threadkeep.errors import ThreadkeepError, UnsupportedEngine
 from threadkeep.knowledge.typed_sql import MOST_ROWS, SqlTable
 from threadkeep.web.page import SitePage, SiteRequest, visit_of
 from threadkeep.web.pages.usage import harmless
@@ -92,7 +92,10 @@ def show(visit: SiteRequest) -> SqlPage:
     """Run the query of the address."""
     q = visit.query.get("q", "").strip()
     browse = visit.stores.browse()
-    tables = tuple(browse.tables())
+    try:
+        tables = tuple(browse.tables())
+    except UnsupportedEngine as error:  # a store on a server
+        return SqlPage(q, (), (), False, 0, error.message, error.hint, ())  # noqa: FBT003
     if not q:
         return SqlPage("", (), (), cut=False, took_ms=0, problem="", hint="", tables=tables)
     began = time.perf_counter()
