@@ -241,6 +241,27 @@ def test_what_another_process_writes_appears_while_one_reads(
     expect(reader.locator("#to-new")).to_be_hidden()
 
 
+def test_who_reads_far_from_the_end_is_told_of_what_is_new(
+    reader: Page, site: Site, user: Path
+) -> None:
+    log = Log(user, "live-2")
+    for number in range(130):
+        log.answer(f"answer {number}")
+    log.write()
+    site.run("capture", "--quiet", "--user-home", str(user))
+    reader.goto(address("live-2"))
+    reader.locator("html.connected").wait_for()
+    before = len(positions(reader))
+    assert before < 130  # the end is not on the page
+    log.answer("the very last answer")
+    log.write()
+    site.run("capture", "--quiet", "--user-home", str(user))
+    expect(reader.locator("#to-new")).to_have_text("1 new")
+    assert len(positions(reader)) == before
+    reader.locator("#to-new").click()
+    expect(reader.get_by_text("the very last answer")).to_be_in_viewport()
+
+
 def test_a_session_that_is_not_there_is_said_so(site: Site) -> None:
     answer = site.get("/sessions/claude-code:nobody", accept="text/html")
     assert answer.status == 404

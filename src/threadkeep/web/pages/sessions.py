@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from threadkeep.base.verbs import LARGEST
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.hand_off import FORMATS, exported
 from threadkeep.home.stores import Stores
@@ -245,7 +246,7 @@ PAGES: Final = (
 _BLOCKS: Final = 100
 _MOST_BLOCKS: Final = 500
 _SPOTS: Final = 200
-_THE_END: Final = 1 << 60
+_THE_END: Final = LARGEST
 
 
 class SessionShown(msgspec.Struct, frozen=True):

@@ -244,8 +244,25 @@ async function fetchNew() {
   }
 }
 
+const hasEnd = () => !place.querySelector(":scope > .more.later");
+
+// Who reads where the end is not on the page yet is told, too; the button leads there.
+async function countNew() {
+  const answer = await fetch(`${here}/messages.json?limit=1`, { headers: { Accept: "application/json" } });
+  if (!answer.ok) return;
+  const { window: { total } } = await answer.json();
+  offer(total - Number(place.dataset.total));
+  document.getElementById("facts").dispatchEvent(new CustomEvent("refresh"));
+}
+
+function offer(count) {
+  unseen = count;
+  toNew.querySelector("span").textContent = `${unseen} new`;
+  toNew.hidden = unseen < 1;
+}
+
 async function appendNew() {
-  if (place.querySelector(":scope > .more.later")) return; // the end is not on this page
+  if (!hasEnd()) return countNew();
   const last = lastPosition();
   const address = `${here}/messages?side=later${last < 0 ? "" : `&after=${last}`}${"kids" in session.dataset ? "&kids=1" : ""}${raw ? "&raw=1" : ""}`;
   const answer = await fetch(address, { headers: { "HX-Request": "true", Accept: "text/html" } });
@@ -264,14 +281,16 @@ async function appendNew() {
   for (const one of added) one.dispatchEvent(new CustomEvent("hx:process", { bubbles: true }));
   document.getElementById("facts").dispatchEvent(new CustomEvent("refresh"));
   if (following || wasAtEnd) return toEnd();
-  unseen += added.length;
-  toNew.querySelector("span").textContent = `${unseen} new`;
-  toNew.hidden = false;
+  offer(unseen + added.length);
 }
 
 session.addEventListener("live", fetchNew);
 button.addEventListener("click", () => setFollowing(!following));
 toNew.addEventListener("click", () => {
+  if (!hasEnd()) {
+    location.href = `${here}?end=1${raw ? "&raw=1" : ""}`;
+    return;
+  }
   (place.querySelector(":scope > .fresh") ?? document.getElementById("end")).scrollIntoView({ block: "start" });
   toNew.hidden = true;
   unseen = 0;
