@@ -18,6 +18,7 @@ from threadkeep.memory.ask import (
     best_passages,
     confidence_of,
     excerpt,
+    is_answer,
     pieces_of,
     question_terms,
     widened,
@@ -155,6 +156,24 @@ def test_a_reason_is_found_by_what_it_was_said_to() -> None:
         PassageSource(reason, 1.0, about=asked),
     ]
     assert best_passages("why was zsh slow to start", texts, 1)[0].text == reason
+
+
+@pytest.mark.parametrize(
+    "question, passage, answers",
+    [
+        ("how many lines did board.py have", "2. Use this in board.py when lines are long.", False),
+        ("how many lines did board.py have", "See line 94 of board.py.", False),
+        ("how many lines did board.py have", "board.py has 509 lines.", True),
+        ("how many tests pass", "All 2,842 tests pass in 3 files.", True),
+        ("how many tests pass", "The suite took 12 s; all green.", False),
+        ("what does the status command open", "It opens the list of sessions.", True),
+        ("which command opens the list", "It opens the list of sessions.", False),
+    ],
+)
+def test_a_number_counts_what_is_asked_and_a_command_is_wanted_only_if_asked(
+    question: str, passage: str, *, answers: bool
+) -> None:
+    assert is_answer(question, passage) is answers
 
 
 def test_a_choice_is_answered_by_a_decision() -> None:

@@ -68,6 +68,8 @@ def test_what_nobody_said_is_never_answered_with_confidence(memory: Memory, ques
         ("AssertionError: expected 3 to be 4", False),
         ("CONFLICT (content): Merge conflict in src/board.py", False),
         ("error: failed to push some refs to 'origin'", False),
+        ("Error: harbor not found", False),  # the words of a path are no error's
+        ("timeout", False),
         ("F401 `os` imported but unused", False),
     ],
 )

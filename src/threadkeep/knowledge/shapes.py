@@ -390,7 +390,10 @@ def says_the_same(error_text: str, output: str) -> bool:
     lasting = words - _SMALL
     if len(lasting) < _FEW and lasting != words:
         return any(shape.lower() in generalize(one).lower() for one in lines)
-    held = [set(index_words(one)) for one in lines]
+    if len(lasting) == 1:  # one word is in many lines: it must be in the one that says most
+        return lasting <= set(index_words(telling_line(output)))
+    # The words of a path are no words of an error.
+    held = [set(index_words(_PATH.sub(" ", one))) for one in lines]
     pairs = (one | other for one, other in zip(held, [*held[1:], set()], strict=True))
     least = len(lasting) * (1.0 if len(lasting) < _FEW else _LEAST_OF_LINE)
     return any(len(lasting & pair) >= least for pair in pairs)

@@ -77,6 +77,12 @@ _CHOICE: Final = re.compile(
     re.IGNORECASE,
 )
 _HAS_NUMBER: Final = re.compile(r"\d")
+# The number of a list's item, or of a line in a file, counts nothing.
+_PLACE_NUMBER: Final = re.compile(
+    r"^[*_#>\s-]*\d+[.)]\s|\blines? \d+(?:-\d+)?|:\d+(?:-\d+)?\b", re.MULTILINE
+)
+_COUNTED: Final = re.compile(r"\bhow many (\w+)(?: (\w+))?", re.IGNORECASE)
+_BETWEEN: Final = 4  # words between a number and what it counts
 _HAS_MOMENT: Final = re.compile(
     r"\d{4}-\d\d|\b\d{1,2}:\d\d\b|\b(?:yesterday|today|tomorrow|tonight|ago|week|month|year|morning"
     r"|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june"
@@ -117,7 +123,14 @@ _SAYS: Final = (
     (_QUANTITY, _HAS_NUMBER),
     (_MOMENT, _HAS_MOMENT),
     (_REASON, _SAYS_REASON),
-    (re.compile(r"\bcommand\b", re.IGNORECASE), _SAYS_COMMAND),
+    (
+        re.compile(
+            r"\b(?:which|what) (?!(?:does|do|did|is|was|are) )(?:\w+ ){0,2}commands?\b"
+            r"|\bcommands? (?:to|for|that)\b",
+            re.IGNORECASE,
+        ),
+        _SAYS_COMMAND,
+    ),
     (_CHOICE, _HAS_CHOICE),
     (_MANNER, _SAYS_MANNER),
     (_VERDICT, _SAYS_VERDICT),
@@ -345,8 +358,26 @@ def is_answer(question: str, passage: str) -> bool:
     """
     if passage.endswith("?") or _is_echo(question, passage) or _NARRATION.match(passage):
         return False
+    if _QUANTITY.search(question):
+        passage = _PLACE_NUMBER.sub(" ", passage)
     wanted = [given for asked, given in _SAYS if asked.search(question)]
-    return all(given.search(passage) for given in wanted)
+    return all(given.search(passage) for given in wanted) and _is_counted(question, passage)
+
+
+def _is_counted(question: str, passage: str) -> bool:
+    """Tell whether a passage has a number of what is counted, if a question asks how many."""
+    asked = _COUNTED.search(question)
+    if asked is None:
+        return True
+    things = {_stem(word.lower()) for word in asked.groups() if word} - STOP_WORDS
+    found = re.findall(r"[\w,.+]+", passage.lower())
+    words = [_stem(word.strip(".,")) for word in found]
+    places = [at for at, word in enumerate(words) if word in things]
+    return any(
+        word[:1].isdigit() or word[:1] == "+"
+        for at in places
+        for word in words[max(0, at - _BETWEEN) : at + _BETWEEN + 1]
+    )
 
 
 def _looks_right(question: str, piece: Sentence) -> float:
