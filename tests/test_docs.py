@@ -7,13 +7,17 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.__main__ import BENCHMARKS, ON_REQUEST
 from scripts import reference
 from tests.conftest import REPO
+from threadkeep.base.config import parse_config
 from threadkeep.cli.root import cli
 from threadkeep.home.home import Home
 from threadkeep.knowledge.records import Command
@@ -192,6 +196,57 @@ def test_every_command_named_in_the_documentation_exists() -> None:
         done = CliRunner().invoke(cli, [*command.split(), "--help"])
         assert done.exit_code == 0, (command, done.stderr)
         assert "Example" in done.stdout, command
+
+
+def shown_commands() -> list[str]:
+    """Give every line of the blocks that is a command of ours, without what is said beside it."""
+    blocks = [
+        block
+        for page in PAGES
+        for block in re.findall(r"```(?:sh|bash)?\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    ]
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    typed = [re.split(r"\s{2,}|\s#\s|\s\|\s|\s>\s", line)[0] for line in lines]
+    return sorted({line for line in typed if line.startswith("threadkeep ")})
+
+
+@pytest.mark.parametrize("line", shown_commands())
+def test_every_command_line_in_a_block_can_be_typed(line: str) -> None:
+    """Its options and arguments are read as if it were run."""
+    words, ctx = shlex.split(line)[1:], click.Context(cli, info_name="threadkeep")
+    command: click.Command = cli
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        _, found, words = command.resolve_command(ctx, words)
+        assert found is not None
+        command = found
+    command.make_context(command.name, words)
+
+
+def test_every_block_of_python_runs_in_a_test() -> None:
+    """By the tests above, of the example to test with stores, and of useChat's page."""
+    tried = {"README", "capture", "chat", "mailbox", "observe", "recall", "state", "write-a-source"}
+    tried |= {"http", "testing"}
+    assert {page.stem for page in PAGES if python_blocks(page)} == tried
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_of_data_is_read(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL):
+        assert json.loads(block)
+    for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
+        if "[project" in block:  # a package's own file
+            assert tomllib.loads(block)
+        else:
+            parse_config(block, page.name)
+
+
+def test_every_benchmark_named_in_the_documentation_exists() -> None:
+    text = (REPO / "docs" / "performance.md").read_text("utf-8")
+    told = re.findall(r"-m benchmarks ([^#`\n]*)", text)
+    names = {word for line in told for word in line.split() if not word.startswith("-")}
+    assert len(names) > 10
+    assert names <= {*BENCHMARKS, *ON_REQUEST}
 
 
 def test_make_targets_named_in_the_readme_exist() -> None:

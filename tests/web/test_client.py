@@ -1,5 +1,6 @@
 """The remote client: the stores of a served home, used as if they were here."""
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import threadkeep
+from tests.conftest import REPO
 from tests.web.site import Site, captured_home
 from threadkeep.client import RemoteHome
 from threadkeep.errors import Conflict, Invalid, NoStore, NotFound, Unreachable
@@ -35,6 +37,20 @@ def test_what_is_written_there_is_the_same_record_here(served: Site, home: Remot
         assert here.session(made) == made
         assert here.find_session(made.id[:12]) == home.chat().find_session(made.id[:12])
     assert home.chat().sessions(title="Tides").items == [made]
+
+
+def test_the_example_of_the_documentation_runs(
+    served: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (REPO / "docs" / "http.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "web.token").write_text(served.token)
+    monkeypatch.chdir(tmp_path)
+    exec(example.replace("http://127.0.0.1:7717", served.url), {})
+    assert capsys.readouterr().out.splitlines() == ["It is ready.", "0 captured sessions"]
 
 
 def test_a_list_of_a_store_that_is_not_there_is_empty(tmp_path: Path) -> None:
