@@ -325,7 +325,9 @@ def _scored(
         score *= 0.6
     if len(piece.text.split()) < _LEAST_WORDS and piece.text.isascii():
         score *= 0.7  # a heading, a list of names
-    is_named = bool(asked.names) and all(name in low for name in asked.names)
+    # Of a name there are many numbers: it takes the other words to tell which is asked for.
+    names_suffice = bool(asked.names) and not _QUANTITY.search(asked.question)
+    is_named = names_suffice and all(name in low for name in asked.names)
     shown = excerpt(widened(text.text, piece.begin, piece.end), sorted(found))
     # A call or a node is no answer that somebody gave: neither makes a confident one.
     answers = text.trust == 1.0 and is_answer(asked.question, shown) and _is_about(asked, shown)
@@ -435,7 +437,7 @@ _OF_A_NODE: Final = 0.7
 _OF_A_CALL: Final = 0.7
 _LEAST_OWN: Final = 0.5  # of the question's words, in the sentence with the reason
 _LEAST_OF_NO_KIND: Final = 0.6
-_NAMED_COVERAGE: Final = 0.6  # where the names in code are the same
+_NAMED_COVERAGE: Final = 0.4  # where the names in code are the same
 _STRONG_COVERAGE: Final = 0.7  # of the question's words, by their weight
 _NOTHING: Final = "No matches for this."
 _WEAK: Final = "Only weak evidence found; it may not answer your question."
