@@ -46,8 +46,8 @@ docs: $(READY)   ## write the reference pages, and build the site into build/sit
 	$(BIN)/python scripts/reference.py
 	$(BIN)/mkdocs build --quiet
 
-bench: $(READY)  ## measure; prints a table
-	$(BIN)/python -m benchmarks
+bench: $(READY)  ## measure; prints tables, and puts JSON and pictures into build/bench
+	$(BIN)/python -m benchmarks $(BENCH)
 
 faults: $(READY) ## the long form of the fault tests: hundreds of kills and power cuts
 	@sh scripts/test-tools.sh

@@ -1,6 +1,10 @@
-"""`python -m benchmarks [NAME…] [--quick]`: measure, print tables, then goals met and missed."""
+"""`python -m benchmarks [NAME…] [--quick]`: measure, print tables, then goals met and missed.
+
+The same goes into a folder: `bench.json`, and the goals and the growth as pictures.
+"""
 
 import argparse
+import os
 import platform
 import shutil
 import sqlite3
@@ -8,14 +12,16 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import (
     append,
     browse,
     capture,
     capture_peers,
+    charts,
     contend,
+    growth,
     listing,
     load,
     mail_poll,
@@ -39,7 +45,7 @@ from benchmarks import (
 )
 from benchmarks.place import Place
 from benchmarks.recall import run as recall
-from benchmarks.report import Goal, Result, goals_text, table_text
+from benchmarks.report import Goal, Growth, Result, goals_text, json_text, table_text
 
 CACHE: Final = Path(__file__).parent.parent / ".cache"
 
@@ -53,6 +59,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
     "list": listing.run,
     "search": search.run,
     "contend": contend.run,
+    "growth": growth.run,
     "state-append": state_append.run,
     "state-file": state_file.run,
     "state-search": state_search.run,
@@ -76,6 +83,11 @@ BENCHMARKS: Final[Mapping[str, Callable[[Place], Result]]] = {
 }
 # Made only when they are named: minutes of making a store come before the first figure.
 ON_REQUEST: Final = frozenset(("recall-large", "postgres-large"))
+# What all of `--quick` is: two minutes where nothing else is at work. The others can be named.
+QUICK: Final = (
+    *("append", "peers", "load", "list", "growth", "ids", "json"),
+    *("state-append", "state-file", "state-search", "state-list", "state-load", "mail-poll"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -85,16 +97,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
         peers.install(CACHE)
         capture_peers.install(CACHE)
     place = Place(CACHE / "bench", options.quick)
-    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
+    about = {
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "quick": options.quick,
+    }
+    print(", ".join(f"{name} {value}" for name, value in about.items()))
+    results: dict[str, Result] = {}
     try:
-        results = [_show(name, place) for name in options.names or _usual()]
+        for name in options.names or _usual(quick=options.quick):
+            results[name] = _show(name, place)
     finally:
         shutil.rmtree(place.folder, ignore_errors=True)
-    _summarise(results)
+        _keep(options.out, results, about)
+    _summarise([*results.values()])
+    print(f"\n{options.out}: bench.json, goals.svg, growth.svg")
 
 
-def _usual() -> list[str]:
-    return [name for name in BENCHMARKS if name not in ON_REQUEST]
+def _usual(*, quick: bool) -> list[str]:
+    return list(QUICK) if quick else [name for name in BENCHMARKS if name not in ON_REQUEST]
+
+
+def _keep(folder: Path, results: Mapping[str, Result], about: Mapping[str, Any]) -> None:
+    """Write what was measured as JSON and as pictures, also where a later benchmark failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    goals: list[Goal] = [goal for result in results.values() for goal in result.goals]
+    growths: list[Growth] = [one for result in results.values() for one in result.growths]
+    (folder / "bench.json").write_text(json_text(results, about), encoding="utf-8")
+    (folder / "goals.svg").write_text(charts.goals_svg(goals), encoding="utf-8")
+    (folder / "growth.svg").write_text(charts.growth_svg(growths), encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,12 +135,21 @@ def _parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help=", ".join(BENCHMARKS)
     )
     parser.add_argument(
-        "--quick", action="store_true", help="fewer repeats and smaller sizes: a minute"
+        "--quick",
+        action="store_true",
+        help="fewer repeats, smaller sizes, and what takes long only if it is named: two minutes",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/bench"),
+        metavar="FOLDER",
+        help="where bench.json, goals.svg and growth.svg are put (build/bench)",
     )
     parser.add_argument(
         "--install-peers",
         action="store_true",
-        help="first install the other stores, in an environment of their own under .cache",
+        help="first install other programs, each in an environment of its own under .cache",
     )
     return parser
 

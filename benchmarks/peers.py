@@ -1,7 +1,8 @@
 """`peers`: other stores doing the same work, each in its own durable default, beside ours.
 
-They live in an environment of their own, made by `python -m benchmarks --install-peers`; a peer
-that is not there is left out, with a line that says so.
+Each lives in an environment of its own, made by `python -m benchmarks --install-peers`; a peer
+that is not there is left out, with a line that says so. None of them sets `synchronous`, so all
+commit as SQLite does by itself: durably, in whatever journal mode they choose.
 """
 
 import json
@@ -26,24 +27,29 @@ REQUIREMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "openai-agents": ("openai-agents==0.24.0",),
     "langchain-community": ("langchain-community==0.4.2", "sqlalchemy[asyncio]==2.1.8"),
     "llm": ("llm==0.36",),
+    "google-adk": ("google-adk==2.13.0", "sqlalchemy", "aiosqlite", "greenlet"),
+    "langgraph-checkpoint-sqlite": ("langgraph-checkpoint-sqlite==3.1.2",),
 }
 _MICRO, _MILLI = 1e6, 1e3
 _COLUMNS = ("store", "append CPU µs", "to ours", "append wall µs", "load CPU ms", "to ours")
-_OURS, _RAW = "threadkeep", "raw, one table, no load"
-Order = Callable[[Any], Counters]
+_OURS, _AGENTS = "threadkeep say()", "openai-agents"
+# By hand, and not loaded: one plain table, and the three of the contract, without which no chat
+# store that others can read is possible.
+_BY_HAND: Final = (append_ways.RAW, append_ways.RAW_THREE)
+Order = Callable[[Any], Any]
 
 
-def environment(cache: Path) -> Path:
-    """Name the folder of the peers' environment."""
-    return cache / "bench-venv"
+def environment(cache: Path, name: str) -> Path:
+    """Name the folder of a peer's environment."""
+    return cache / "bench-peers" / name
 
 
 def install(cache: Path) -> None:
-    """Make the environment and install every peer that can be had."""
-    folder = environment(cache)
-    venv.create(folder, with_pip=True, clear=True)
+    """Make the environments and install every peer that can be had."""
     for name, wanted in REQUIREMENTS.items():
         print(f"installing {name} …", file=sys.stderr)
+        folder = environment(cache, name)
+        venv.create(folder, with_pip=True, clear=True)
         quiet = ("--quiet", "--disable-pip-version-check")
         command = [_python(folder), "-m", "pip", "install", *quiet, *wanted]
         if subprocess.run(command, check=False).returncode:
@@ -56,13 +62,13 @@ def _python(folder: Path) -> str:
 
 def run(place: Place) -> Result:
     """Append a batch with each store in turn, then load what was appended."""
-    given = messages(place.either(1000, 200))
-    rounds = place.either(5, 2)
+    given = messages(place.either(1000, 210))
+    rounds = place.either(5, 3)
     batches = [given[start::rounds] for start in range(rounds)]
     with ExitStack() as stack:
         stores: dict[str, Order] = {
             _OURS: stack.enter_context(_ourselves(place)),
-            _RAW: stack.enter_context(_raw(place)),
+            **{name: stack.enter_context(_by_hand(place, name)) for name in _BY_HAND},
         }
         missing = []
         for name in peer_worker.PEERS:
@@ -71,14 +77,21 @@ def run(place: Place) -> Result:
             except (OSError, ValueError):
                 missing.append(f"peers: {name} is not installed; `--install-peers` would do it")
         appended = in_turn(_appends(stores, batches), rounds)
-        loading = {name: partial(order, "load") for name, order in stores.items()}
-        loading.pop(_RAW)
+        loading = {
+            name: partial(order, "load") for name, order in stores.items() if name not in _BY_HAND
+        }
         loaded = in_turn(loading, place.either(9, 3))
+        told = {name: order("about") for name, order in stores.items() if name in REQUIREMENTS}
     per_message = len(given) // rounds
-    appends = {name: median_of(runs) for name, runs in appended.items()}
+    # The first batch warms up: openai-agents opens a connection in each of its threads.
+    appends = {name: median_of(runs[1:]) for name, runs in appended.items()}
     loads = {name: median_of(runs) for name, runs in loaded.items()}
     table = _table(appends, loads, per_message, len(given))
-    return Result([table], _goals(appends), missing)
+    facts = [
+        f"peers: {name} {version}, journal_mode={mode}, synchronous as SQLite has it: FULL"
+        for name, (version, mode) in told.items()
+    ]
+    return Result([table], _goals(appends, loads), [*facts, *missing])
 
 
 def _appends(
@@ -112,8 +125,8 @@ def _ourselves(place: Place) -> Iterator[Order]:
 
 
 @contextmanager
-def _raw(place: Place) -> Iterator[Order]:
-    with place.fresh() as folder, append_ways.WAYS[append_ways.RAW](folder) as append:
+def _by_hand(place: Place, name: str) -> Iterator[Order]:
+    with place.fresh() as folder, append_ways.WAYS[name](folder) as append:
 
         def each(batch: list[Json]) -> None:
             for message in batch:
@@ -129,7 +142,7 @@ def _text_only(message: Json) -> Json:
 
 @contextmanager
 def _peer(place: Place, name: str) -> Iterator[Order]:
-    python = _python(environment(place.folder.parent))
+    python = _python(environment(place.folder.parent, name))
     with place.fresh() as folder:
         process = subprocess.Popen(
             [python, peer_worker.__file__, name, str(folder)],
@@ -151,15 +164,15 @@ def _answer(process: "subprocess.Popen[str]") -> Any:
     return json.loads(process.stdout.readline())  # ValueError when it has died
 
 
-def _ask(process: "subprocess.Popen[str]", order: Any) -> Counters:
+def _ask(process: "subprocess.Popen[str]", order: Any) -> Any:
     assert process.stdin is not None
     told = order
-    if order != "load":
+    if not isinstance(order, str):
         told = [(message["role"], message["parts"][0]["text"]) for message in order]
     process.stdin.write(json.dumps(told) + "\n")
     process.stdin.flush()
-    _, cpu, wall = _answer(process)
-    return Counters(cpu, wall, 0)
+    answer = _answer(process)
+    return answer if order == "about" else Counters(answer[1], answer[2], 0)
 
 
 # ------------------------------------------------------------------ what is shown
@@ -184,9 +197,19 @@ def _table(
     return Table(f"peers: append one message, load {count:,}", _COLUMNS, rows)
 
 
-def _goals(appends: Mapping[str, Counters]) -> list[Goal]:
-    peers = [cost.cpu for name, cost in appends.items() if name not in (_OURS, _RAW)]
-    if not peers:
+def _goals(appends: Mapping[str, Counters], loads: Mapping[str, Counters]) -> list[Goal]:
+    if _AGENTS not in appends:
         return []
-    what = "peers: CPU of an append to the cheapest durable peer"
-    return [Goal(what, 1.0, ratio(appends[_OURS].cpu, min(peers)))]
+    said, floor = (appends[name].cpu for name in (_OURS, append_ways.RAW_THREE))
+    theirs = appends[_AGENTS].cpu
+    return [
+        Goal(f"peers: CPU of say() to {_AGENTS}", 1.0, ratio(said, theirs)),
+        Goal(
+            f"peers: the same of the contract's rows by hand to {_AGENTS}",
+            1.0,
+            ratio(floor, theirs),
+        ),
+        Goal(
+            f"peers: CPU of loading to {_AGENTS}", 1.2, ratio(loads[_OURS].cpu, loads[_AGENTS].cpu)
+        ),
+    ]

@@ -1,7 +1,10 @@
-"""What a benchmark gives back, as aligned plain text."""
+"""What a benchmark gives back, as aligned plain text and as JSON."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import json
+import math
+from collections.abc import Mapping, Sequence
+from statistics import linear_regression
+from typing import Any, NamedTuple
 
 GAP = "  "
 NOTHING = "–"
@@ -30,12 +33,27 @@ class Goal(NamedTuple):
         return self.measured <= self.limit
 
 
+class Growth(NamedTuple):
+    """What something costs at several sizes."""
+
+    what: str
+    unit: str
+    sizes: tuple[int, ...]
+    costs: tuple[float, ...]  # microseconds of CPU
+
+    @property
+    def exponent(self) -> float:
+        """Give the power of the size that the cost rises with: 0 is flat, 1 in proportion."""
+        return linear_regression(*(list(map(math.log, each)) for each in self[2:])).slope
+
+
 class Result(NamedTuple):
-    """The tables of one benchmark, and the goals it speaks about."""
+    """The tables of one benchmark, the goals it speaks about, and how costs grow."""
 
     tables: Sequence[Table]
     goals: Sequence[Goal] = ()
     facts: Sequence[str] = ()
+    growths: Sequence[Growth] = ()
 
 
 def figure(value: float, digits: int = 1) -> str:
@@ -85,3 +103,17 @@ def goals_text(goals: Sequence[Goal]) -> str:
         for goal in goals
     ]
     return "\n".join(aligned(("goal", "at most", "measured", ""), rows))
+
+
+def json_text(results: Mapping[str, Result], about: Mapping[str, Any]) -> str:
+    """Give all that was measured as JSON; goals with their verdict, growths with exponents."""
+    shown = {
+        name: {
+            "tables": [table._asdict() for table in result.tables],
+            "goals": [{**goal._asdict(), "met": goal.met} for goal in result.goals],
+            "facts": list(result.facts),
+            "growths": [{**one._asdict(), "exponent": one.exponent} for one in result.growths],
+        }
+        for name, result in results.items()
+    }
+    return json.dumps({**about, "benchmarks": shown}, indent=2, ensure_ascii=False) + "\n"

@@ -20,7 +20,7 @@ from benchmarks.state_files import TURN, Filled, copied, filled, memory, turns
 from benchmarks.state_v6 import Plain
 from threadkeep.state.hermes_state import SessionDB
 
-_LIMIT = 1.5
+_LIMIT = 1.3
 _MICRO = 1e6
 _COLUMNS = ("a message", "CPU µs", "to baseline", "wall µs", "bytes written")
 _OURS, _PLAIN = "threadkeep append_message()", "version 6 by hand"

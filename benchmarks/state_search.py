@@ -44,9 +44,11 @@ class Question(NamedTuple):
 QUESTIONS: Final = (
     Question("common word", COMMON, COMMON, limit=1 / 5),
     Question("two words", f"{COMMON} deployment", f"{COMMON} deployment"),
-    Question("phrase", f'"{COMMON} the"', f'"{COMMON} the"'),
+    Question("three terms", f"{COMMON} error timeout", f"{COMMON} error timeout", limit=1),
+    Question("phrase", f'"{COMMON} the"', f'"{COMMON} the"', limit=1),
     Question("OR", f"{COMMON} OR kubernetes", f"{COMMON} OR kubernetes"),
-    Question("NOT", "python NOT java", "python NOT java"),
+    Question("three terms, fewer matches", "python gateway session", "python gateway session"),
+    Question("NOT", "python NOT java", "python NOT java", limit=1),
     Question("prefix", "deploy*", "deploy*"),
     Question("hyphen", "chat-send", '"chat-send"'),
     Question("rare word", NEEDLES[3], NEEDLES[3]),
@@ -66,7 +68,7 @@ for the same words in a form that it understands. Mixed: it scans for the whole 
 
 def run(place: Place) -> Result:
     """Ask both files the same questions, in turn."""
-    files = filled(place, place.either(200_000, 20_000))
+    files = filled(place, place.either(200_000, 50_000))
     with (
         memory() as folder,
         SessionDB(copied(files.ours, folder)) as store,

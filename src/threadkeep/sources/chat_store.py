@@ -75,6 +75,8 @@ _FROM: Final = "({0}created_at, {0}id) >= (?, ?)"
 _OLDER: Final = f"({_FROM.format('')}) IS NOT TRUE"
 _NEWER: Final = f"SELECT id FROM chat_messages WHERE session_id = ? AND {_FROM.format('')}"  # noqa: S608
 _OF_OLDER: Final = f"message_id NOT IN ({_NEWER})"
+_BEHIND: Final = f" AND {_FROM.format('')}"
+_OF_BEHIND: Final = f" AND message_id IN ({_NEWER})"
 # A change is seen by its time. So what changed last must be older than what a burst of messages may
 # be dated ahead, each a millisecond behind the one before it.
 _REST_MS: Final = 100
@@ -137,6 +139,7 @@ class _ChatRows:
         self._database = database
         self._id = session_id
         self._row: Row = {}
+        self._summed: dict[str, tuple[Place, tuple[Any, ...]]] = {}
         self._summed_up = next((row[1] for row in database.rows(_SUMMED_UP, (session_id,))), 0)
 
     def about(self) -> bytes | None:
@@ -178,10 +181,20 @@ class _ChatRows:
         counts = "".join(f", count({mark})" for mark in marks if mark in there)
         sql = (
             f"SELECT count(*), max(id), max(updated_at), sum(updated_at & {STAMP}){counts}"  # noqa: S608
-            f" FROM {name} WHERE session_id = ? AND {which}"
+            f" FROM {name} WHERE {{}}session_id = ? AND {which}"
         )
         more = (self._id,) if which is _OF_OLDER else ()
-        return next(self._database.rows(sql, (self._id, *more, *place)))
+        where = (self._id, *more, *place)
+        known, sums = self._summed.get(name), None
+        if known is not None and known[0] <= place:  # only what has come since is new
+            # Parts are found by their messages: the index of the session has all of them.
+            behind, by = (_OF_BEHIND, "+") if more else (_BEHIND, "")
+            since = (*where, *more, *known[0])
+            sums = _added(known[1], next(self._database.rows(sql.format(by) + behind, since)))
+        if sums is None:
+            sums = next(self._database.rows(sql.format(""), where))
+        self._summed[name] = place, sums
+        return sums
 
     def _latest(self, place: Place) -> int:
         """Give when a message or one of its parts was last changed."""
@@ -227,6 +240,17 @@ class _ChatRows:
         behind = "" if first is None else f"AND {_FROM.format('m.')}"
         own = f"JOIN chat_messages AS m ON m.id = {name}.message_id WHERE m.session_id = ? {behind}"
         yield from table_rows(self._database, name, f"{own} {order}", (self._id, *(first or ())))
+
+
+def _added(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Put the sums of two sets of rows together; None where only a database could compare them."""
+    if other[0] == 0 or one[0] == 0:
+        return other if one[0] == 0 else one
+    most = [*zip(one[1:3], other[1:3], strict=True)]
+    if any(type(left) is not type(right) or left is None for left, right in most):
+        return None
+    counts = [left + right for left, right in zip(one[3:], other[3:], strict=True)]
+    return (one[0] + other[0], *(max(pair) for pair in most), *counts)
 
 
 def _plain(row: Row) -> Row:
