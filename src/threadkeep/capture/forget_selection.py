@@ -195,7 +195,7 @@ def picker(
 def _times(
     sources: Mapping[str, Source], log: LogRow, number: int, line: bytes
 ) -> Iterator[int | None]:
-    for entry in entries_in(sources, log, line, number).values():
+    for entry in entries_in(sources, log.reader, line, number).values():
         yield entry.at
     with suppress(Invalid):
         for record in decode_line(line):
@@ -212,7 +212,7 @@ def _texts(sources: Mapping[str, Source], log: LogRow, number: int, line: bytes)
         return
     for record in records:
         yield from strings_in(record)
-    for entry in entries_in(sources, log, line, number).values():
+    for entry in entries_in(sources, log.reader, line, number).values():
         yield entry.text
 
 

@@ -277,7 +277,9 @@ def _ordered(
         return [*found, *sorted(texts.keys() - found.keys())]
     times: dict[int, int] = {}
     for number, text in sorted(texts.items()):
-        first = next(iter(entries_in({row.reader: source}, row, text, number).values()), None)
+        first = next(
+            iter(entries_in({row.reader: source}, row.reader, text, number).values()), None
+        )
         times[number] = 0 if first is None or first.at is None else first.at
     return sorted(times, key=lambda number: times[number])
 

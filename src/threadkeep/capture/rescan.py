@@ -102,7 +102,7 @@ def _words_of(
     for number, text in enumerate(archive.read_lines(tx, row.id)) if wanted else ():
         places = wanted.get(number)
         if places is not None:
-            entries = entries_in(sources, row, text, number)
+            entries = entries_in(sources, row.reader, text, number)
             words += [
                 (entry, archive.words_of(entries[key].text))
                 for entry, key in places

@@ -24,6 +24,7 @@ from threadkeep.knowledge.archive import (
     logs_of_session,
     read_block,
     read_lines,
+    reader_of,
 )
 from threadkeep.knowledge.copies import COPY
 from threadkeep.knowledge.query import Query
@@ -77,7 +78,7 @@ def _shown(
     for number, line in enumerate(read_lines(tx, log.id, row.line), row.line):
         if row.line > number:
             continue
-        entries = entries_in(sources, log, line, number)
+        entries = entries_in(sources, log.reader, line, number)
         while row is not None and row.line == number:
             if row.key in entries:
                 yield TranscriptEntry(as_said(row, entries[row.key]), entries[row.key])
@@ -102,9 +103,9 @@ def _in_time(shown: Iterable[TranscriptEntry]) -> list[TranscriptEntry]:
     return [one for _, one in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def entries_in(sources: Readers, log: LogRow, line: bytes, number: int) -> dict[str, Entry]:
+def entries_in(sources: Readers, reader: str, line: bytes, number: int) -> dict[str, Entry]:
     """Read the entries of one archived line, by key; none if its source is not there any more."""
-    source = sources.get(log.reader)
+    source = sources.get(reader)
     if source is None:
         return {}
     try:
@@ -117,13 +118,15 @@ def entries_in(sources: Readers, log: LogRow, line: bytes, number: int) -> dict[
 
 def entry_at(tx: Tx, sources: Readers, row: EntryRow) -> Entry | None:
     """Read one entry from its place in the archive."""
-    log = load_log_by_id(tx, row.log_id)
+    reader = reader_of(tx, row.log_id)
     block = tx.one("block_at", {"log": row.log_id, "line": row.line})
-    if log is None or block is None:
+    if reader is None or block is None:
         return None
     lines = read_block(tx, block[1])
     at = row.line - block[0]
-    return entries_in(sources, log, lines[at], row.line).get(row.key) if at < len(lines) else None
+    return (
+        entries_in(sources, reader, lines[at], row.line).get(row.key) if at < len(lines) else None
+    )
 
 
 def search(
@@ -191,7 +194,7 @@ class ArchivedEntries:
     def __init__(self, tx: Tx, sources: Readers) -> None:
         self.tx = tx
         self._sources = sources
-        self._logs: dict[int, LogRow | None] = {}
+        self._readers: dict[int, str | None] = {}  # of the logs
         self._blocks: dict[int, list[bytes]] = {}
         self._read: dict[tuple[int, int], dict[str, Entry]] = {}  # by log and line
         self.damaged: set[int] = set()  # blocks that could not be read
@@ -211,15 +214,15 @@ class ArchivedEntries:
         return "" if entry is None else entry.text
 
     def _entries(self, row: EntryRow) -> dict[str, Entry]:
-        if row.log_id not in self._logs:
-            self._logs[row.log_id] = load_log_by_id(self.tx, row.log_id)
-        log = self._logs[row.log_id]
+        if row.log_id not in self._readers:
+            self._readers[row.log_id] = reader_of(self.tx, row.log_id)
+        reader = self._readers[row.log_id]
         block = self.tx.one("block_at", {"log": row.log_id, "line": row.line})
-        if log is None or block is None:
+        if reader is None or block is None:
             return {}
         lines = self._lines(block[1])
         at = row.line - block[0]
-        return entries_in(self._sources, log, lines[at], row.line) if at < len(lines) else {}
+        return entries_in(self._sources, reader, lines[at], row.line) if at < len(lines) else {}
 
     def _lines(self, block: int) -> list[bytes]:
         if block not in self._blocks:

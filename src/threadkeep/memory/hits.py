@@ -112,7 +112,8 @@ def _marked(token: str, marks: Marks) -> str:
         return stem(word)
     if word.startswith(marks.prefixes):
         return word
-    parts = _CAMEL.split(token)
+    # Most words have one case, and there a pattern that splits nothing takes half of the time.
+    parts = [token] if token.islower() or token.isupper() else _CAMEL.split(token)
     inner = (stem(part.lower()) for part in parts) if len(parts) > 1 else ()
     return next((part for part in inner if part in marks.stems), "")
 

@@ -211,11 +211,12 @@ def fuse(
     zone: tzinfo = UTC,
 ) -> list[RankedCandidate]:
     """Put candidates in order, the best first."""
+    weights = {kind: weight_of(kind, settings) for kind in {one.kind for one in candidates}}
     ranked = []
     for one in candidates:
         base = one.words + MEANING * max(0.0, one.meaning or 0.0)
         base += THEN if is_then(one.at, when, zone) else 0.0
-        factors = recency(one.at, now, settings), weight_of(one.kind, settings)
+        factors = recency(one.at, now, settings), weights[one.kind]
         ranked.append(RankedCandidate(one, *factors, base * factors[0] * factors[1]))
     return sorted(ranked, key=lambda one: (-one.total, -(one.candidate.at or 0), one.candidate.id))
 

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 import click
 import msgspec
 
-from threadkeep.base.old_words import renamed
 from threadkeep.cli.command import Call, store_command
 from threadkeep.cli.options import OneOf, query_options
 from threadkeep.cli.output import counted, document, note, one_line, paging, table, write
@@ -198,6 +197,8 @@ class _Key(OneOf):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Read one of the names."""
+        from threadkeep.base.old_words import renamed
+
         return super().convert(renamed("by", value, ("by",))[1], param, ctx)
 
 

@@ -12,6 +12,9 @@ SELECT {log} FROM tk_logs WHERE reader = :reader AND path = :path AND item = :it
 -- name: log_by_id
 SELECT {log} FROM tk_logs WHERE id = :id
 
+-- name: reader_of_log
+SELECT reader FROM tk_logs WHERE id = :id
+
 -- name: logs_of_session
 SELECT {log} FROM tk_logs WHERE id IN (
   SELECT id FROM tk_logs WHERE harness = :harness AND session_id = :session_id AND lines > 0
