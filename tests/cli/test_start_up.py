@@ -20,7 +20,7 @@ BUDGETS = {
     "--help": 11,
     "sessions": 66,  # one more since a store may be on a server
     "usage statusline": 58,
-    "search harbor": 80,
+    "search harbor": 81,
     "chat ls": 88,
     "recall harbor": 80,
     "capture": 137,  # when nothing is new
