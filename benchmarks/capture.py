@@ -24,10 +24,11 @@ from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure, ratio, times
 
 _OURS, _UNMASKED = "threadkeep", "threadkeep without redaction"
+_TYPED: Final = "threadkeep capture, as typed"  # with what the rules learn of it
 _START, _LIMIT = "nothing", "json"
 _PARSERS: Final = {"json": "json.loads", "msgspec": "msgspec", "orjson": "orjson"}
 _TO_LIMIT: Final = 8.33  # 0.12 of its rate
-_TO_PYTHON, _TO_AGENTSVIEW = 0.33, 1.0
+_TO_PYTHON, _TO_AGENTSVIEW, _TYPED_TO_AGENTSVIEW = 0.33, 1.0, 0.8
 _COLUMNS: Final = (
     "program",
     *("source MB", "CPU s", "seconds", "MB per CPU-second", "CPU per MB to ours", "peak MB"),
@@ -83,6 +84,7 @@ def _in_turn(place: Place, homes: Homes, cache: Path) -> tuple[dict[str, list[Ma
     ways: dict[str, Run] = {
         _OURS: partial(_ourselves, place, homes.all, "capture", cache),
         _UNMASKED: partial(_ourselves, place, homes.all, "unmasked", cache),
+        _TYPED: partial(_typed, place, homes.all, cache),
     }
     ways |= {name: partial(_parse, place, homes.all, name) for name in (_START, *_PARSERS)}
     for name in installed(place.folder.parent):
@@ -112,6 +114,16 @@ def _ourselves(place: Place, corpus: Corpus, order: str, cache: Path) -> Made:
     told = answer(used)
     if told["errors"] or told["changed"] != told["logs"]:
         raise Failed(f"capture did not take everything: {told}")
+    return Made(used, corpus.size, written)
+
+
+def _typed(place: Place, corpus: Corpus, cache: Path) -> Made:
+    """Run the command that a user types."""
+    with place.fresh() as folder:
+        words = ("-m", "threadkeep", "--home", str(folder), "capture", "--quiet")
+        env = {"HOME": str(corpus.home), "PYTHONPYCACHEPREFIX": str(cache)}
+        used = launch([sys.executable, *words], env)
+        written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Made(used, corpus.size, written)
 
 
@@ -192,6 +204,8 @@ def _goals(runs: Mapping[str, Sequence[Made]]) -> list[Goal]:
     if "agentsview" in runs:
         rate = _rate(runs["agentsview"])
         goals.append(Goal("capture: CPU to agentsview", _TO_AGENTSVIEW, ratio(rate, own)))
+        typed = ratio(rate, _rate(runs[_TYPED]))
+        goals.append(Goal("capture: CPU as typed to agentsview", _TYPED_TO_AGENTSVIEW, typed))
     python = {
         name: _rate(runs[name]) for name, peer in PEERS.items() if peer.python and name in runs
     }

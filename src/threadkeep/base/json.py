@@ -5,7 +5,6 @@ a surrogate pair, and it turns NaN into null, bytes and dates into strings, and 
 text without a word. Such values take the slow road through the standard library, or are refused.
 """
 
-import json
 import math
 from typing import Any, Final, NoReturn
 
@@ -93,6 +92,8 @@ def _encode_carefully(value: Any) -> str:
 
 
 def _dump(plain: Any) -> str:
+    import json  # noqa: PLC0415  (seldom, and 1 ms)
+
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
@@ -153,6 +154,8 @@ def _decode_carefully(text: str | bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Invalid(f"this is not JSON: not UTF-8 at byte {error.start}", hint=_ONE) from None
     try:
+        import json  # noqa: PLC0415  (seldom, and 1 ms)
+
         return json.loads(text, parse_float=_parse_float, parse_constant=_refuse_constant)
     except RecursionError:
         raise _too_deep() from None
@@ -179,7 +182,6 @@ def _too_deep() -> Invalid:
 # From a line of a log to JSON values, whatever a crash or a careless program left in it.
 
 _fast = msgspec.json.Decoder()
-_careful = json.JSONDecoder()
 _LONE: Final = pattern("[\ud800-\udfff]")
 _BLANK: Final = b" \t\r\n\0\x0b\x0c"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -205,12 +207,15 @@ def decode_line(line: bytes) -> list[Any]:
 
 
 def _decoding_decode_carefully(line: bytes) -> list[Any]:
+    import json  # noqa: PLC0415  (seldom, and 1 ms)
+
     text = line.decode("utf-8", "replace")
+    decoder = json.JSONDecoder()
     found: list[Any] = []
     at = 0
     try:
         while at < len(text):
-            value, at = _careful.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, at)
             found.append(_storable(value))
             while at < len(text) and text[at] in " \t\r\n\0":
                 at += 1

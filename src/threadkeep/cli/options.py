@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from datetime import UTC
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -11,6 +12,8 @@ from threadkeep.cli.output import one_line
 from threadkeep.errors import ThreadkeepError
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from click.shell_completion import CompletionItem
 
     from threadkeep.cli.command import Call
@@ -254,8 +257,6 @@ def read_query(
     **named: Any,
 ) -> "Query":
     """Read what the filter language says, and what the options beside it say."""
-    from zoneinfo import ZoneInfo
-
     from msgspec.structs import replace
 
     from threadkeep.base.clock import now_ms
@@ -276,9 +277,16 @@ def read_query(
         from threadkeep.cli.times import read_times
 
         given["since"], given["until"] = read_times(since, until, on)
-    query = fill_query(given, now_ms(), ZoneInfo(call.home.zone))
+    query = fill_query(given, now_ms(), _zone(call) if given["q"] else UTC)
     is_all = everything and "all" not in query.marks
     return replace(query, marks=(*query.marks, "all")) if is_all else query
+
+
+def _zone(call: "Call") -> "tzinfo":
+    """Give the time zone that words of the filter language are read in; finding it takes 1 ms."""
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(call.home.zone)
 
 
 def since_option(help: str = SINCE) -> Option:  # noqa: A002

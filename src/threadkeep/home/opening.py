@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 from threadkeep.errors import ReadOnly, ThreadkeepError
 from threadkeep.knowledge.records import NOTES
@@ -84,6 +83,8 @@ _EVERYTHING: Final = "HIPPO_RETRIEVAL_INCLUDE_EXCLUDED"
 
 def open_memory(home: "Home", store: KnowledgeStore) -> "Memory":
     """Put a store, its sources and the model of its vectors together; on failure it is closed."""
+    from zoneinfo import ZoneInfo
+
     from threadkeep.memory.memory import Memory
 
     try:
@@ -213,6 +214,8 @@ def _is_indexed(memory: "Memory") -> bool:
 
 def open_browse(home: "Home", path: str | Path | None = None) -> "Browse":
     """Open the captured history to browse it; its store must exist. Close it after use."""
+    from zoneinfo import ZoneInfo
+
     from threadkeep.knowledge.library import Browse
 
     store = home.knowledge(path, read_only=True)
