@@ -13,6 +13,7 @@ from difflib import SequenceMatcher, unified_diff
 from itertools import chain
 from typing import Final, NamedTuple
 
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.forget import erase_nodes
 from threadkeep.knowledge.memory_documents import (
@@ -29,9 +30,9 @@ from threadkeep.knowledge.memory_documents import (
 #
 # What stands inside a fenced block of code is text: no heading and no link.
 
-_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t\r]*")
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)]+)\)")
+_HEADING: Final = pattern(r"(#{1,6})[ \t]+(\S.*?)[ \t\r]*")
+_FENCE: Final = pattern(r" {0,3}(`{3,}|~{3,})(.*)")
+_LINK: Final = pattern(r"\[([^\]]*)\]\(([^)]+)\)")
 
 
 class Section(NamedTuple):
@@ -180,7 +181,7 @@ def _lines(count: int) -> str:
 # again
 # whenever a file comes.
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME: Final = pattern(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class LinkTarget(NamedTuple):

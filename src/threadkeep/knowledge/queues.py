@@ -6,12 +6,12 @@ too old: `reap` gives the ticket back and counts a try. A worker that reaps befo
 never tries one for ever.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.json import decode, encode
 from threadkeep.base.processes import has_ended, my_place
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Row, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.kinds import KINDS, Queue, TicketTable
@@ -311,7 +311,7 @@ def _is_unchanged(tx: Tx, ticket: Ticket) -> bool:
 # ------------------------------------------------------------------------------
 # Why a row tells nothing and is passed over: a trivial command, a short session, a glance.
 
-_TRIVIAL: Final = re.compile(r"clear|exit|true|:|exec\s+[\w/.-]+|")
+_TRIVIAL: Final = pattern(r"clear|exit|true|:|exec\s+[\w/.-]+|")
 _TRIVIAL_MS: Final = 100
 _FEW_MESSAGES: Final = 3
 _GLANCE_MS: Final = 1000

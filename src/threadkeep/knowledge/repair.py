@@ -19,6 +19,7 @@ from threadkeep.base.sqlite.catalogue import (
     foreign_keys,
 )
 from threadkeep.base.sqlite.schema import add_missing_columns
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Damaged, Invalid
 from threadkeep.knowledge.records import OrphanRow
@@ -176,9 +177,9 @@ HARNESSES: Final = (
     *("gemini-cli", "copilot-cli", "pi", "aider", "hermes", "nanoclaw", "chat", "state", "mailbox"),
 )
 _TABLE: Final = "agentic_sessions"
-_PLAIN: Final = re.compile(r"[a-z][a-z0-9-]{1,39}")
-_LIST: Final = re.compile(r"(\bharness\b[\"`\]]?\s+IN\s*\()([^)]*)", re.IGNORECASE)
-_NAME: Final = re.compile(
+_PLAIN: Final = pattern(r"[a-z][a-z0-9-]{1,39}")
+_LIST: Final = pattern(r"(\bharness\b[\"`\]]?\s+IN\s*\()([^)]*)", re.IGNORECASE)
+_NAME: Final = pattern(
     r"(CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?)[\"`\[]?agentic_sessions[\"`\]]?", re.IGNORECASE
 )
 

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from threadkeep.base.paths import project_name
+from threadkeep.base.text import pattern
 from threadkeep.base.words import index_words
 
 _READ: Final = 8_192  # characters: of a longer command the end is input
@@ -18,13 +19,13 @@ _LONGEST: Final = 1_000  # without its documents; beyond this it is a script, to
 _MOST_WORDS: Final = 12
 _MOST_STEPS: Final = 6
 _MOST_AIMS: Final = 3
-_NAME: Final = re.compile(r"[\w@:.+-]{1,40}")
-_ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
+_NAME: Final = pattern(r"[\w@:.+-]{1,40}")
+_ASSIGNED: Final = pattern(r"[A-Za-z_]\w*=")
 _JOINS: Final = frozenset({"&&", "||", ";", ";;", "&", "\n"})
 _PIPES: Final = frozenset({"|", "|&"})
-_REDIRECTS: Final = re.compile(r"[<>&]*[<>][<>&]*")
+_REDIRECTS: Final = pattern(r"[<>&]*[<>][<>&]*")
 # What is in a here-document is input; what follows it is a command again.
-_DOCUMENT: Final = re.compile(
+_DOCUMENT: Final = pattern(
     r"<<-?\s*\\?['\"]?(\w+)['\"]?([^\n]*)(?:\n.*?(?:\n[ \t]*\1\b|\Z))?", re.DOTALL
 )
 # A step that prepares the next ones and says nothing about them.
@@ -38,7 +39,7 @@ _WRAPPERS: Final = {
     **dict.fromkeys(("timeout", "gtimeout"), 1),
 }
 _RUNNERS: Final = frozenset({"uv", "poetry", "pdm", "hatch", "pipenv", "rye", "pixi"})
-_PYTHON: Final = re.compile(r"(?:python|pypy)[\d.]*$")
+_PYTHON: Final = pattern(r"(?:python|pypy)[\d.]*$")
 # Flags whose value is not what is worked on.
 _VALUED: Final = frozenset(
     {
@@ -144,13 +145,13 @@ def _simple(command: str) -> list[list[str]]:
 
 
 # A word as a shell reads it, and signs; what is left is a quote that is never closed.
-_WORD: Final = re.compile(
+_WORD: Final = pattern(
     r"""(?P<signs>[();<>|&]+)|(?P<plain>[^ \t\r\n'"\\();<>|&]+)(?![^ \t\r\n();<>|&])"""
     r"""|(?P<word>(?:[^ \t\r\n'"\\();<>|&]|'[^']*'|"(?:[^"\\]|\\.)*"|\\.)+)|(?P<open>['"\\])""",
     re.DOTALL,
 )
-_PIECE: Final = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^'"\\]+)""", re.DOTALL)
-_ESCAPED: Final = re.compile(r"""\\(["\\])""")
+_PIECE: Final = pattern(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^'"\\]+)""", re.DOTALL)
+_ESCAPED: Final = pattern(r"""\\(["\\])""")
 
 
 def shell_words(command: str) -> list[str]:
@@ -269,22 +270,22 @@ _ANSWERS: Final = frozenset(
 )
 _GIT_ANSWERS: Final = frozenset({"diff", "grep", "check-ignore", "merge-base", "rev-parse"})
 # What an agent is told when a person, not the tool, ended its call.
-_REFUSED: Final = re.compile(
+_REFUSED: Final = pattern(
     r"user doesn't want to (?:proceed|take this action)|request interrupted by user"
     r"|user (?:rejected|denied|declined|cancell?ed)|(?:rejected|aborted) by (?:the )?user"
     r"|cancelled: parallel tool call|tool_use_error>Cancelled|^\s*Command aborted",
     re.IGNORECASE,
 )
-_EXIT_CODE: Final = re.compile(r"\s*(?:Error: )?(?:Exit code|exited with code)[: ]+(\d{1,3})\b")
+_EXIT_CODE: Final = pattern(r"\s*(?:Error: )?(?:Exit code|exited with code)[: ]+(\d{1,3})\b")
 
-_QUOTED: Final = re.compile(r"`[^`\n]*`|'[^'\n]*'|\"[^\"\n]*\"|‘[^’\n]*’|“[^”\n]*”")
-_PATH: Final = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?[~.\w+@-]*(?:[\\/][\w.+@-]+)+[\\/]?(?::\d+)*")
-_HEX: Final = re.compile(r"\b(?:0x[0-9a-fA-F]+|(?=[0-9a-f]*\d)[0-9a-f]{7,}(?:-[0-9a-f]+)*)\b")
-_NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
-_SPACES: Final = re.compile(r"\s+")
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
+_QUOTED: Final = pattern(r"`[^`\n]*`|'[^'\n]*'|\"[^\"\n]*\"|‘[^’\n]*’|“[^”\n]*”")
+_PATH: Final = pattern(r"(?<![\w/])(?:[A-Za-z]:)?[~.\w+@-]*(?:[\\/][\w.+@-]+)+[\\/]?(?::\d+)*")
+_HEX: Final = pattern(r"\b(?:0x[0-9a-fA-F]+|(?=[0-9a-f]*\d)[0-9a-f]{7,}(?:-[0-9a-f]+)*)\b")
+_NUMBER: Final = pattern(r"\d+(?:[.,:]\d+)*")
+_SPACES: Final = pattern(r"\s+")
+_COLOURS: Final = pattern(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
-_RAISED: Final = re.compile(
+_RAISED: Final = pattern(
     r"(?:^|[\s:(])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Fault|Interrupt|Timeout|NotFound))"
     r"(?=$|[:\s(\]])"
 )
@@ -296,9 +297,9 @@ _CODES: Final = (
         r"\b(E(?:NOENT|ACCES|EXIST|CONNREFUSED|CONNRESET|TIMEDOUT|ADDRINUSE|PERM|RESOLVE))\b"
     ),
 )
-_LINT: Final = re.compile(r"(?:^|[\s:])([A-Z]{1,4}\d{3,4})\b")
+_LINT: Final = pattern(r"(?:^|[\s:])([A-Z]{1,4}\d{3,4})\b")
 _LINTERS: Final = frozenset({"ruff", "flake8", "pylint", "pycodestyle", "pydocstyle", "shellcheck"})
-_TYPED: Final = re.compile(r"\[([a-z][a-z0-9-]{3,})\]\s*$")
+_TYPED: Final = pattern(r"\[([a-z][a-z0-9-]{3,})\]\s*$")
 _TYPERS: Final = frozenset({"mypy", "pyright", "dmypy"})
 _PHRASES: Final = (
     *("command not found", "No such file or directory", "Permission denied"),
@@ -312,19 +313,19 @@ _SMALL: Final = frozenset(
 )
 _FEW: Final = 3  # words that stay from time to time: fewer do not tell an error
 _LEAST_OF_LINE: Final = 0.75  # of these words, in one line
-_ASSERTED: Final = re.compile(r"^E\s+assert\b|^FAILED .* - assert\b")
+_ASSERTED: Final = pattern(r"^E\s+assert\b|^FAILED .* - assert\b")
 # Says that something failed, not what.
-_WEAK: Final = re.compile(
+_WEAK: Final = pattern(
     r"(?:g?make(?:\[\d+\])?: \*\*\*|[=\s]*\d+ (?:failed|passed|errors?)\b|={3,}|Command failed"
     r"|npm (?:ERR!|error) A complete|error: (?:recipe|process)\b|Found \d+ errors?|[i×•] "
     r"|short test summary|(?:Error: )?(?:Exit code|exited with code)[: ]+\d+$)"
     r"|.*(?:\bELIFECYCLE\b|[│┃]|\bexited with code \d)",
     re.IGNORECASE,
 )
-_PLAINLY: Final = re.compile(
+_PLAINLY: Final = pattern(
     r"(?:^|[\s\]])(?:error|fatal|panic|failed|failure)\b.{0,3}[:\[(]", re.IGNORECASE
 )
-_TELLING: Final = re.compile(
+_TELLING: Final = pattern(
     r"\b(?:error|fatal|failed|failure|panicked|cannot|could not|unable|denied|refused|not found"
     r"|unknown|invalid|unexpected|missing|undefined|exception|abort(?:ed)?)\b",
     re.IGNORECASE,
@@ -421,9 +422,9 @@ def _ways(program: str) -> Iterable[Callable[[str], str]]:
     yield _phrase
 
 
-def _first(pattern: re.Pattern[str]) -> Callable[[str], str]:
+def _first(wanted: re.Pattern[str]) -> Callable[[str], str]:
     def find(line: str) -> str:
-        found = pattern.search(line)
+        found = wanted.search(line)
         return found[1] if found else ""
 
     return find

@@ -10,7 +10,6 @@ Only the start of a run has a time, of this machine's zone, so all that is in it
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from hashlib import blake2b
@@ -19,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from threadkeep.base.text import pattern
 from threadkeep.knowledge.records import Entry, Usage
 from threadkeep.sources.common import (
     Gatherer,
@@ -49,7 +49,7 @@ _NOT_PROJECTS: Final = frozenset(
     )
 )
 _HEADER: Final = b"# aider chat started at "
-_STARTED: Final = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \r]*\Z")
+_STARTED: Final = pattern(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \r]*\Z")
 
 Who = Literal["user", "tool", "assistant"]
 
@@ -238,7 +238,7 @@ def _header(_key: str, _at: int | None, _raw: str) -> list[Entry]:
 
 
 _READERS: Final = {"run": _header, "user": _typed, "tool": _console, "assistant": _answer}
-_COUNT: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([kM]?) (sent|received|cache write|cache hit)")
+_COUNT: Final = pattern(r"(\d{1,12}(?:\.\d{1,6})?)([kM]?) (sent|received|cache write|cache hit)")
 _SCALE: Final = {"": 1, "k": 1_000, "M": 1_000_000}
 _MODEL: Final = ("Model: ", "Main model: ")
 

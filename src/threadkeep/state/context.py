@@ -6,7 +6,6 @@ the seed's version 6, for a file that has nothing newer, and those of today.
 """
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
@@ -24,7 +23,7 @@ from threadkeep.base.sqlite.catalogue import (
 )
 from threadkeep.base.sqlite.schema import DeclaredColumn, add_missing_columns, declared_columns
 from threadkeep.base.sqlite.statements import split_statements
-from threadkeep.base.text import Redact, redact_texts
+from threadkeep.base.text import Redact, pattern, redact_texts
 from threadkeep.base.tx import NoText, Sql, Tx
 from threadkeep.errors import SchemaMismatch
 
@@ -109,8 +108,8 @@ def known_columns() -> Mapping[str, tuple[DeclaredColumn, ...]]:
 SIDE_VERSION: Final = 2
 MODEL_USAGE: Final = "session_model_usage"
 _RELIED_ON: Final = {"sessions": SESSIONS_OF_6, "messages": MESSAGES_OF_6}
-_FULL: Final = re.compile(r"\bfull\.(\w+)")
-_CREATED: Final = re.compile(r"CREATE (?:UNIQUE )?(TABLE|INDEX) (\w+)")
+_FULL: Final = pattern(r"\bfull\.(\w+)")
+_CREATED: Final = pattern(r"CREATE (?:UNIQUE )?(TABLE|INDEX) (\w+)")
 # Where a file of ours has no column yet, our side tables know.
 _BESIDE: Final = {
     "archived": "coalesce((SELECT CASE WHEN f.archived_at IS NULL THEN 0 ELSE 1 END"

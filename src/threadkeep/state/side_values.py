@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.hashes import content_hash, fingerprint
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 from threadkeep.state.context import Json
@@ -37,10 +38,10 @@ FIELDS: Final = (
 LONG: Final = 8192
 # Of longer output this much stays, so that a reader sees what it was.
 _HEAD: Final = 1024
-_RUN: Final = re.compile(r"[A-Za-z0-9+/_-]++={0,2}")
-_STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*:)?', re.DOTALL)
+_RUN: Final = pattern(r"[A-Za-z0-9+/_-]++={0,2}")
+_STRING: Final = pattern(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*:)?', re.DOTALL)
 # What is one character after decoding; two halves of one are written as two escapes.
-_ESCAPES: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]++", re.DOTALL)
+_ESCAPES: Final = pattern(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]++", re.DOTALL)
 
 Span = tuple[int, int]
 
@@ -298,7 +299,7 @@ def checked_text(blob_hash: str, codec: Any, data: Any) -> str:
     return text
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = pattern("[\ud800-\udfff]")
 _LONG: Final = 4096  # characters of a string that is worth being kept apart
 _PICTURES = ("image", "image_url", "input_image")
 

@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from threadkeep.base.spool import APPENDED, WHOLE, Spool, SpoolFile, Unreadable
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Tx
 from threadkeep.capture.observed.envelopes import UnknownEnvelope, read_line
 from threadkeep.capture.observed.intake import COLLECTED, Batch, BatchReport, ObservedContext, Shell
@@ -35,10 +36,10 @@ _NAMESPACE: Final = UUID("6d0f5a52-3c1e-5b7e-9d1b-8c7c0a4f2e61")
 _RS: Final = b"\x1e"
 _END: Final = b"\x1d\n"
 _GS: Final = 0x1D
-_NUMBER: Final = re.compile(r"[0-9]{1,18}")
-_EXIT: Final = re.compile(r"-?[0-9]{1,9}")
-_TIME: Final = re.compile(r"([0-9]{1,12})(?:[.,]([0-9]*))?")
-_VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_NUMBER: Final = pattern(r"[0-9]{1,18}")
+_EXIT: Final = pattern(r"-?[0-9]{1,9}")
+_TIME: Final = pattern(r"([0-9]{1,12})(?:[.,]([0-9]*))?")
+_VARIABLE: Final = pattern(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _YEAR_10000: Final = 253_402_300_800  # what comes later is no time but a mistake
 _START_FIELDS: Final = 10
 _END_FIELDS: Final = 12

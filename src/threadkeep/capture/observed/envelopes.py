@@ -16,6 +16,7 @@ import msgspec
 
 from threadkeep.base.clock import iso
 from threadkeep.base.json import decode, encode
+from threadkeep.base.text import pattern
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import (
     Command,
@@ -41,11 +42,11 @@ ENV_LIMIT: Final = 1000  # variables
 _PRODUCER_VERSION: Final = 1
 _SHELLS: Final = {"Zsh": "zsh", "Bash": "bash", "Fish": "fish"}
 _KINDS: Final = {stored: kind for kind, stored in _SHELLS.items()}
-_UUID: Final = re.compile(
+_UUID: Final = pattern(
     r"(?:urn:uuid:|\{)?([0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12})\}?",
     re.ASCII | re.IGNORECASE,
 )
-_TIMESTAMP: Final = re.compile(
+_TIMESTAMP: Final = pattern(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,30}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,
 )

@@ -14,6 +14,7 @@ from threadkeep.base.clock import Clock
 from threadkeep.base.config import BrowserSettings
 from threadkeep.base.frames import NATIVE_LIMIT, FrameDecoder, encode_frame
 from threadkeep.base.json import decode, encode
+from threadkeep.base.text import pattern
 from threadkeep.capture.observed.envelopes import (
     NAME_LIMIT,
     PAGE_LIMIT,
@@ -50,7 +51,7 @@ DEFAULT_DOMAINS: Final = (
     *("medium.com", "substack.com", "hackernoon.com", "reddit.com"),
 )
 
-_HOST: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|\[[0-9a-f:.]+\]")
+_HOST: Final = pattern(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|\[[0-9a-f:.]+\]")
 _HOST_LENGTH: Final = 253
 
 
@@ -104,15 +105,15 @@ ALWAYS_STRIPPED: Final = frozenset(
     )
 )
 
-_ADDRESS: Final = re.compile(r"(https?://)([^/?#\\]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE)
-_OTHER_SCHEME: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_PATH_BEFORE: Final = re.compile(r".*[/!]", re.DOTALL)
-_PORT: Final = re.compile(r":[0-9]*$")
+_ADDRESS: Final = pattern(r"(https?://)([^/?#\\]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE)
+_OTHER_SCHEME: Final = pattern(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_CONTROL: Final = pattern(r"[\x00-\x1f\x7f]")
+_PATH_BEFORE: Final = pattern(r".*[/!]", re.DOTALL)
+_PORT: Final = pattern(r":[0-9]*$")
 _PORTS: Final = {"http://": ":80", "https://": ":443"}
 _IN_PATH: Final = "!$%&'()*+,/:;=@[]^|~"  # what is not escaped beside letters and digits
 _IN_FRAGMENT: Final = _IN_PATH + "#?{}\\"
-_GOOGLE: Final = re.compile(r"(?:.+\.)?google\.(?:com|[a-z]{2}|com?\.[a-z]{2})")
+_GOOGLE: Final = pattern(r"(?:.+\.)?google\.(?:com|[a-z]{2}|com?\.[a-z]{2})")
 _SEARCH_SITES: Final = ("duckduckgo.com", "bing.com", "kagi.com", "ecosia.org")
 _AGAIN: Final = "reload the extension; `threadkeep browser install` brings the one that fits"
 
@@ -371,7 +372,7 @@ def _text(message: Mapping[str, Any], field: str, limit: int) -> str | None:
 Deliver = Callable[[Observed], object]
 
 _CHUNK: Final = 1 << 16
-_ORIGIN: Final = re.compile(r"chrome-extension://[a-p]{32}/")
+_ORIGIN: Final = pattern(r"chrome-extension://[a-p]{32}/")
 _SHOWN: Final = 200
 
 

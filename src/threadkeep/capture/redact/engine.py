@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple, Self, TypeVar
 
+from threadkeep.base.text import pattern
 from threadkeep.capture.redact.rules import MASK, Rule, own_rules
 from threadkeep.capture.redact.search import KeywordIndex, RuleMatch, Search, hits, make_plan
 from threadkeep.capture.redact.values import entropy, kinds_of
@@ -18,9 +19,9 @@ from threadkeep.capture.redact.values import entropy, kinds_of
 # ------------------------------------------------------------------------------
 # Pieces of a text to be replaced: joined where they overlap, kept inside the values of JSON.
 
-_STRING: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
-_LINE: Final = re.compile(rb"[^\s][^\n]*(?<!\r)")
-_FRAME: Final = re.compile(rb"[^A-Za-z]*-----(?:BEGIN|END)[ A-Z0-9]{0,60}-----\s*")
+_STRING: Final = pattern(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
+_LINE: Final = pattern(rb"[^\s][^\n]*(?<!\r)")
+_FRAME: Final = pattern(rb"[^A-Za-z]*-----(?:BEGIN|END)[ A-Z0-9]{0,60}-----\s*")
 _ASCII: Final = 0x80
 _UNICODE_ESCAPE: Final = 6  # a backslash, u, and four digits
 
@@ -316,8 +317,8 @@ PRIVATE: Final = "[PRIVATE]"
 # What every opening marker ends with, in lower case. Go writes < and > in JSON as six letters.
 ENDINGS: Final = (b"private>", rb"private\u003e")
 
-_OPENING: Final = re.compile(rb"(?:<|\\u003c)private(?:>|\\u003e)", re.IGNORECASE)
-_CLOSING: Final = re.compile(rb"(?:<|\\u003c)\\?/private(?:>|\\u003e)", re.IGNORECASE)
+_OPENING: Final = pattern(rb"(?:<|\\u003c)private(?:>|\\u003e)", re.IGNORECASE)
+_CLOSING: Final = pattern(rb"(?:<|\\u003c)\\?/private(?:>|\\u003e)", re.IGNORECASE)
 
 
 def private_spans(
@@ -344,7 +345,7 @@ _MASK: Final = MASK.encode()
 # Its places are looked at by `markers.py`; as a rule it finds nothing.
 _MARKER: Final = Rule(id=PRIVATE_RULE, regex=re.compile(b"(?!)"), keywords=ENDINGS, back=0)
 _ROUNDS: Final = 8  # masks can bring two pieces of text together once or twice, not for ever
-_TEMPLATE: Final = re.compile(r"\$(?:\$|(\d+)|\{(\w+)\}|([A-Za-z_]\w*))")
+_TEMPLATE: Final = pattern(r"\$(?:\$|(\d+)|\{(\w+)\}|([A-Za-z_]\w*))")
 
 
 class SecretMatch(NamedTuple):

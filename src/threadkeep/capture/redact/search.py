@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
+from threadkeep.base.text import pattern
 from threadkeep.capture.redact.judges import JUDGES
 from threadkeep.capture.redact.rules import Rule
 from threadkeep.capture.redact.values import entropy
@@ -136,21 +137,21 @@ _QUOTES: Final = b"\\\"'`"  # and the backslashes before them
 _BLANKS: Final = b" \t"
 _NAME_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.$-"
 _NEAR: Final = 96
-_IDENTIFIER: Final = re.compile(
+_IDENTIFIER: Final = pattern(
     rb"""(?x) (?: ^ | [_.$-] | (?<=[a-z0-9]) (?=[A-Z]) )
     (?: [iI][dD][sS]? | [uU][uU][iI][dD] | [gG][uU][iI][dD] | [oO]id | [hH]ash(?:es)? | [sS]ha\d*
     | SHA\d* | [dD]igest | [cC]hecksum | [eE]?[tT]ag | [iI]ntegrity | [sS]ignature | [nN]once
     | [fF]ingerprint | [cC]ommit | [rR]ev(?:ision)? | [cC]ursor | [sS]lug | [mM]d5 | [rR]equest )
     $"""
 )
-_RUN: Final = re.compile(rb"(?:[A-Za-z0-9+/=]|\\+[nr]|[\r\n])*")
-_TURNED_RUN: Final = re.compile(rb"(?:[A-Za-z0-9+/]|[nr]\\+|[\r\n])*")
-_CORE: Final = re.compile(rb"[A-Za-z0-9+/=\\\r\n]")
+_RUN: Final = pattern(rb"(?:[A-Za-z0-9+/=]|\\+[nr]|[\r\n])*")
+_TURNED_RUN: Final = pattern(rb"(?:[A-Za-z0-9+/]|[nr]\\+|[\r\n])*")
+_CORE: Final = pattern(rb"[A-Za-z0-9+/=\\\r\n]")
 _LOOK: Final = 1024
 _PICTURE: Final = 160  # letters of base64 around a value, as no sentence and no path has them
 _BASE64: Final = b"base64"
-_EMBEDDED: Final = re.compile(rb"base64[\\\"',: ]{1,10}[A-Za-z0-9+/_=-]*")
-_LETTERS: Final = re.compile(rb"[A-Za-z]")
+_EMBEDDED: Final = pattern(rb"base64[\\\"',: ]{1,10}[A-Za-z0-9+/_=-]*")
+_LETTERS: Final = pattern(rb"[A-Za-z]")
 
 
 def is_identifier(data: bytes, start: int) -> bool:
@@ -182,7 +183,7 @@ _SEEN_BEHIND: Final = 2
 _VERDICTS: Final = 20_000  # kept at a time
 # A word ends before an escaped line break, a colour code of a terminal and a percent code.
 # The letter of an escape is no beginning: the `t` of `\\tk-us` is a tab.
-_EDGE: Final = re.compile(
+_EDGE: Final = pattern(
     rb"(?<![A-Za-z0-9_\\])|(?<=\\)(?![nrtbfu])|(?<=\\[nrtbf])|(?<=[0-9\[]m)|(?<=%[0-9A-Fa-f]{2})"
 )
 

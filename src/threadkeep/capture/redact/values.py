@@ -1,48 +1,47 @@
 """What a value looks like: random letters, a password, a word, a placeholder, a piece of code."""
 
-import re
 from collections import Counter
 from itertools import pairwise
 from math import log2
 from typing import Final
 
-_MASKED: Final = re.compile(rb"\[(?:REDACTED|PRIVATE)\]?")
-_PLACEHOLDER: Final = re.compile(
+from threadkeep.base.text import pattern
+
+_MASKED: Final = pattern(rb"\[(?:REDACTED|PRIVATE)\]?")
+_PLACEHOLDER: Final = pattern(
     rb"""(?ix) your | example | placeholder | change[-_]?(?:me|it|this) | redacted | dummy | sample
     | insert | replace[-_]?(?:me|with) | xxxx | \*\*\* | \.\.\. | \xe2\x80\xa6 | todo | fixme
     | ^(?:some|my|the|new|old|test|fake|mock|this|any)[-_ ] | [-_](?:here|goes|value)$
     | ^(?:null|none|undefined|true|false|string|secret|token|password|required|optional)[=:]*$
     """
 )
-_REFERENCE: Final = re.compile(
+_REFERENCE: Final = pattern(
     rb"""(?x) (?: \$ [A-Za-z_({] | [$%] [({A-Za-z_] .* [)}%] $ | <\w | \{ | %[sdv(] | @\w+\.
     | ~?\.{0,2}/ | ~[/\\] | [A-Za-z]:[\\/] | [a-z][a-z0-9+.-]*:// | file: | env[.:] | vars\.
     | secrets\. | process\. | os\. | sys\. | import\. | self\. | this\. | config\. | args\.
     | req\. | ctx\. | !\w+$ )
     """
 )
-_CODE: Final = re.compile(
+_CODE: Final = pattern(
     rb"""(?x) [A-Za-z_\]]\( | \$[{(] | \{\{ | \{[\w.]*\} | <\w+> | :: | -> | => | && | \|\|
     | ==(?=.) | != | \?\. | \w\[ | ^[!&*@-]+[A-Za-z_]*$"""
 )
 # Letters and digits in their order, and words that say so: what people type to show a form.
-_FAKE: Final = re.compile(
+_FAKE: Final = pattern(
     rb"""(?ix) abc[-_]?123 | 123[-_]?abc | xyz[-_]?(?:789|123) | def456
     | (?:^|[^0-9])1234(?:5|$|[^0-9])
     | (?:^|[-_.])(?:test|fake|dummy|mock|demo|expired|invalid|valid|wrong|stale)(?:[-_.0-9]|$)
     | ^(?:secret|token|api[-_]?key|key|auth)[-_]?[0-9]{0,4}$
     """
 )
-_FULL_NAME: Final = re.compile(rb"[*&!]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+")
-_CAMEL: Final = re.compile(rb"_*[a-z]+[0-9]?(?:[A-Z][a-z]+[0-9]?|[A-Z]{2,4}(?=[A-Z]|$))+")
-_HUMPS: Final = re.compile(rb"(?:[A-Z]+[a-z]+){3}|[a-z][A-Z]+[a-z]+[A-Z]")
-_YOURS: Final = re.compile(rb"(?:^|[-_])your")
-_NAME: Final = re.compile(
-    rb"[A-Za-z_$][A-Za-z_$]*[0-9]{0,2}(?:[.:/-][A-Za-z_$]+[0-9]{0,2})*[.:?!]*"
-)
-_WORD: Final = re.compile(rb"[0-9]*|(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]{0,4}")
-_BETWEEN_WORDS: Final = re.compile(rb"[-_./:@+=,]+")
-_SMALL_LETTERS: Final = re.compile(rb"[a-z]+")
+_FULL_NAME: Final = pattern(rb"[*&!]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+")
+_CAMEL: Final = pattern(rb"_*[a-z]+[0-9]?(?:[A-Z][a-z]+[0-9]?|[A-Z]{2,4}(?=[A-Z]|$))+")
+_HUMPS: Final = pattern(rb"(?:[A-Z]+[a-z]+){3}|[a-z][A-Z]+[a-z]+[A-Z]")
+_YOURS: Final = pattern(rb"(?:^|[-_])your")
+_NAME: Final = pattern(rb"[A-Za-z_$][A-Za-z_$]*[0-9]{0,2}(?:[.:/-][A-Za-z_$]+[0-9]{0,2})*[.:?!]*")
+_WORD: Final = pattern(rb"[0-9]*|(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]{0,4}")
+_BETWEEN_WORDS: Final = pattern(rb"[-_./:@+=,]+")
+_SMALL_LETTERS: Final = pattern(rb"[a-z]+")
 
 # Which letters follow which in words and names: 98 of 100 pairs of real transcripts are among
 # these, of random letters fewer than half.
