@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
@@ -15,8 +16,9 @@ from threadkeep.knowledge.records import Entry, Image
 from threadkeep.sources import continue_dev, copilot_cli, gptme, kimi_code, pi, qwen_code
 from threadkeep.sources.chat_store import read_record as read_chat
 from threadkeep.sources.claude import transcripts
+from threadkeep.sources.cline import sessions as cline_sessions
 from threadkeep.sources.codex import rollouts
-from threadkeep.sources.format import DocumentFiles, encoded
+from threadkeep.sources.format import DocumentFiles, Documents, encoded
 from threadkeep.sources.opencode.database import message_line, part_line
 from threadkeep.sources.opencode.messages import read_record as read_opencode
 from threadkeep.sources.records import Log, Source, Stamp
@@ -146,17 +148,8 @@ def _flat(role: str, block: Block) -> tuple[Any, ...]:
 
 def held(form: str, told: Conversation) -> Flat:
     """Give what a format can hold of a conversation: words for what it has no place for."""
-    if form in {"claude-code", "kimi-code"}:
-        return list(_with_objects(_without_flags(flat(told))))
-    if form == "codex":
-        return list(_in_codex(flat(told)))
-    if form == "qwen-code":
-        return list(_with_objects(_in_qwen_code(flat(told))))
-    if form in {"continue", "gptme", "copilot-cli"}:
-        return list(_with_objects(_joined(form, told)))
-    if form == "pi":
-        return list(_with_objects(_in_pi(flat(told))))
-    return list(_with_pairs(form, told))
+    in_words = _IN_WORDS.get(form)
+    return list(_with_objects(in_words(told)) if in_words else _with_pairs(form, told))
 
 
 def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
@@ -185,6 +178,18 @@ def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
             result = pairs.result_of.get((number, place))
             if result is not None and form == "continue":
                 yield _described(result, error=result.error)
+
+
+def _in_cline(told: Conversation) -> Iterator[tuple[Any, ...]]:
+    """Give results with words for pictures, and what stands in the person's name as a note."""
+    for message, block in blocks_of(told):
+        if isinstance(block, ToolResult):
+            yield _described(block, error=block.error)
+        elif isinstance(block, (ExportNote, Summary)):
+            failed = message.role == "system" and isinstance(block, ExportNote) and block.error
+            yield (message.role, "note", block.text, failed)
+        else:
+            yield _flat(message.role, block)
 
 
 def _described(result: ToolResult, *, error: bool) -> tuple[Any, ...]:
@@ -267,6 +272,17 @@ def _in_chat(result: ToolResult) -> Flat:
     return [own, *(("user", "image", image) for image in result.images)]
 
 
+_IN_WORDS: dict[str, Callable[[Conversation], Iterable[tuple[Any, ...]]]] = {
+    "claude-code": lambda told: _without_flags(flat(told)),
+    "kimi-code": lambda told: _without_flags(flat(told)),
+    "codex": lambda told: _in_codex(flat(told)),
+    "qwen-code": lambda told: _in_qwen_code(flat(told)),
+    "pi": lambda told: _in_pi(flat(told)),
+    "cline": _in_cline,
+    **{form: partial(_joined, form) for form in ("continue", "copilot-cli", "gptme")},
+}
+
+
 # ---------------------------------------------------------------------- reading back
 
 
@@ -323,12 +339,12 @@ def _from_rows(rows: list[dict[str, Any]]) -> tuple[list[Entry], str]:
     return found, "state"
 
 
-def _from_document(text: str) -> tuple[list[Entry], str]:
+def _from_document(source: Documents, text: str) -> tuple[list[Entry], str]:
     path = Path(f"/x/{SESSION}.json")
     log = Log(str(path), Stamp(0, 0, 0, 0), SESSION)
-    split = continue_dev.SOURCE.split(DocumentFiles(log, {path: text.encode()}))
+    split = source.split(DocumentFiles(log, {path: text.encode()}))
     lines = b"\n".join(line for _, line in encoded(split))
-    return _fed(continue_dev.SOURCE, lines.decode()), "continue"
+    return _fed(source, lines.decode()), source.agent
 
 
 _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
@@ -339,7 +355,8 @@ _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
     "qwen-code": lambda text: (_fed(qwen_code.SOURCE, text), "qwen-code"),
     "kimi-code": lambda text: (_fed(kimi_code.SOURCE, text), "kimi-code"),
     "gptme": lambda text: (_fed(gptme.SOURCE, text), "gptme"),
-    "continue": _from_document,
+    "continue": partial(_from_document, continue_dev.SOURCE),
+    "cline": partial(_from_document, cline_sessions.SOURCE),
     "copilot-cli": lambda text: (_fed(copilot_cli.SOURCE, text), "copilot-cli"),
     "ai-sdk": _from_ui,
     "openai": lambda text: _from_rows(json.loads(text)),

@@ -174,6 +174,7 @@ def test_an_empty_session_is_written_as_such(form: str) -> None:
         "ai-sdk",
         "gptme",
         "copilot-cli",
+        "cline",
     }  # it stands beside
     if form in {"openai", "ai-sdk"}:
         assert json.loads(text) == []

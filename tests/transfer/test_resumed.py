@@ -2,9 +2,14 @@
 
 import json
 import os
+import pty
+import re
+import select
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +68,7 @@ class Program(NamedTuple):
     prepare: Callable[[Path, Script], dict[str, str]]  # gives the environment
     install: Callable[[str, str], Path] = from_npm  # gives the folder with its commands
     is_large: bool = False  # it takes long to install: only where somebody asks for it
+    at_terminal: bool = False  # it goes on with a session only where a person can type
 
 
 def _pi(user: Path, script: Script) -> dict[str, str]:
@@ -109,7 +115,20 @@ def _copilot(_user: Path, script: Script) -> dict[str, str]:
     return {**provider, "COPILOT_MODEL": "m-1", "COPILOT_OFFLINE": "true"}
 
 
+def _cline(user: Path, script: Script) -> dict[str, str]:
+    own = {"provider": "openai-compatible", "model": "m-1", "apiKey": "none"}
+    provider = {"settings": {**own, "baseUrl": script.url}, "tokenSource": "manual"}
+    provider["updatedAt"] = "2026-11-19T04:15:32.306Z"
+    told = {"version": 1, "lastUsedProvider": own["provider"], "modes": {}}
+    folder = user / ".cline" / "data" / "settings"
+    folder.mkdir(parents=True, exist_ok=True)
+    providers = {**told, "providers": {own["provider"]: provider}}
+    (folder / "providers.json").write_text(json.dumps(providers))
+    return {"TERM": "xterm"}
+
+
 ASK = "And tomorrow?"
+SAID = "Fifty minutes later."
 PROGRAMS = {
     "pi": Program(
         *("@earendil-works/pi-coding-agent", "0.74.2", "pi"),
@@ -131,6 +150,7 @@ PROGRAMS = {
         _copilot,
         is_large=True,
     ),
+    "cline": Program(*("cline", "3.0.65", "cline"), (), _cline, is_large=True, at_terminal=True),
     "gptme": Program(
         *("gptme", "0.35.1", "gptme"),
         ("--non-interactive", "--model", "local/m-1", ASK),
@@ -156,17 +176,60 @@ def resume(made: HandOff, user: Path, folder: Path, script: Script) -> None:
     assert binary == program.binary
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
     environment = {"PATH": path, "HOME": str(user), "NO_COLOR": "1"}
+    command = [str(commands / binary), *words, *program.words]
+    environment |= program.prepare(user, script)
+    if program.at_terminal:
+        typed(command, folder, environment)
+        return
     done = subprocess.run(
-        [commands / binary, *words, *program.words],
+        command,
         cwd=folder,
-        env=environment | program.prepare(user, script),
+        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-    assert "Fifty minutes later." in done.stdout, (done.stdout, done.stderr)
+    assert SAID in done.stdout, (done.stdout, done.stderr)
+
+
+def typed(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    """Type what is asked at a terminal, once all that was said before is shown there."""
+    ours, theirs = pty.openpty()
+    program = subprocess.Popen(
+        *(command,), cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    try:
+        seen = until(ours, b"", ANSWERED)
+        os.write(ours, ASK.encode())
+        seen = until(ours, seen, ASK)
+        os.write(ours, b"\r")
+        until(ours, seen, SAID)
+    finally:
+        program.terminate()
+        program.wait(30)
+        os.close(ours)
+        os.close(theirs)
+        stop_what_stays(folder)
+
+
+def stop_what_stays(folder: Path) -> None:
+    """End what a program left running for this folder."""
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if os.fsencode(folder) in one.read_bytes().split(b"\0"):
+                os.kill(int(one.parent.name), signal.SIGTERM)
+
+
+def until(terminal: int, seen: bytes, said: str) -> bytes:
+    """Read what a terminal shows until these words are there, however they are placed."""
+    wanted = said.replace(" ", "")
+    while wanted not in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\s", "", seen.decode("utf-8", "replace")):
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, seen[-2000:]
+        seen += os.read(terminal, 65_536)
+    return seen
 
 
 @pytest.mark.slow
@@ -179,7 +242,7 @@ def test_the_real_program_goes_on_with_it(program: str, tmp_path: Path) -> None:
     folder.mkdir()
     made = handed(program, user, folder)
     with model_server() as script:
-        script.will(streams("Fifty minutes later."))
+        script.will(streams(SAID))
         resume(made, user, folder, script)
         asked = [one.body for one in script.asked_at("/chat/completions")]
     # The model is given all that was said before, with the call and its result, and no thoughts.
@@ -201,7 +264,7 @@ def test_the_real_program_goes_on_with_it(program: str, tmp_path: Path) -> None:
         # gptme goes on by itself until it is done.
         assert [one for one in own if one[0] in {"prompt", "text"}][:2] == [
             ("prompt", ASK),
-            ("text", "Fifty minutes later."),
+            ("text", SAID),
         ]
         assert {ASKED, DONE, ANSWERED} <= {one.text for one in shown if one.origin}
         assert history.capture().errors == 0

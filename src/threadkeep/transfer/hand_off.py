@@ -19,6 +19,7 @@ from threadkeep.capture.intake import alone
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.archive import text_hash
 from threadkeep.sources.claude.paths import project_folders
+from threadkeep.sources.cline.sessions import SOURCE as CLINE
 from threadkeep.sources.codex.threads import codex_homes
 from threadkeep.sources.common import table
 from threadkeep.sources.continue_dev import SOURCE as CONTINUE
@@ -50,6 +51,7 @@ from threadkeep.transfer.conversation import (
 )
 from threadkeep.transfer.formats.ai_sdk import ai_sdk
 from threadkeep.transfer.formats.claude_code import claude_code, session_uuid
+from threadkeep.transfer.formats.cline import cline, cline_manifest
 from threadkeep.transfer.formats.codex import codex
 from threadkeep.transfer.formats.continue_dev import continue_dev
 from threadkeep.transfer.formats.copilot_cli import copilot_cli, copilot_workspace
@@ -197,6 +199,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "kimi-code": kimi_code,
     "continue": continue_dev,
     "copilot-cli": copilot_cli,
+    "cline": cline,
     "gptme": gptme,
     "ai-sdk": ai_sdk,
     "openai": openai,
@@ -325,6 +328,15 @@ def _of_copilot(_cwd: str, new: NewSession, user: UserHome) -> Path:
     return roots_of(COPILOT_CLI.places, user)[0] / new.session_id / "events.jsonl"
 
 
+def _cline_id(now: int, digits: str) -> str:
+    return f"{now}_{digits[:5]}"
+
+
+def _of_cline(_cwd: str, new: NewSession, user: UserHome) -> Path:
+    own = new.session_id
+    return roots_of(CLINE.places, user)[0] / own / f"{own}.messages.json"
+
+
 def _gptme_id(now: int, digits: str) -> str:
     return f"{stamp(now)[:10]}-continued-{digits[:8]}"
 
@@ -359,6 +371,7 @@ _TARGETS: Final[Mapping[str, _Target]] = {
     "copilot-cli": _Target(
         *(_uuid4, _of_copilot, lambda own, _: f"copilot --resume={own}", copilot_workspace)
     ),
+    "cline": _Target(*(_cline_id, _of_cline, lambda own, _: f"cline --id {own}", cline_manifest)),
     "gptme": _Target(*(_gptme_id, _of_gptme, lambda own, _: f"gptme --name {own}", gptme_settings)),
 }
 TARGETS: Final = tuple(_TARGETS)

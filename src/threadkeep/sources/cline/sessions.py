@@ -31,10 +31,12 @@ from threadkeep.sources.common import (
     table,
     text,
 )
+from threadkeep.sources.copy_marks import read_mark
 from threadkeep.sources.format import DocumentFiles, Documents, Keyed, Told, decoded
 from threadkeep.sources.places import place
 from threadkeep.sources.records import Log
 
+_TYPED: Final = "user_input"  # the tag around what a person typed
 _SUFFIX: Final = ".messages.json"
 _COUNTS: Final = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 
@@ -83,6 +85,8 @@ def _message(message: dict[str, Any], key: str) -> Told:
     match message.get("role"):
         case "user":
             told.entries = _user(content, at, told.unknown)
+            if read_mark(message) is not None:
+                told.entries = [_handed_over(entry, content) for entry in told.entries]
         case "assistant":
             told.entries = message_blocks(content, at, model, told.unknown)
             counts = table(message.get("metrics"))
@@ -100,7 +104,7 @@ def _user(content: object, at: int | None, strange: list[str]) -> list[Entry]:
     for block in map(table, blocks):
         match block.get("type"):
             case "text":
-                said = without(unwrapped(text(block.get("text")), "user_input"), "mode_notice")
+                said = without(unwrapped(text(block.get("text")), _TYPED), "mode_notice")
                 found += spoken("user", "prompt", said.strip(), at)
             case "tool_result":
                 found.append(_result(block, at))
@@ -109,16 +113,25 @@ def _user(content: object, at: int | None, strange: list[str]) -> list[Entry]:
     return found
 
 
+def _handed_over(entry: Entry, content: object) -> Entry:
+    """Tell what was typed in the other program from what a hand-off says in the person's name."""
+    if entry.kind == "prompt" and f"<{_TYPED}" not in block_text(content):
+        entry.kind = "note"
+    return entry
+
+
 def _result(block: dict[str, Any], at: int | None) -> Entry:
     """A tool that failed says so inside, for each thing that it was asked."""
-    content = decoded(block.get("content"))
-    answers = rows(content) if isinstance(content, list) else [content]
+    content = block.get("content")
+    told = decoded(content)
+    content = told if isinstance(told, list) else content
+    answers = rows(content)
     shown = [text(table(one).get("result")) or text(table(one).get("error")) for one in answers]
-    told = "\n".join(filter(None, shown)) or block_text(content) or describe_input(content)
+    said = "\n".join(filter(None, shown)) or text(content) or block_text(content)
     failed = any(table(one).get("success") is False for one in answers)
     return result(
         text(block.get("tool_use_id")),
-        told,
+        said or describe_input(content),
         at,
         text(block.get("name")),
         error=failed or block.get("is_error") is True,
