@@ -149,7 +149,10 @@ def _flat(role: str, block: Block) -> tuple[Any, ...]:
 def held(form: str, told: Conversation) -> Flat:
     """Give what a format can hold of a conversation: words for what it has no place for."""
     in_words = _IN_WORDS.get(form)
-    return list(_with_objects(in_words(told)) if in_words else _with_pairs(form, told))
+    if in_words is None:
+        return list(_with_pairs(form, told))
+    found = in_words(told)
+    return list(found if form == "codex" else _with_objects(found))
 
 
 def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
