@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from threadkeep.base.json import decode_line
 from threadkeep.knowledge.records import Entry, Image
-from threadkeep.sources import continue_dev, copilot_cli, gptme, kimi_code, pi, qwen_code
+from threadkeep.sources import (
+    continue_dev,
+    copilot_cli,
+    gemini_cli,
+    gptme,
+    kimi_code,
+    pi,
+    qwen_code,
+)
 from threadkeep.sources.chat_store import read_record as read_chat
 from threadkeep.sources.claude import transcripts
 from threadkeep.sources.cline import sessions as cline_sessions
@@ -155,6 +163,10 @@ def held(form: str, told: Conversation) -> Flat:
     return list(found if form == "codex" else _with_objects(found))
 
 
+_WITH_THE_CALL = {"continue", "gemini-cli"}
+_WITH_NOTES = {"copilot-cli", "gemini-cli"}
+
+
 def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
     """Join the texts of an answer, before its calls.
 
@@ -167,19 +179,23 @@ def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
         said = "\n".join(texts).strip() if message.role == "assistant" else ""
         yield from [("assistant", "text", said)] if said else []
         for place, block in enumerate(message.blocks):
-            if isinstance(block, ToolResult):
-                failed = form == "copilot-cli" and block.error
-                yield from [_described(block, error=failed)] if form != "continue" else []
-            elif form == "copilot-cli" and isinstance(block, ExportNote):
+            if isinstance(block, ToolResult) and form in _WITH_THE_CALL:
+                is_loose = form == "gemini-cli" and (number, place) not in pairs.answered
+                yield from [("system", "note", loose_result(block), False)] if is_loose else []
+            elif isinstance(block, ToolResult):
+                yield _described(block, error=form == "copilot-cli" and block.error)
+            elif form in _WITH_NOTES and isinstance(block, ExportNote):
                 failed = message.role == "system" and block.error
                 yield (message.role, "note", block.text, failed)
             elif isinstance(block, ExportNote) or (isinstance(block, Summary) and form == "gptme"):
                 failed = isinstance(block, ExportNote) and block.error
                 yield ("system", "note", block.text, message.role == "system" and failed)
+            elif form == "gemini-cli" and isinstance(block, Summary):
+                yield ("user", "summary", f"{gemini_cli.SNAPSHOT}\n{block.text}")
             elif message.role != "assistant" or isinstance(block, ToolCall):
                 yield _flat(message.role, block)
             result = pairs.result_of.get((number, place))
-            if result is not None and form == "continue":
+            if result is not None and form in _WITH_THE_CALL:
                 yield _described(result, error=result.error)
 
 
@@ -282,7 +298,7 @@ _IN_WORDS: dict[str, Callable[[Conversation], Iterable[tuple[Any, ...]]]] = {
     "qwen-code": lambda told: _in_qwen_code(flat(told)),
     "pi": lambda told: _in_pi(flat(told)),
     "cline": _in_cline,
-    **{form: partial(_joined, form) for form in ("continue", "copilot-cli", "gptme")},
+    **{form: partial(_joined, form) for form in ("continue", "gemini-cli", "copilot-cli", "gptme")},
 }
 
 
@@ -359,6 +375,7 @@ _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
     "kimi-code": lambda text: (_fed(kimi_code.SOURCE, text), "kimi-code"),
     "gptme": lambda text: (_fed(gptme.SOURCE, text), "gptme"),
     "continue": partial(_from_document, continue_dev.SOURCE),
+    "gemini-cli": lambda text: (_fed(gemini_cli.SOURCE, text), "gemini-cli"),
     "cline": partial(_from_document, cline_sessions.SOURCE),
     "copilot-cli": lambda text: (_fed(copilot_cli.SOURCE, text), "copilot-cli"),
     "ai-sdk": _from_ui,

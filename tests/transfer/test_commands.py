@@ -104,7 +104,7 @@ def test_a_session_goes_on_in_another_program(hands: Hands, program: str) -> Non
     done = document(hands("resume", CLAUDE, *options))["resume"]
     path = Path(done["path"])
     assert path.is_relative_to(hands.folder / "user")
-    assert done["session_id"] in str(path)
+    assert done["session_id"][:8] in str(path)
     assert done["title"].endswith(f"(continued from claude-code {CLAUDE})")
     assert done["command"].startswith(f"cd {hands.folder / 'harbor'} && ")
     assert "fails about one time in ten on CI" in path.read_text()

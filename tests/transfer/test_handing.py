@@ -239,3 +239,14 @@ def test_captured_again_it_is_a_session_of_its_own(demo: History, tmp_path: Path
             assert flat(conversation(history, one)) == held(one.agent, resumable(told, WHERE))
             assert one.cwd == WHERE
         assert history.usage(Query()).total.output == 0
+
+
+def test_a_project_that_gemini_knows_keeps_its_folder(tmp_path: Path) -> None:
+    known = tmp_path / ".gemini" / "tmp" / "harbor-2"
+    new_place = made(ODD, "gemini-cli", tmp_path)
+    assert new_place.path.parents[1] != known
+    assert list(new_place.beside.values()) == [WHERE.encode()]
+    known.mkdir(parents=True)
+    (known / ".project_root").write_text(WHERE)
+    again = made(ODD, "gemini-cli", tmp_path)
+    assert (again.path.parents[1], again.beside) == (known, {})

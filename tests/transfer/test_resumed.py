@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.npm import installed_together
 from tests.support.pypi import from_pypi
-from tests.support.scripted_model import Script, model_server, streams
+from tests.support.scripted_model import Script, Turn, model_server, streams
 from tests.support.user_homes import open_history
 from tests.transfer.exports import new
 from threadkeep.sources.records import UserHome
@@ -59,6 +59,14 @@ def from_npm(package: str, version: str) -> Path:
     return installed_together(package, {package: version, **needs}) / ".bin"
 
 
+def in_parts(said: str) -> Turn:
+    """Answer as Gemini's own service does."""
+    answer = {"content": {"role": "model", "parts": [{"text": said}]}, "finishReason": "STOP"}
+    body = json.dumps({"candidates": [{**answer, "index": 0}]})
+    stream = f"data: {body}\r\n\r\n".encode()
+    return lambda handler: handler.send_bytes(stream, content_type="text/event-stream")
+
+
 class Program(NamedTuple):
     package: str
     version: str
@@ -69,6 +77,7 @@ class Program(NamedTuple):
     install: Callable[[str, str], Path] = from_npm  # gives the folder with its commands
     is_large: bool = False  # it takes long to install: only where somebody asks for it
     at_terminal: bool = False  # it goes on with a session only where a person can type
+    answers: Callable[[str], Turn] = streams
 
 
 def _pi(user: Path, script: Script) -> dict[str, str]:
@@ -115,6 +124,15 @@ def _copilot(_user: Path, script: Script) -> dict[str, str]:
     return {**provider, "COPILOT_MODEL": "m-1", "COPILOT_OFFLINE": "true"}
 
 
+def _gemini(user: Path, script: Script) -> dict[str, str]:
+    folder = user / ".gemini"
+    folder.mkdir(exist_ok=True)
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    base = script.url.removesuffix("/v1")
+    return {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": base}
+
+
 def _cline(user: Path, script: Script) -> dict[str, str]:
     own = {"provider": "openai-compatible", "model": "m-1", "apiKey": "none"}
     provider = {"settings": {**own, "baseUrl": script.url}, "tokenSource": "manual"}
@@ -143,6 +161,13 @@ PROGRAMS = {
     ),
     "continue": Program(
         *("@continuedev/cli", "1.5.47", "cn"), ("-p", ASK), _continue, is_large=True
+    ),
+    "gemini-cli": Program(
+        *("@google/gemini-cli", "0.61.0", "gemini"),
+        ("--skip-trust", "-m", "gemini-2.5-flash", "-p", ASK),
+        *(_gemini, from_npm),
+        is_large=True,
+        answers=in_parts,
     ),
     "copilot-cli": Program(
         *("@github/copilot", "1.0.102", "copilot"),
@@ -242,16 +267,17 @@ def test_the_real_program_goes_on_with_it(program: str, tmp_path: Path) -> None:
     folder.mkdir()
     made = handed(program, user, folder)
     with model_server() as script:
-        script.will(streams(SAID))
+        script.will(PROGRAMS[program].answers(SAID))
         resume(made, user, folder, script)
-        asked = [one.body for one in script.asked_at("/chat/completions")]
+        asked = [one.body for one in script.asked if "stream" in one.path or "messages" in one.body]
     # The model is given all that was said before, with the call and its result, and no thoughts.
-    first = json.dumps(asked[0]["messages"], ensure_ascii=False)
+    messages = asked[0].get("messages", [])
+    first = json.dumps(messages or asked[0]["contents"], ensure_ascii=False)
     places = [first.index(said) for said in (ASKED, "Cuxhaven", DONE, ANSWERED, ASK)]
     assert places == sorted(places)
     assert THOUGHT not in first
-    calls = [call for one in asked[0]["messages"] for call in one.get("tool_calls") or ()]
-    answers = [one for one in asked[0]["messages"] if one["role"] == "tool"]
+    calls = [call for one in messages for call in one.get("tool_calls") or ()]
+    answers = [one for one in messages if one["role"] == "tool"]
     assert [one["id"] for one in calls] == [one["tool_call_id"] for one in answers]
     # What was said there is captured; what was handed over is known as a copy.
     with open_history(tmp_path / "home", user) as history:

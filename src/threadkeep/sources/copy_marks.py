@@ -27,6 +27,7 @@ class CopyMark(NamedTuple):
 
     origin: str  # where it was said
     continues: str  # where it was handed over from: the same, unless that was a copy, too
+    is_note: bool = False  # the hand-off says it in the person's name
 
 
 def copy_mark(origin: str, continues: str) -> dict[str, Any]:
@@ -35,13 +36,19 @@ def copy_mark(origin: str, continues: str) -> dict[str, Any]:
     return {MARK: told if continues == origin else {**told, "continues": continues}}
 
 
+def as_note(record: dict[str, Any]) -> dict[str, Any]:
+    """Say in a record's mark that nobody typed it, for programs that cannot tell."""
+    return {**record, MARK: {**record[MARK], "note": True}}
+
+
 def read_mark(record: dict[str, Any]) -> CopyMark | None:
     """Read the mark of a record, or of a part's metadata; None if it has none."""
     told = record.get(MARK)
     if told is None:
         return None
     origin = text(table(told).get("origin"))
-    return CopyMark(origin, text(table(told).get("continues")) or origin) if origin else None
+    continues, is_note = text(table(told).get("continues")), table(told).get("note") is True
+    return CopyMark(origin, continues or origin, is_note) if origin else None
 
 
 def unmarked(record: dict[str, Any], depth: int = 2) -> dict[str, Any]:
@@ -103,6 +110,8 @@ def marked(entries: list[Entry], mark: CopyMark | None) -> list[Entry]:
     if mark is not None:
         for entry in entries:
             entry.origin = mark.origin
+            if mark.is_note and entry.kind == "prompt":
+                entry.kind = "note"
     return entries
 
 

@@ -36,6 +36,7 @@ from threadkeep.sources.common import (
     table,
     text,
 )
+from threadkeep.sources.copy_marks import marked, read_mark
 from threadkeep.sources.folders import files_below, folders_in
 from threadkeep.sources.records import DocumentItem, Harvest, Log, Stamp, UserHome
 
@@ -48,7 +49,7 @@ _INJECTED: Final = (
     "This is the Gemini CLI. We are setting up the context",
     "System: Please continue.",
 )
-_SNAPSHOT: Final = "<state_snapshot>"  # what a compression left
+SNAPSHOT: Final = "<state_snapshot>"  # what a compression left
 _LENGTHS: Final[dict[Kind, int]] = {
     "prompt": PROMPT_CHARACTERS,
     "text": TEXT_CHARACTERS,
@@ -87,7 +88,7 @@ def _user(fields: dict[str, Any], key: str, at: int | None) -> list[Entry]:
 
 def _kind_of(typed: str) -> Kind:
     begin = typed[:200].lstrip()
-    if begin.startswith(_SNAPSHOT):
+    if begin.startswith(SNAPSHOT):
         return "summary"
     return "note" if begin.startswith(_INJECTED) else "prompt"
 
@@ -143,7 +144,8 @@ def _result_part(part: object) -> str:
         return _part_text(part)
     response = table(answer).get("response")
     fields = table(response)
-    return text(fields.get("output")) or text(fields.get("error")) or describe_input(response)
+    told = next((fields[name] for name in ("output", "error") if name in fields), response)
+    return told if isinstance(told, str) else describe_input(told)
 
 
 def _notice(fields: dict[str, Any], key: str, at: int | None) -> list[Entry]:
@@ -166,7 +168,7 @@ def _message_entries(fields: dict[str, Any], key: str, strange: list[str]) -> li
     if reader is None:
         strange.append(strange_name(fields, "message", fields.get("type")))
         return []
-    return reader(fields, key, iso_ms(fields.get("timestamp")))
+    return marked(reader(fields, key, iso_ms(fields.get("timestamp"))), read_mark(fields))
 
 
 def _messages(record: object, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -272,9 +274,9 @@ class GeminiParser:
             self._seen.add(known)
             if any(entry.kind == "prompt" for entry in entries):
                 self._settle()
-            self._held[key] = [_shortened(entry) for entry in entries]
+            self._held[key] = _shortened(entries)
         elif key in self._held:
-            self._held[key] = [_shortened(entry) for entry in entries]
+            self._held[key] = _shortened(entries)
 
     def _settle(self) -> None:
         for entries in self._held.values():
@@ -300,11 +302,15 @@ class GeminiParser:
         return msgspec.msgpack.encode(_State(kept, self._held, sorted(self._seen)))
 
 
-def _shortened(entry: Entry) -> Entry:
-    """Keep what a segment needs of an entry, so that the state stays small."""
-    length = _LENGTHS.get(entry.kind, 0)
-    shown = entry.text[: 2 * length].strip()[:length]
-    return Entry(entry.key, entry.role, entry.kind, entry.at, shown, tool=entry.tool)
+def _shortened(entries: list[Entry]) -> list[Entry]:
+    """Keep what a segment needs of entries, so that the state stays small; of copies nothing."""
+    found = []
+    for entry in entries:
+        length = _LENGTHS.get(entry.kind, 0)
+        shown = entry.text[: 2 * length].strip()[:length]
+        if not entry.origin:
+            found.append(Entry(entry.key, entry.role, entry.kind, entry.at, shown, tool=entry.tool))
+    return found
 
 
 def _copied(slice_: OpenSegment) -> OpenSegment:

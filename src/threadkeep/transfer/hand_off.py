@@ -16,7 +16,7 @@ from threadkeep.base.files import make_private_dir
 from threadkeep.base.json import decode_line
 from threadkeep.base.nofollow import write_files
 from threadkeep.capture.intake import alone
-from threadkeep.errors import Invalid
+from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.archive import text_hash
 from threadkeep.sources.claude.paths import project_folders
 from threadkeep.sources.cline.sessions import SOURCE as CLINE
@@ -24,7 +24,10 @@ from threadkeep.sources.codex.threads import codex_homes
 from threadkeep.sources.common import table
 from threadkeep.sources.continue_dev import SOURCE as CONTINUE
 from threadkeep.sources.copilot_cli import SOURCE as COPILOT_CLI
+from threadkeep.sources.files import file_bytes
+from threadkeep.sources.folders import folders_in
 from threadkeep.sources.format import DocumentFiles, Documents, encoded
+from threadkeep.sources.gemini_cli import SOURCE as GEMINI_CLI
 from threadkeep.sources.gptme import SOURCE as GPTME
 from threadkeep.sources.kimi_code import SOURCE as KIMI_CODE
 from threadkeep.sources.opencode.database import data_root, message_line, part_line
@@ -55,6 +58,7 @@ from threadkeep.transfer.formats.cline import cline, cline_manifest
 from threadkeep.transfer.formats.codex import codex
 from threadkeep.transfer.formats.continue_dev import continue_dev
 from threadkeep.transfer.formats.copilot_cli import copilot_cli, copilot_workspace
+from threadkeep.transfer.formats.gemini_cli import OWNER, gemini_cli, gemini_folder, gemini_owner
 from threadkeep.transfer.formats.gptme import gptme, gptme_settings
 from threadkeep.transfer.formats.kimi_code import kimi_code, kimi_folder, kimi_state
 from threadkeep.transfer.formats.openai import hermes, openai
@@ -198,6 +202,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "qwen-code": qwen_code,
     "kimi-code": kimi_code,
     "continue": continue_dev,
+    "gemini-cli": gemini_cli,
     "copilot-cli": copilot_cli,
     "cline": cline,
     "gptme": gptme,
@@ -328,6 +333,23 @@ def _of_copilot(_cwd: str, new: NewSession, user: UserHome) -> Path:
     return roots_of(COPILOT_CLI.places, user)[0] / new.session_id / "events.jsonl"
 
 
+def _of_gemini(cwd: str, new: NewSession, user: UserHome) -> Path:
+    root = GEMINI_CLI.roots(user)[0]
+    project = next(
+        (one for one in folders_in(root, user, is_root=True) if _owner(one) == cwd), None
+    )
+    at = stamp(new.now)[:16].replace(":", "-")
+    folder = project or root / gemini_folder(cwd)
+    return folder / "chats" / f"session-{at}-{new.session_id[:8]}.jsonl"
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return file_bytes(folder / OWNER, str(folder)).decode("utf-8", "surrogateescape").strip()
+    except ThreadkeepError:
+        return ""  # a folder of an older version has none
+
+
 def _cline_id(now: int, digits: str) -> str:
     return f"{now}_{digits[:5]}"
 
@@ -368,6 +390,9 @@ _TARGETS: Final[Mapping[str, _Target]] = {
     ),
     # It resumes only its last session by itself; a fork of any begins with all that was said.
     "continue": _Target(_uuid4, _of_continue, lambda own, _: f"cn --fork {own}"),
+    "gemini-cli": _Target(
+        *(_uuid4, _of_gemini, lambda own, _: f"gemini --resume {own}", gemini_owner)
+    ),
     "copilot-cli": _Target(
         *(_uuid4, _of_copilot, lambda own, _: f"copilot --resume={own}", copilot_workspace)
     ),

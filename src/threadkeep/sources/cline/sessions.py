@@ -31,7 +31,6 @@ from threadkeep.sources.common import (
     table,
     text,
 )
-from threadkeep.sources.copy_marks import read_mark
 from threadkeep.sources.format import DocumentFiles, Documents, Keyed, Told, decoded
 from threadkeep.sources.places import place
 from threadkeep.sources.records import Log
@@ -85,8 +84,6 @@ def _message(message: dict[str, Any], key: str) -> Told:
     match message.get("role"):
         case "user":
             told.entries = _user(content, at, told.unknown)
-            if read_mark(message) is not None:
-                told.entries = [_handed_over(entry, content) for entry in told.entries]
         case "assistant":
             told.entries = message_blocks(content, at, model, told.unknown)
             counts = table(message.get("metrics"))
@@ -111,13 +108,6 @@ def _user(content: object, at: int | None, strange: list[str]) -> list[Entry]:
             case _:
                 found += of_person(message_blocks([block], at, "", strange))
     return found
-
-
-def _handed_over(entry: Entry, content: object) -> Entry:
-    """Tell what was typed in the other program from what a hand-off says in the person's name."""
-    if entry.kind == "prompt" and f"<{_TYPED}" not in block_text(content):
-        entry.kind = "note"
-    return entry
 
 
 def _result(block: dict[str, Any], at: int | None) -> Entry:

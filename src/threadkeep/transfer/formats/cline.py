@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from threadkeep.sources.copy_marks import Notice
+from threadkeep.sources.common import text
+from threadkeep.sources.copy_marks import Notice, as_note
 from threadkeep.transfer import conversation
 from threadkeep.transfer.formats.claude_code import session_uuid
+
+_TYPED: Final = '<user_input mode="act">'
 
 Item = dict[str, Any]
 
@@ -21,10 +24,17 @@ def cline(told: conversation.Conversation, new: conversation.NewSession) -> str:
         "agent": "lead",
         "sessionId": new.session_id,
         "messages": [
-            {"id": session_uuid(new.digits()), **message, **mark} for message, mark in items
+            _marked({"id": session_uuid(new.digits()), **message, **mark})
+            for message, mark in items
         ],
     }
     return conversation.encoded(document)
+
+
+def _marked(message: Item) -> Item:
+    """Say of what was not typed, in the person's name, that nobody typed it."""
+    is_typed = any(text(block.get("text")).startswith(_TYPED) for block in message["content"])
+    return message if is_typed or message["role"] != "user" else as_note(message)
 
 
 def cline_manifest(
@@ -92,7 +102,7 @@ def _given(message: conversation.ExportMessage) -> Iterator[Item]:
 
 def _typed(said: list[str]) -> Item:
     whole = "\n".join(said)
-    return _text(f'<user_input mode="act">{whole}</user_input>')
+    return _text(f"{_TYPED}{whole}</user_input>")
 
 
 def _block(block: conversation.Block) -> Item:
