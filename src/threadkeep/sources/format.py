@@ -494,25 +494,26 @@ _GUARDED: Final = frozenset(("identify", "split", "prefer", "sessions", "more"))
 _OWN: Final = frozenset(("chat", "state", "mailbox"))
 
 
-class UnreadSource(msgspec.Struct, frozen=True):
-    """A source that reads nothing and tells why: for each of its folders, or for itself."""
+class UnreadableLogs(msgspec.Struct, frozen=True):
+    """A source of which nothing can be read: it tells what is there, and why."""
 
     agent: str
     why: str
-    fix: str = "fix or remove the package that provides it"
+    fix: str
+    # Where a program keeps what nobody else can read; without any it is the source that is broken.
     places: tuple[LogPlace, ...] = ()
 
     kind: ClassVar[Literal["document"]] = "document"
 
     def roots(self, user: UserHome) -> list[Path]:
-        """Name the folders that its program keeps."""
+        """Name the folders that it keeps them in."""
         return roots_of(self.places, user)
 
     def find(self, user: UserHome) -> Iterator[Log]:
-        """Find nothing to read, and tell why."""
-        there = [str(root) for root in self.roots(user) if root.is_dir()]
-        for name in there if self.places else [f"the source {self.agent!r}"]:
-            user.tell(UnreadablePlace(name, self.why, self.fix, is_ours=not self.places))
+        """Find nothing to read, and tell what there is."""
+        found = [str(root) for root in self.roots(user) if root.is_dir()]
+        for path in found if self.places else [f"the source {self.agent!r}"]:
+            user.tell(UnreadablePlace(path, self.why, self.fix, is_ours=not self.places))
         return iter(())
 
     def parser(self, log: Log, state: bytes | None) -> Parser:

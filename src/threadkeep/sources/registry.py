@@ -173,9 +173,10 @@ def _names_group(about: str) -> bool:
 
 def _bring(point: "EntryPoint") -> "Source":
     """Load another package's source; one that cannot be used stands in its place and says why."""
-    from threadkeep.sources.format import UnreadSource, checked  # noqa: PLC0415  (with the first)
+    from threadkeep.sources.format import UnreadableLogs, checked  # noqa: PLC0415  (with the first)
 
     try:
         return checked(point.name, point.load())
     except (Exception, SystemExit) as error:  # noqa: BLE001  (somebody else's code)
-        return UnreadSource(point.name, f"{point.value}: {error}")
+        fix = "fix or remove the package that provides it"
+        return UnreadableLogs(point.name, f"{point.value}: {error}", fix)
