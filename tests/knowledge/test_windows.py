@@ -249,8 +249,15 @@ def test_a_window_follows_what_is_written(tmp_path: Path) -> None:
         ("gptme", "gptme --name 'a b'"),
         ("llm", "llm chat --cid 'a b'"),
         ("continue", "cn --fork 'a b'"),
+        ("cline", "cline --id 'a b'"),
+        ("amp", "amp threads continue 'a b'"),
+        ("droid", "droid --resume 'a b'"),
         ("mailbox", None),
     ],
 )
 def test_the_command_that_goes_on_with_a_session(harness: str, command: str | None) -> None:
     assert resume_command(harness, "a b", "/u/my app") == command
+
+
+def test_a_part_of_a_session_is_resumed_by_no_program() -> None:
+    assert resume_command("kimi-code", "session_1/explore", "/u") is None

@@ -36,6 +36,14 @@ _COMMANDS: Final = {
     "gptme": ("gptme", "--name"),
     "llm": ("llm", "chat", "--cid"),
     "continue": ("cn", "--fork"),  # it resumes only the last; a fork of any begins with all of it
+    "cline": ("cline", "--id"),
+    "kimi-cli": ("kimi", "--session"),
+    "openhands": ("openhands", "--resume"),
+    "mistral-vibe": ("vibe", "--resume"),
+    "droid": ("droid", "--resume"),
+    "auggie": ("auggie", "--resume"),
+    "amp": ("amp", "threads", "continue"),
+    "qoder": ("qodercli", "--resume"),
 }
 _JOINED: Final = {"cursor", "copilot-cli"}  # these want `--resume=ID`: the id may be left out there
 # These look for the session among those of the folder they are started in.
@@ -49,7 +57,7 @@ _NUMBERED: Final = {"goose"}
 def resume_command(harness: str, session_id: str, cwd: str = "") -> str | None:
     """Give the command for a shell that continues a session; None if its program has none."""
     command = _COMMANDS.get(harness)
-    if command is None:
+    if command is None or "/" in session_id:  # a part of a session, which no program resumes
         return None
     own = session_id.partition("@")[0] if harness in _NUMBERED else session_id
     name = shlex.quote(own)
