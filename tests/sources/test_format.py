@@ -16,10 +16,10 @@ from threadkeep.base.sqlite.foreign import ForeignDatabase, open_foreign
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources import registry
-from threadkeep.sources.encrypted import ANTIGRAVITY
 from threadkeep.sources.format import Databases, Documents, LineLogs, Told, read_rows
 from threadkeep.sources.places import files_of, place, roots_of
 from threadkeep.sources.records import Log, UnreadablePlace, UserHome
+from threadkeep.sources.unreadable import ANTIGRAVITY
 
 
 def read_toy(record: Any, number: int) -> Told:

@@ -44,7 +44,9 @@ _QUANTIZE = """async (png) => {
 def keep_picture(page: Page, place: Path) -> None:
     """Write a picture of what a page shows."""
     shot = base64.b64encode(page.screenshot(animations="disabled")).decode()
-    desk = page.context.browser.new_page()  # type: ignore[union-attr]  (the page is open in it)
+    browser = page.context.browser
+    assert browser is not None  # the page is open in it
+    desk = browser.new_page()
     try:
         found = desk.evaluate(_QUANTIZE, shot)
     finally:

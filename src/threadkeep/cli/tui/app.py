@@ -114,7 +114,7 @@ class SessionsScreen(Screen[None]):
         """Read more of the list as its end comes into sight."""
         if self._next is not None and event.cursor_row >= len(self._shown) - 1:
             query = self._around.query(self._typed)
-            page = self._around.browse.sessions(query, after=self._next, limit=_PAGE)
+            page = self._around.browse.sessions(query, cursor=self._next, limit=_PAGE)
             self._next = page.next
             self._add(page.items)
 
