@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from threadkeep.base import json
 from threadkeep.base.database import ask, insist
@@ -27,7 +27,6 @@ from threadkeep.chat.records import Json, SessionRef, ref_id
 from threadkeep.chat.recovery import announce, end_run, finish, retire
 from threadkeep.chat.rows import PartRow, need_session
 from threadkeep.chat.save_policy import TIMER, SavePolicy
-from threadkeep.chat.stream_redactor import StreamRedactor
 from threadkeep.chat.wire.protocol import (
     NEWEST,
     need_version,
@@ -43,6 +42,9 @@ from threadkeep.errors import (
     ThreadkeepError,
     Unreachable,
 )
+
+if TYPE_CHECKING:
+    from threadkeep.chat.stream_redactor import StreamRedactor
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +100,7 @@ class Recorder:
         self._timed = False
         self._pid = os.getpid()
         self._owner = RunOwner(my_mark(), ctx.ids.new("run"), ctx.clock())
-        self._redactor = StreamRedactor(ctx.redact, protocol) if ctx.redact else None
+        self._redactor = _new_redactor(ctx, protocol)
         self._sse = SseParser()
         self._recording: Recording | None = None
         self._kept: list[Json] | None = None
@@ -141,7 +143,7 @@ class Recorder:
                 self._set_timer()
 
     def _feed_redacted(
-        self, redactor: StreamRedactor, release: Callable[[StreamRedactor], list[Json]]
+        self, redactor: "StreamRedactor", release: Callable[["StreamRedactor"], list[Json]]
     ) -> None:
         before = redactor.save()
         try:
@@ -433,7 +435,7 @@ class Recorder:
 
     def _close(self, error: BaseException | None) -> None:
         if self._redactor is not None:
-            self._feed_redacted(self._redactor, StreamRedactor.flush)
+            self._feed_redacted(self._redactor, lambda redactor: redactor.flush())
         for payload in self._sse.close():
             self._feed_payload(payload)
         self._settle_memory()
@@ -520,6 +522,15 @@ def record(
         strict=strict,
         protocol=need_version(protocol),
     )
+
+
+def _new_redactor(ctx: ChatContext, protocol: int) -> "StreamRedactor | None":
+    if ctx.redact is None:
+        return None
+    # Only where something is redacted on its way to the disk.
+    from threadkeep.chat.stream_redactor import StreamRedactor  # noqa: PLC0415
+
+    return StreamRedactor(ctx.redact, protocol)
 
 
 def _reason(error: BaseException) -> str:

@@ -12,19 +12,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from threadkeep.base.database import Database
-from threadkeep.base.postgres.served_tables import ServedTables
 from threadkeep.base.sqlite.foreign import open_foreign
+from threadkeep.base.tx import Tx
 from threadkeep.errors import NoStore
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.knowledge.segments import compact
 from threadkeep.sources.common import OpenSegment, Segmenter, rows, table, text
 from threadkeep.sources.folders import database_stamp
 from threadkeep.sources.records import DocumentItem, Harvest, Log, SessionExcerpt, Stamp, UserHome
+
+if TYPE_CHECKING:
+    from threadkeep.base.postgres.served_tables import ServedTables
 
 Row = dict[str, Any]
 _NAME: Final = 80
@@ -158,7 +161,7 @@ class ServedStore:
         except NoStore:
             return None
         with database.read() as tx:
-            seen = ServedTables(tx).look(latest_use)
+            seen = _served(tx).look(latest_use)
         self._name = seen.name
         return Log(seen.name, Stamp(seen.number, seen.latest * 1_000_000, 0, 0))
 
@@ -170,7 +173,7 @@ class ServedStore:
     def read(self) -> Iterator[OwnDatabase]:
         """Open one snapshot of it."""
         with self._opened().read() as tx:
-            yield ServedTables(tx)
+            yield _served(tx)
 
     def _opened(self) -> Database:
         if self._database is None:
@@ -181,6 +184,13 @@ class ServedStore:
         """Close its connections."""
         if self._database is not None:
             self._database.close()
+
+
+def _served(tx: Tx) -> "ServedTables":
+    # Where nothing is on a server, nothing of it is loaded.
+    from threadkeep.base.postgres.served_tables import ServedTables  # noqa: PLC0415
+
+    return ServedTables(tx)
 
 
 OwnPlace = Path | ServedStore

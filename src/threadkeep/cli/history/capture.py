@@ -12,7 +12,6 @@ import msgspec
 
 from threadkeep import __version__
 from threadkeep.cli.command import PROBLEMS, SECONDS, Call, program, store_command, typed
-from threadkeep.cli.history.demo_logs import demo_folder
 from threadkeep.cli.history.progress import progress_bar, speed_text, without_log
 from threadkeep.cli.history.sessions import (
     LogPlaces,
@@ -310,6 +309,8 @@ def _with_a_look_around(
     if _anything_found(call, sources, since, where):
         return _captured_and_shown(call, sources, since, where)
     demo = without_history(call)
+    from threadkeep.cli.history.demo_logs import demo_folder
+
     folder = demo_folder(call.home, datetime.now(UTC))
     return _captured_and_shown(demo, (), None, LogPlaces(str(folder)), demo=True)
 
@@ -325,6 +326,8 @@ def _anything_found(
 def capture_or_demo(call: Call, user_home: str | None) -> Call:
     """Capture, or the demo where there is nothing; give the call that works on what came of it."""
     if not _anything_found(call, (), None, LogPlaces(user_home)):
+        from threadkeep.cli.history.demo_logs import demo_folder
+
         user_home = str(demo_folder(call.home, datetime.now(UTC)))
         call = without_history(call)
     with call.home.history(call.db, user_home=user_home) as history:
