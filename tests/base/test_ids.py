@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.conftest import REPO
-from threadkeep.base.ids import IdSource, is_id, time_of
+from tests.support.ids import is_id, time_of
+from threadkeep.base.ids import IdSource
 from threadkeep.errors import Invalid
 
 SHAPE = re.compile(r"msg_[0-9a-f]{12}[0-9A-Za-z]{14}")
@@ -106,7 +107,8 @@ def test_two_sources_at_the_same_moment_do_not_collide() -> None:
 
 FORK_WHILE_LOCKED = """
 import os, sys
-from threadkeep.base.ids import IdSource, is_id
+from tests.support.ids import is_id
+from threadkeep.base.ids import IdSource
 source = IdSource()
 with source._lock:
     child = os.fork()

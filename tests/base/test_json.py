@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from threadkeep.base.json import MAX_DEPTH, decode, encode, escape_piece
+from threadkeep.base.json import MAX_DEPTH, decode, encode
 from threadkeep.base.text import join_pairs
 from threadkeep.errors import Invalid
 
@@ -72,18 +72,6 @@ def _keys(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(_keys, value))
     return len(value) + sum(map(_keys, value.values())) if isinstance(value, dict) else 0
-
-
-@given(st.lists(ANY_TEXT | HALVES))
-def test_pieces_put_together_decode_to_the_whole_text(pieces: list[str]) -> None:
-    body = "".join(map(escape_piece, pieces))
-    body.encode()
-    assert decode(f'"{body}"') == join_pairs("".join(pieces))
-
-
-def test_a_character_cut_between_two_pieces_is_whole_again() -> None:
-    body = escape_piece("a\ud83d") + escape_piece("\ude00b")
-    assert decode(f'"{body}"') == "a😀b"
 
 
 def test_the_form_is_compact_and_raw() -> None:

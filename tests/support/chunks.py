@@ -1,10 +1,34 @@
 """Short ways to write chunks, and the parts that they make."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from threadkeep.chat.wire.reduce import reduce_chunks
+from threadkeep.chat.wire.protocol import NEWEST, validate_chunk
+from threadkeep.chat.wire.reduce import StreamState
+from threadkeep.errors import Invalid
 
 Chunk = dict[str, Any]
+
+
+def reduce_chunks(
+    chunks: Iterable[object],
+    message: Chunk | None = None,
+    *,
+    strict: bool = False,
+    protocol: int = NEWEST,
+) -> Chunk:
+    """Return the message that the chunks make of nothing, or of an initial message.
+
+    Chunks that are malformed or do not fit are skipped, or raise when `strict`.
+    """
+    state = StreamState(message, message["id"] if message else "", protocol=protocol)
+    for one in chunks:
+        try:
+            state.apply(validate_chunk(one, protocol))
+        except Invalid:
+            if strict:
+                raise
+    return state.message()
 
 
 def chunk(kind: str, /, **fields: Any) -> Chunk:

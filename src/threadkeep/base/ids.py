@@ -7,7 +7,6 @@ characters instead, and eleven random ones keep two processes apart.
 """
 
 import os
-import re
 import threading
 from typing import Final
 
@@ -20,8 +19,6 @@ _COUNTER_END: Final = 62**3
 # Eight of the 62 characters come a little more often than the rest: 65.3 random bits, not 65.5.
 _RANDOM_DIGITS: Final = bytes(ord(_DIGITS[byte % 62]) for byte in range(256))
 _MS_END: Final = 1 << 48
-_TAIL: Final = re.compile(r"[0-9a-f]{12}[0-9A-Za-z]{14}")
-_TAIL_LENGTH: Final = 26
 
 
 class IdSource:
@@ -63,19 +60,3 @@ class IdSource:
     def _renew_lock(self) -> None:
         self._lock = threading.Lock()
         self._pid = os.getpid()
-
-
-def is_id(text: str, prefix: str) -> bool:
-    """Tell whether this could be one of our ids of that kind (foreign ids may be any string)."""
-    head = len(prefix) + 1
-    return (
-        len(text) == head + _TAIL_LENGTH
-        and text.startswith(f"{prefix}_")
-        and _TAIL.fullmatch(text, head) is not None
-    )
-
-
-def time_of(text: str) -> int | None:
-    """Read the milliseconds out of one of our ids; None for a foreign one."""
-    _, _, tail = text.rpartition("_")
-    return int(tail[:12], 16) if _TAIL.fullmatch(tail) else None

@@ -53,18 +53,6 @@ def decode(text: str | bytes) -> Any:
         return _decode_carefully(text)
 
 
-def escape_piece(text: str) -> str:
-    """The inside of a JSON string, without its quotes.
-
-    The pieces of a text may be escaped one by one and put together: they decode to the whole
-    text, also where a character was cut in half between two of them.
-    """
-    try:
-        return _encode(text)[1:-1].decode()
-    except UnicodeEncodeError:
-        return _dump(join_pairs(text))[1:-1]
-
-
 def _is_plain(value: Any, room: int) -> bool:
     """Tell whether msgspec wrote this value as it is (about 0.3 µs for a chunk)."""
     kind = type(value)

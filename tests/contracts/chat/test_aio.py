@@ -11,11 +11,11 @@ import pytest
 
 from tests.contracts.chat.test_recorder import TEXT
 from tests.support.chats import Factory
+from tests.support.chunks import reduce_chunks
 from threadkeep.aio import AsyncChatStore, AsyncRecorder
 from threadkeep.base.page import Page
 from threadkeep.chat.records import Event, Session
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Closed
 
 Json = dict[str, Any]

@@ -10,10 +10,10 @@ import pytest
 
 from tests.contracts.chat.test_recorder import TEXT, journal_rows
 from tests.support.chats import Factory
+from tests.support.chunks import reduce_chunks
 from threadkeep.chat import tail
 from threadkeep.chat.records import Event, Session
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Damaged, NotFound
 
 Json = dict[str, Any]

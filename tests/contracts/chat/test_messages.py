@@ -16,7 +16,7 @@ from tests.support.chats import (
     texts,
     turn,
 )
-from threadkeep.base.ids import is_id
+from tests.support.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound

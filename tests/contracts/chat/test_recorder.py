@@ -11,12 +11,13 @@ import pytest
 
 from tests.lengths import at_length
 from tests.support.chats import Factory
+from tests.support.chunks import reduce_chunks
 from tests.support.golden import golden, without_trailing_steps
 from tests.support.streams import random_case
 from threadkeep.chat.recorder import Recorder
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.wire.reduce import StreamState, reduce_chunks
+from threadkeep.chat.wire.reduce import StreamState
 from threadkeep.errors import (
     Closed,
     Conflict,

@@ -4,8 +4,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.chunks import FINISH_STEP, START_STEP, Chunk, chunk, delta, parts_of, tool
-from threadkeep.chat.wire.reduce import Change, StreamState, merge_metadata, reduce_chunks
+from tests.support.chunks import (
+    FINISH_STEP,
+    START_STEP,
+    Chunk,
+    chunk,
+    delta,
+    parts_of,
+    reduce_chunks,
+    tool,
+)
+from threadkeep.chat.wire.reduce import Change, StreamState, merge_metadata
 from threadkeep.errors import Invalid, ProtocolViolation
 
 # Messages, metadata and steps

@@ -6,9 +6,10 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.chunks import reduce_chunks
 from tests.support.golden import Case, Golden, golden, without_trailing_steps
 from threadkeep.chat.wire.protocol import validate_chunk
-from threadkeep.chat.wire.reduce import StreamState, reduce_chunks
+from threadkeep.chat.wire.reduce import StreamState
 from threadkeep.errors import ProtocolViolation
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.chunks import START_STEP, Chunk, chunk, delta, parts_of, tool
+from tests.support.chunks import START_STEP, Chunk, chunk, delta, parts_of, reduce_chunks, tool
 from threadkeep.chat.wire.parts import late_tool_output
-from threadkeep.chat.wire.reduce import Change, StreamState, reduce_chunks
+from threadkeep.chat.wire.reduce import Change, StreamState
 from threadkeep.errors import Invalid, ProtocolViolation
 
 

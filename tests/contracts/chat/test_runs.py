@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from tests.support.chats import MODEL, Factory, new_session, record, text_chunks
-from threadkeep.base.ids import is_id
+from tests.support.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import NotFound

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.chats import MODEL, Factory, new_session, record, text_chunks, turn
-from threadkeep.base.ids import is_id
+from tests.support.ids import is_id
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
 from threadkeep.errors import Conflict, NotFound, ReadOnly

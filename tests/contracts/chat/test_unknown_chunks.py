@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.chats import Factory, new_session, record, text_chunks
+from tests.support.chunks import reduce_chunks
 from threadkeep.chat.records import Session
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.wire.reduce import reduce_chunks
 from threadkeep.errors import Invalid
 from threadkeep.testing import ManualClock
 

@@ -474,11 +474,6 @@ class Redactor:
             for span in self._spans(data)[0]
         ]
 
-    def may_contain(self, text: str) -> bool:
-        """Tell, quickly, whether a text has anything that a rule must look at."""
-        data = text.encode("utf-8", "surrogatepass")
-        return bool(self._everywhere) or any(hits(self._plan, data))
-
     def _masked_texts(
         self, data: bytes, texts: Iterable[TextBlock], spans: Sequence[MaskSpan]
     ) -> MaskedBlock:

@@ -8,7 +8,7 @@ The cost of a chunk depends on its own size and not on how much is there already
 inside chunks are shared with the state, never copied and never changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, Self
 
 import msgspec
@@ -35,9 +35,8 @@ from threadkeep.chat.wire.protocol import (
     UNNAMED,
     Chunk,
     is_known,
-    validate_chunk,
 )
-from threadkeep.errors import Invalid, ProtocolViolation
+from threadkeep.errors import ProtocolViolation
 
 # ------------------------------------------------------------------------------
 # What one chunk did to a message: all that a store must know to follow it.
@@ -445,27 +444,6 @@ _HANDLERS: Final = {
     }
     for version, protocol in PROTOCOLS.items()
 }
-
-
-def reduce_chunks(
-    chunks: Iterable[object],
-    message: dict[str, Any] | None = None,
-    *,
-    strict: bool = False,
-    protocol: int = NEWEST,
-) -> dict[str, Any]:
-    """Return the message that the chunks make of nothing, or of an initial message.
-
-    Chunks that are malformed or do not fit are skipped, or raise when `strict`.
-    """
-    state = StreamState(message, message["id"] if message else "", protocol=protocol)
-    for chunk in chunks:
-        try:
-            state.apply(validate_chunk(chunk, protocol))
-        except Invalid:
-            if strict:
-                raise
-    return state.message()
 
 
 def _unknown_call(chunk: Chunk, first: str) -> ProtocolViolation:

@@ -22,7 +22,7 @@ from threadkeep.base.verb_table import Given
 from threadkeep.base.verbs import Name
 from threadkeep.chat.replies import Active, Replies, Reply, active_reply, ask_to_stop, find_run
 from threadkeep.chat.ui_messages import open_chat, save_messages, settled_messages
-from threadkeep.chat.wire.sse import DONE
+from threadkeep.chat.wire.sse import DONE, encode_sse
 from threadkeep.errors import Invalid, NoStore
 from threadkeep.home.stores import Stores
 from threadkeep.web.answers import json_answer
@@ -187,7 +187,7 @@ async def _array(request: Request) -> bytes:
     if not isinstance(chunks, list):
         hint = "send an array of chunks, JSON lines or an event stream, with its content-type"
         raise Invalid("the body is not an array of chunks", hint=hint)
-    return b"".join(b"data: " + json.encode(chunk).encode() + b"\n\n" for chunk in chunks)
+    return b"".join(map(encode_sse, chunks))
 
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:
