@@ -20,6 +20,7 @@ from tests.support import knowledge_tour
 from tests.support.postgres import copied_tables, prepared_by
 from threadkeep.base.sql import fill_pieces, load_text
 from threadkeep.base.sqlite import tx as sqlite_tx
+from threadkeep.base.tx import Sql
 
 ROOT: Final = Path(threadkeep.__file__).parent
 ENGINE: Final = ROOT / "base" / "sqlite" / "tx.py"
@@ -35,6 +36,10 @@ SQLITE_ALONE: Final = {
 }
 
 
+# What the engine asks by itself when a store asks it for tables.
+OF_THE_ENGINE: Final = {one for one in vars(sqlite_tx).values() if isinstance(one, Sql)}
+
+
 class Statements:
     """What was run, and by which functions."""
 
@@ -45,7 +50,7 @@ class Statements:
 
     def __call__(self, sql: str) -> str:
         caller = next(_callers())
-        if _is_portable(caller[0]) and not _is_engines_own():
+        if _is_portable(caller[0]) and sql not in OF_THE_ENGINE:
             self.texts.add(str(sql))
             self.callers.add(caller)
         return self._fill(sql)
@@ -60,14 +65,6 @@ def _callers() -> Iterator[tuple[str, str]]:
             name = frame.f_code.co_qualname.split(".<locals>")[0].rpartition(".")[2]
             yield path.relative_to(ROOT).as_posix(), name
         frame = frame.f_back
-
-
-def _is_engines_own() -> bool:
-    """Tell whether a transaction looks something up itself, which each engine does in its way."""
-    verb = sys._getframe(3)  # below this function, the look at the statement, and `_execute`
-    while verb.f_back is not None and verb.f_back.f_code.co_filename == str(ENGINE):
-        verb = verb.f_back
-    return verb.f_code.co_name in {"tables", "columns"}
 
 
 def _is_portable(module: str) -> bool:
