@@ -20,12 +20,21 @@ import psycopg
 import pytest
 
 from tests.lengths import at_length
+from tests.support.disks import fill, small_disk
 from tests.support.postgres import OwnServer, fresh_database
 from threadkeep.base import json
 from threadkeep.base.tx import Sql
 from threadkeep.chat.records import Event
 from threadkeep.chat.store import ChatStore
-from threadkeep.errors import Conflict, ThreadkeepError, Unreachable
+from threadkeep.errors import (
+    Conflict,
+    NoStore,
+    StorageFull,
+    ThreadkeepError,
+    Unreachable,
+)
+from threadkeep.home.home import Home
+from threadkeep.home.migration import migrate
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -200,6 +209,75 @@ def test_cut_connections_lose_nothing_and_store_nothing_twice(server: OwnServer)
     with proxy(server.folder) as (folder, cut):
         through = url.replace(f"host={server.folder}", f"host={folder}")
         run_writers(through, cut, STOPS * 3)
+
+
+# ---------------------------------------------------------------------- a full disk
+
+
+@pytest.fixture
+def disk(server: OwnServer) -> Iterator[tuple[str, Path]]:
+    """Give the URL of a home in a database on a small disk, and the folder of the disk."""
+    with small_disk(server.folder / f"disk-{os.urandom(4).hex()}", "24m") as folder:
+        (place := folder / "tables").mkdir()
+        owner = (server.folder / "data").stat()
+        os.chown(place, owner.st_uid, owner.st_gid)
+        with psycopg.connect(server.place, autocommit=True) as connection:
+            connection.execute(f"CREATE TABLESPACE small LOCATION '{place}'".encode())
+            connection.execute(b"CREATE DATABASE on_it TABLESPACE small")
+            yield f"postgresql://postgres@/on_it?host={server.folder}&home=full", folder
+            connection.execute(b"DROP DATABASE on_it WITH (FORCE)")
+            connection.execute(b"DROP TABLESPACE small")
+
+
+def test_a_full_disk_refuses_and_the_same_recorder_goes_on_with_room(
+    disk: tuple[str, Path],
+) -> None:
+    url, folder = disk
+    large = os.urandom(30_000).hex()
+    with closing(ChatStore.open(url)) as store:
+        session = store.create_session(agent="a", model="m")
+        with store.record(session, "m") as recorder:
+            recorder.feed({"type": "start"})
+            recorder.feed({"type": "text-start", "id": "t"})
+            filler = fill(folder)
+            kept = 0
+            with pytest.raises(StorageFull, match="home=full") as caught:
+                while kept < 1000:
+                    recorder.feed({"type": "text-delta", "id": "t", "delta": large})
+                    kept += 1
+            assert "free some space" in caught.value.hint
+            filler.unlink()
+            recorder.feed({"type": "text-delta", "id": "t", "delta": "the end"})
+        assert store.message(session, "m")["parts"][-1]["text"] == large * kept + "the end"
+        assert store.verify().ok
+
+
+def test_a_move_to_a_full_disk_leaves_nothing_half_done(
+    disk: tuple[str, Path], tmp_path: Path
+) -> None:
+    url, folder = disk
+    home = Home(tmp_path / "home")
+    with home.chat() as store:
+        session = store.create_session(agent="a", model="m")
+        for number in range(20):
+            store.say(session, os.urandom(30_000).hex(), message_id=f"m{number}")
+        before = list(store.export_all())
+    with pytest.raises(NoStore):
+        ChatStore.open(url, read_only=True)  # so that the server can connect to it later
+    filler = fill(folder)
+    with pytest.raises(StorageFull):
+        migrate(home, url, tell=lambda *_: None)
+    with pytest.raises(NoStore):
+        ChatStore.open(url, read_only=True)
+    with home.chat() as store:
+        assert list(store.export_all()) == before
+    filler.unlink()
+    migrate(home, url, tell=lambda *_: None)
+    with closing(ChatStore.open(url)) as store:
+        assert list(store.export_all()) == before
+
+
+# ---------------------------------------------------------------------- a network that is cut
 
 
 @contextmanager

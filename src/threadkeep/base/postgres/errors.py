@@ -126,15 +126,20 @@ _MEANINGS: Final = {
 _SAID: Final = (
     (re.compile(r'database ".*" does not exist'), _MEANINGS["3D000"]),
     (re.compile(r"role .* does not exist|password|authentication|pg_hba"), _MEANINGS["28"]),
+    (re.compile(r"No space left|could not (write|extend|create)\b.*\bfile\b"), _MEANINGS["53100"]),
     (re.compile(r"too many (clients|connections)|remaining connection slots"), _FULL_HOUSE),
     (re.compile(r"invalid (connection option|port|dsn|URI)|missing \"=\""), _MEANINGS["22"]),
 )
+# A quota or the largest size of a file comes as an internal error of the server.
+_REFUSED_FILE: Final = re.compile(r"could not (extend|write|create|truncate)\b.*\bfile\b")
 _RETRIED: Final = {"40001", "40P01"}
 
 
 def meaning_of(error: psycopg.Error) -> _Meaning | None:
     """Give what an error of a statement means, None if it should not happen."""
     state = error.sqlstate
+    if state == "XX000" and _REFUSED_FILE.search(_words(error)):
+        return _MEANINGS["58"]
     if state is not None:
         return next((_MEANINGS[key] for n in (5, 3, 2) if (key := state[:n]) in _MEANINGS), None)
     if isinstance(error, psycopg.OperationalError):
