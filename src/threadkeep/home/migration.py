@@ -7,7 +7,7 @@ it. The mailbox stays files and is not moved.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,7 +28,7 @@ from threadkeep.knowledge import schema as knowledge
 from threadkeep.state import schema as state
 
 if TYPE_CHECKING:
-    from threadkeep.base.postgres.pool import Connection, HomeAddress
+    from threadkeep.base.postgres.pool import HomeAddress
     from threadkeep.base.postgres.table_copy import PostgresCopy
     from threadkeep.home.home import Home
 
@@ -137,7 +137,7 @@ def _to_server(home: "Home", url: str, tell: Tell) -> HomeMove:
         raise NotFound(msg, hint="name the folder of a home with --from")
     new = f"{address.home}{_SUFFIX}"
     with ExitStack() as stack:
-        connection = stack.enter_context(_connected(address))
+        connection = stack.enter_context(server.connected(address))
         if server.has_home(connection, address.home):
             msg = f"{address.shown} is there already; nothing was changed"
             raise Conflict(msg, hint="give the home another name: ?home=NAME")
@@ -164,7 +164,7 @@ def _to_folder(url: str, folder: Path, tell: Tell) -> HomeMove:
         raise Conflict(msg, hint="name a folder that is not there yet with --to")
     new = folder.with_name(f"{folder.name}{_SUFFIX}")
     with ExitStack() as stack:
-        connection = stack.enter_context(_connected(address))
+        connection = stack.enter_context(server.connected(address))
         stack.enter_context(server.snapshot(connection))
         moved = []
         for one in _STORES:
@@ -201,21 +201,13 @@ def abandon(target: str) -> bool:
     from threadkeep.base.postgres import schema as server
 
     new_home = f"{address.home}{_SUFFIX}"
-    with _connected(address) as connection:
+    with server.connected(address) as connection:
         there = server.has_home(connection, new_home)
         server.drop(connection, new_home)
     return there
 
 
 # ---------------------------------------------------------------------- the two ends
-
-
-@contextmanager
-def _connected(address: "HomeAddress") -> Iterator["Connection"]:
-    from threadkeep.base.postgres.pool import connect
-
-    with closing(connect(address, "pg_catalog")) as connection:
-        yield connection
 
 
 @contextmanager

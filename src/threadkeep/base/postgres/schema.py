@@ -18,7 +18,7 @@ from psycopg import errors
 
 from threadkeep.base.postgres.database import PostgresDatabase
 from threadkeep.base.postgres.errors import translate
-from threadkeep.base.postgres.pool import Connection
+from threadkeep.base.postgres.pool import Connection, HomeAddress, connect
 from threadkeep.base.postgres.tables import (
     Translation,
     filled,
@@ -72,6 +72,16 @@ class _Roles(NamedTuple):
 
     owner: str | None
     member: str | None
+
+
+@contextmanager
+def connected(address: HomeAddress) -> Iterator[Connection]:
+    """Open a connection for upkeep of a home; what goes wrong over it is told in our words."""
+    with closing(connect(address, "pg_catalog")) as connection:
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise translate(error, address.shown) from error
 
 
 # ---------------------------------------------------------------------- making
