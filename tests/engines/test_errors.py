@@ -1,5 +1,8 @@
 """What can go wrong with a server: an error that names the home, the reason and what to do."""
 
+import socket
+import struct
+import threading
 from contextlib import closing
 
 import psycopg
@@ -84,6 +87,73 @@ def test_a_user_without_the_right(url: str, server_place: str) -> None:
         ChatStore.open(url.replace("postgres@", "outsider@"))
     assert isinstance(caught.value, (ReadOnly, NotFound))
     told(caught.value)
+
+
+def test_rights_that_a_login_lacks_are_named(url: str, server_url: str) -> None:
+    database = server_url.partition("?")[0].rpartition("/")[2]
+    with psycopg.connect(server_url, autocommit=True) as connection:
+
+        def grant(words: str) -> None:
+            connection.execute(words.encode())
+
+        def refused(word: str) -> None:
+            with pytest.raises(ReadOnly) as caught:
+                with closing(ChatStore.open(theirs)) as store:
+                    store.create_session(agent="a", model="m")
+            told(caught.value, word)
+
+        theirs = f"{server_url}&home=theirs".replace("postgres@", "newcomer@")
+        grant("DROP ROLE IF EXISTS newcomer")
+        grant("CREATE ROLE newcomer LOGIN")
+        refused("GRANT CREATE ON DATABASE")
+        left = "SELECT 1 FROM pg_namespace WHERE nspname LIKE 'tk_theirs%'"
+        assert connection.execute(left.encode()).fetchall() == []
+        grant(f"GRANT CREATE ON DATABASE {database} TO newcomer")
+        ChatStore.open(theirs).close()
+        grant("ALTER SCHEMA tk_theirs_chat OWNER TO postgres")
+        refused("GRANT USAGE ON SCHEMA tk_theirs_chat")
+        grant("GRANT USAGE ON SCHEMA tk_theirs_chat TO newcomer")
+        grant("ALTER TABLE tk_theirs_chat.chat_sessions OWNER TO postgres")
+        refused("chat_sessions")
+        grant("DROP SCHEMA tk_theirs, tk_theirs_chat CASCADE")
+        grant("DROP OWNED BY newcomer")
+        grant("DROP ROLE newcomer")
+
+
+@pytest.mark.parametrize("rest", ["[bad/db", "host/db?nonsense=1"])
+def test_a_url_that_is_none(rest: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        ChatStore.open(f"postgresql://user:hunter2@{rest}")
+    told(caught.value, "postgresql://user@host:5432/database?home=NAME")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_server_that_is_too_old() -> None:
+    """An old server cannot be had; what it says of itself when somebody connects is known."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        greeting = threading.Thread(target=greet_as_version_12, args=(listener,))
+        greeting.start()
+        port = listener.getsockname()[1]
+        with pytest.raises(UnsupportedEngine) as caught:
+            ChatStore.open(f"postgresql://u@127.0.0.1:{port}/db?sslmode=disable&gssencmode=disable")
+        greeting.join()
+    told(caught.value, "PostgreSQL 12", "PostgreSQL 13 or later")
+
+
+def greet_as_version_12(listener: socket.socket) -> None:
+    with listener.accept()[0] as client:
+        (length,) = struct.unpack("!i", client.recv(4))
+        client.recv(length)
+        settings = {"server_version": "12.22", "client_encoding": "UTF8"}
+        client.sendall(_message(b"R", struct.pack("!i", 0)))
+        for name, value in settings.items():
+            client.sendall(_message(b"S", f"{name}\0{value}\0".encode()))
+        client.sendall(_message(b"Z", b"I"))
+        client.recv(1)  # until it is closed
+
+
+def _message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("!i", len(body) + 4) + body
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from threadkeep.errors import (
     UnsupportedEngine,
 )
 
+ADDRESS_FORM: Final = "postgresql://user@host:5432/database?home=NAME"
+
 
 class _Meaning(NamedTuple):
     kind: type[ThreadkeepError]
@@ -39,6 +41,9 @@ _NO_SERVER: Final = _Meaning(
     "cannot be reached",
     "check host and port in the URL, that the server runs, and that it listens there",
 )
+_NO_ADDRESS: Final = _Meaning(
+    Invalid, "cannot be read as the address of a server", f"write {ADDRESS_FORM}"
+)
 _FULL_HOUSE: Final = _Meaning(
     Busy,
     "has no connections left on its server",
@@ -47,7 +52,8 @@ _FULL_HOUSE: Final = _Meaning(
 _NO_RIGHT: Final = _Meaning(
     ReadOnly,
     "may not be used in this way",
-    "ask its owner for the right: GRANT USAGE ON SCHEMA, and on its tables, as the message names",
+    "ask its owner for the right that the message names: GRANT CREATE ON DATABASE to make a home,"
+    " GRANT USAGE ON SCHEMA and rights on its tables to use one",
 )
 _RULE: Final = _Meaning(
     BrokenRule, "refused a row that breaks a rule of its schema", "check ids and references"
@@ -128,7 +134,7 @@ _SAID: Final = (
     (re.compile(r"role .* does not exist|password|authentication|pg_hba"), _MEANINGS["28"]),
     (re.compile(r"No space left|could not (write|extend|create)\b.*\bfile\b"), _MEANINGS["53100"]),
     (re.compile(r"too many (clients|connections)|remaining connection slots"), _FULL_HOUSE),
-    (re.compile(r"invalid (connection option|port|dsn|URI)|missing \"=\""), _MEANINGS["22"]),
+    (re.compile(r"invalid .*(connection option|port|dsn|URI)|missing \"=\"|in URI"), _NO_ADDRESS),
 )
 # A quota or the largest size of a file comes as an internal error of the server.
 _REFUSED_FILE: Final = re.compile(r"could not (extend|write|create|truncate)\b.*\bfile\b")

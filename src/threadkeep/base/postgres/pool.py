@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from threadkeep.base.clock import zone_name
-from threadkeep.base.postgres.errors import refusal
+from threadkeep.base.postgres.errors import ADDRESS_FORM, refusal
 from threadkeep.base.postgres.values import adapt
 from threadkeep.errors import Busy, Closed, Invalid, Unreachable, UnsupportedEngine
 
@@ -49,7 +49,11 @@ class HomeAddress(NamedTuple):
     @classmethod
     def read(cls, place: str) -> "HomeAddress":
         """Read a URL; the one that is shown has no password."""
-        parts = urlsplit(place)
+        try:
+            parts = urlsplit(place)
+        except ValueError as error:  # without the URL itself: there may be a password in it
+            msg = f"the URL of a home cannot be read: {error}"
+            raise Invalid(msg, hint=f"write {ADDRESS_FORM}") from None
         given = parse_qsl(parts.query, keep_blank_values=True)
         home = dict(given).get("home", _HOME)
         if not (

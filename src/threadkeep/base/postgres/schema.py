@@ -30,7 +30,7 @@ from threadkeep.base.sql import load_text
 from threadkeep.base.sqlite.declaration import declared_by
 from threadkeep.base.sqlite.schema import Schema
 from threadkeep.base.tx import Row
-from threadkeep.errors import Busy, Conflict, Invalid, NoStore, NotFound, SchemaMismatch
+from threadkeep.errors import Busy, Conflict, Invalid, NoStore, NotFound, ReadOnly, SchemaMismatch
 
 PACKAGE: Final = "threadkeep.base.postgres"
 _KNOWS_JSON: Final = 16  # the first one with `IS JSON`
@@ -471,14 +471,18 @@ def enter(connection: Connection, place: StorePlace) -> Member:
     if roles.owner and _passes_walls(connection):
         connection.execute(f'SET ROLE "{roles.owner}"'.encode())
     sql = (
-        "SELECT m.id, s.id FROM (SELECT {home}.tk_me() AS id) AS m"
+        "SELECT m.id, s.id, coalesce(has_schema_privilege(to_regnamespace(%s), 'USAGE'), true)"
+        " FROM (SELECT {home}.tk_me() AS id) AS m"
         " JOIN {home}.tk_scopes AS s ON s.owner = m.id AND s.project = ''"
     )
-    row = _ask(connection, place, sql)
+    row = _ask(connection, place, sql, (place.schema,))
     if row is None:
         login = _value(connection, "SELECT session_user")
         msg = f"the login {login!r} is not a member of the home {place.home_name!r}"
         raise NotFound(msg, hint="ask a member to add it, or give the URL of another home")
+    if not row[2]:  # its tables would only be told to be missing
+        msg = f"the login may not use the {place.store} store of the home {place.home_name!r}"
+        raise ReadOnly(msg, hint=f"ask its owner: GRANT USAGE ON SCHEMA {place.schema}")
     member = Member(int(row[0]), int(row[1]))
     settings = {
         "tk.owner": member.owner,
