@@ -7,9 +7,11 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from threadkeep.base.postgres.database import PostgresDatabase
 from threadkeep.chat.store import ChatStore
+from threadkeep.cli.root import cli
 from threadkeep.errors import (
     Busy,
     Invalid,
@@ -97,9 +99,8 @@ def test_rights_that_a_login_lacks_are_named(url: str, server_url: str) -> None:
             connection.execute(words.encode())
 
         def refused(word: str) -> None:
-            with pytest.raises(ReadOnly) as caught:
-                with closing(ChatStore.open(theirs)) as store:
-                    store.create_session(agent="a", model="m")
+            with pytest.raises(ReadOnly) as caught, closing(ChatStore.open(theirs)) as store:
+                store.create_session(agent="a", model="m")
             told(caught.value, word)
 
         theirs = f"{server_url}&home=theirs".replace("postgres@", "newcomer@")
@@ -118,6 +119,16 @@ def test_rights_that_a_login_lacks_are_named(url: str, server_url: str) -> None:
         grant("DROP SCHEMA tk_theirs, tk_theirs_chat CASCADE")
         grant("DROP OWNED BY newcomer")
         grant("DROP ROLE newcomer")
+
+
+def test_what_only_a_file_can_do_names_what_a_server_has_instead(url: str) -> None:
+    with closing(ChatStore.open(url)) as store, pytest.raises(UnsupportedEngine) as caught:
+        store.backup()
+    told(caught.value, "home=errors", "pg_dump", "threadkeep migrate --from")
+    for words in (["backup"], ["backup", "chat"], ["restore", "last"]):
+        done = CliRunner().invoke(cli, ["--home", url, *words])
+        assert done.exit_code == 2
+        assert "pg_restore" in done.stderr
 
 
 @pytest.mark.parametrize("rest", ["[bad/db", "host/db?nonsense=1"])

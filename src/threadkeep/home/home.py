@@ -33,6 +33,7 @@ from threadkeep.base.paths import (
     need_file,
     refuse_special,
 )
+from threadkeep.base.sqlite.upkeep import WITHOUT_A_FILE
 from threadkeep.errors import Invalid, SchemaMismatch, UnsupportedEngine
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Home:
         for named in (path, url if path is None else None):
             if named is not None and is_url(str(named)):
                 msg = f"the {store} store is on a server, and this needs its file"
-                raise UnsupportedEngine(msg, hint="use it in a home on this machine")
+                raise UnsupportedEngine(msg, hint=WITHOUT_A_FILE)
         if path is not None:
             return Path(path)
         if configured is None:

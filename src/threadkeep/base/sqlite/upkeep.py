@@ -1,10 +1,16 @@
 """The file behind a database, for those who must know it: opening, upkeep, doctor and backup."""
 
 from pathlib import Path
+from typing import Final
 
 from threadkeep.base.database import Database
 from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.errors import UnsupportedEngine
+
+# What to do instead with a store on a server.
+WITHOUT_A_FILE: Final = (
+    "pg_dump and pg_restore copy a home on a server, `threadkeep migrate --from` makes files of it"
+)
 
 
 def sqlite_file(database: Database) -> SqliteDatabase:
@@ -12,7 +18,7 @@ def sqlite_file(database: Database) -> SqliteDatabase:
     if isinstance(database, SqliteDatabase):
         return database
     msg = f"{database.name} is on a server, and only a store in a file can do this"
-    raise UnsupportedEngine(msg, hint="use the server's own tools")
+    raise UnsupportedEngine(msg, hint=WITHOUT_A_FILE)
 
 
 def file_of(database: Database) -> Path | None:
