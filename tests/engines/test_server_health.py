@@ -19,6 +19,7 @@ from threadkeep.errors import Unreachable
 from threadkeep.service.doctor.doctor import diagnose
 from threadkeep.service.doctor.facts import Finding
 from threadkeep.service.doctor.server_checks import check_home, check_server, examine_server
+from threadkeep.service.health import health_of
 from threadkeep.service.metrics import metrics_of
 
 _homes = count()
@@ -178,6 +179,9 @@ def test_numbers_of_a_server_are_given_with_those_of_the_home(
     assert int(found[f'threadkeep_server_connections{{home="{name}"}}']) > 0
     parts = f'threadkeep_table_bytes{{home="{name}",table="tk_{name}_chat.chat_parts"}}'
     assert int(found[parts]) > 0
+    shown = {one.name: one.path for one in health_of(home).stores}
+    assert f"home={name}" in shown["chat"]
+    assert "None" not in shown.values()
     away = threadkeep.open(f"postgresql://postgres@/postgres?host={tmp_path}&home=team")
     assert "\nthreadkeep_server_up 0\n" in metrics_of(away)
 

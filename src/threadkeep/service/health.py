@@ -64,10 +64,10 @@ class SourceRow(msgspec.Struct, frozen=True):
 
 
 class StoreRow(msgspec.Struct, frozen=True):
-    """One file of a home."""
+    """One store of a home."""
 
     name: str
-    path: str
+    path: str  # of one on a server its URL, without the password
     exists: bool
     bytes: int
     wal_bytes: int
@@ -204,7 +204,7 @@ def _store(
 ) -> StoreRow:
     return StoreRow(
         name=name,
-        path=str(one.path),
+        path=one.url or str(one.path),
         exists=one.exists,
         bytes=one.bytes,
         wal_bytes=one.wal_bytes,
