@@ -118,18 +118,13 @@ def _login(server: "ServerFacts") -> Iterator[Finding]:
 
 
 def _extensions(server: "ServerFacts") -> Iterator[Finding]:
-    for name, brings in (
-        ("vector", "compares vectors on the server; without it they are compared here"),
-        ("pg_stat_statements", "says which queries are slow"),
-    ):
-        if name in server.extensions:
-            yield ok(_SERVER, "extensions", f"{name} is installed")
-            continue
-        can = name in server.available
-        fix = f"CREATE EXTENSION {name}" if can else f"install {name} on the server, if you want it"
-        yield Finding(
-            _SERVER, "extensions", "info", f"{name} is not installed", f"it {brings}", fix
-        )
+    name, brings = "pg_stat_statements", "it says which queries are slow; nothing else needs one"
+    if name in server.extensions:
+        yield ok(_SERVER, "extensions", f"{name} is installed")
+        return
+    can = name in server.available
+    fix = f"CREATE EXTENSION {name}" if can else f"install {name} on the server, if you want it"
+    yield Finding(_SERVER, "extensions", "info", f"{name} is not installed", brings, fix)
 
 
 def _running(health: "ServerHealth") -> Iterator[Finding]:
