@@ -119,14 +119,14 @@ def _in_one_message(tx: Tx, tables: set[str], words: str, most: int) -> Matches:
     match = read_match(words)
     if match is None or not ENTRY_WORDS.is_among(tx, tables):
         return Matches(found, whole=len(titled) < most)
-    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(tx, match), "limit": most})
+    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(tx, match, most), "limit": most})
     found.update((session, entry) for session, entry, _ in rows)
     return Matches(found, whole=max(len(titled), sum(row[2] for row in rows)) < most)
 
 
 def _with_word(tx: Tx, match: Match, term: Term, most: int) -> _WordMatches:
     titled = _titled(tx, [term.typed], most)
-    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(tx, match), "limit": most})
+    rows = tx.all("browse_matches", {"match": ENTRY_WORDS.asked(tx, match, most), "limit": most})
     found = dict.fromkeys(titled, 0) | {session: entry for session, entry, _ in rows}
     whole = max(len(titled), sum(row[2] for row in rows)) < most
     return _WordMatches(term.typed, match, found, whole)
