@@ -65,3 +65,28 @@ def test_what_is_no_name_or_no_project_is_refused(history: History) -> None:
         with pytest.raises(NotFound):
             call("nowhere")
     assert projects(history)["one"] == "harbor"
+
+
+def test_a_linked_work_tree_belongs_to_its_repository(tmp_path: Path) -> None:
+    repository, tree = tmp_path / "code" / "harbor", tmp_path / "code" / "harbor-feature"
+    inside = repository / ".git" / "worktrees" / "harbor-feature"
+    for folder in (inside, tree / "src"):
+        folder.mkdir(parents=True)
+    (repository / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (inside / "HEAD").write_text("ref: refs/heads/feature\n")
+    (inside / "commondir").write_text("../..\n")
+    (tree / ".git").write_text(f"gitdir: {inside}\n")
+    places = {
+        "main": repository,
+        "linked": tree,
+        "below": tree / "src",
+        "inside": repository / "src",
+    }
+    for name, cwd in places.items():
+        log = Log(tmp_path / "user", name, cwd=str(cwd))
+        log.ask("please look")
+        log.write()
+    with Home(tmp_path / "home").history(user_home=tmp_path / "user") as history:
+        history.capture()
+        found = projects(history)
+    assert found == {"main": "harbor", "linked": "harbor", "below": "harbor", "inside": "src"}

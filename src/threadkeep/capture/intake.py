@@ -28,6 +28,7 @@ from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, 
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.copy_marks import marks_in, may_be_marked, unmarked
+from threadkeep.sources.git_facts import main_work_tree
 from threadkeep.sources.records import Harvest, Parser, UserHome
 
 # ------------------------------------------------------------------------------
@@ -303,6 +304,8 @@ class Intake:
         if live:
             harvest.segments = [one for one in harvest.segments if not one.is_open]
         for session_id, facts in harvest.facts.items():
+            if folder := facts.began_in or facts.cwd:  # a linked work tree is of its repository
+                facts.began_in = main_work_tree(folder)
             learn(tx, session_number(tx, self._harness, session_id or self._row.session_id), facts)
         self._write_usage(tx, harvest)
         changed = self._write_segments(tx, harvest, now)

@@ -106,6 +106,15 @@ def facts_at(cwd: str, at_ms: int, cache: GitCache) -> GitState | None:
     return GitState(repo=history.repo or None, branch=_shown(moment.branch), commit=commit)
 
 
+def main_work_tree(folder: str) -> str:
+    """Give the main work tree of the repository that a folder is a linked one of, or the folder."""
+    found = find_repository(folder)
+    if found is None or found.common == found.folder:
+        return folder
+    common = Path(os.path.normpath(found.common))
+    return str(common.parent) if common.name == ".git" else folder
+
+
 def _remember(known: dict[_Key, _Found], key: _Key, found: _Found, most: int) -> None:
     if len(known) >= most:
         known.clear()
