@@ -483,7 +483,7 @@ _CAPTURE: Final = table(
     verb(CAPTURED, "remember", "POST /notes", 201, way="change", tool="remember"),
     verb(CAPTURED, "rename_project", "PATCH /projects/{project}", way="change"),
     verb(CAPTURED, "split_project", "POST /projects/{project}/split", way="change"),
-    verb(CAPTURED, "label", "PATCH /labels/{ref}", way="change", again=SAME),
+    verb(CAPTURED, "label", "PATCH /labels/{ref}", way="change", again=SAME, tool="label"),
     verb(CAPTURED, "labels", "GET /labels/{ref}"),
     verb(CAPTURED, "labelled", "GET /labels"),
     verb(CAPTURED, "tags", "GET /tags"),

@@ -38,7 +38,8 @@ def test_every_tool_of_ours_takes_what_its_verb_takes() -> None:
     lines = {one.tool: one for one in each_verb() if one.tool}
     assert ours.keys() == lines.keys()
     for name, tool in ours.items():
-        taken = set((lines[name].body or lines[name].asked).__struct_fields__)
+        parts = (lines[name].asked, lines[name].body)
+        taken = {field for one in parts if one for field in one.__struct_fields__}
         told = set(tool.arguments.__struct_fields__)
         assert told - taken == BEYOND_THE_VERB.get(name, set())
 
@@ -150,12 +151,26 @@ def test_without_a_store_the_answer_says_what_to_do(tmp_path: Path) -> None:
 
 def test_only_what_writes_is_kept_back() -> None:
     hints = {tool.name: described(tool).annotations for tool in offered(write=True)}
-    assert set(hints) - {tool.name for tool in offered(write=False)} == {"remember"}
+    writing = {"label", "remember"}
+    assert set(hints) - {tool.name for tool in offered(write=False)} == writing
     for name, hint in hints.items():
         assert hint is not None
-        assert hint.read_only_hint is (name != "remember")
-        assert hint.idempotent_hint is (name != "remember")
+        assert hint.read_only_hint is (name not in writing)
+        assert hint.idempotent_hint is (name not in writing)
         assert (hint.destructive_hint, hint.open_world_hint) == (False, False)
+
+
+def test_a_session_and_a_message_are_labelled(room: ToolContext) -> None:
+    session = data(room, "list_sessions", limit=1)["sessions"][0]["session"]
+    put = data(room, "label", ref=session, star=True, add=["Flaky", "#ci"], note="look again")
+    assert (put["starred"], put["tags"], put["note"]) == (True, ["ci", "flaky"], "look again")
+    (found,) = data(room, "list_sessions", q="tag:flaky is:starred")["sessions"]
+    assert (found["session"], found["note"]) == (session, "look again")
+    message = data(room, "get_messages", session=session)["messages"][0]["ref"]
+    assert data(room, "label", ref=message, add=["here"])["tags"] == ["here"]
+    put = data(room, "label", ref=session, star=False, remove=["ci", "flaky"])
+    assert (put["starred"], put["tags"], put["note"]) == (False, [], "look again")
+    assert "can't be a tag" in refused(room, "label", ref=session, add=["a b"])
 
 
 def test_a_note_is_recalled_as_an_agents_word_and_can_be_forgotten(

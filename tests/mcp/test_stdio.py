@@ -44,7 +44,9 @@ def test_the_official_client_drives_every_tool(filled: Path) -> None:
         assert set(listed) == set(TOOLS)
         found = await client.call_tool("list_sessions", {"agent": "codex"})
         assert found.structured_content is not None
-        GIVEN["get_session"] = {"session": found.structured_content["sessions"][0]["session"]}
+        session = found.structured_content["sessions"][0]["session"]
+        GIVEN["get_session"] = {"session": session}
+        GIVEN["label"] = {"ref": session, "add": ["probe"]}
         for name, tool in listed.items():
             answer = await client.call_tool(name, GIVEN.get(name, {}))
             assert not answer.is_error, (name, answer.content)

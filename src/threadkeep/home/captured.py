@@ -124,9 +124,15 @@ class CapturedWork:
         remove: Sequence[TagName] = (),
         note: Note | None = None,
     ) -> Labels:
-        """Star a session or message, add and remove tags, write a note; "" removes the note."""
+        """Star a session or message, add and remove tags, write a note; "" removes the note.
+
+        Secrets in tags and note are masked.
+        """
         store = self._stores.history("change").store
-        return store.labels.put(ref, now=now_ms(), star=star, add=add, remove=remove, note=note)
+        refuse_write(store.access)
+        masked = self._stores.home.redactor().text
+        tags, kept = [masked(tag) for tag in add], None if note is None else masked(note)
+        return store.labels.put(ref, now=now_ms(), star=star, add=tags, remove=remove, note=kept)
 
     def labels(self, ref: Name) -> Labels:
         """Give the star, tags and note of a session or message."""

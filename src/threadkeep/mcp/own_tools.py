@@ -6,7 +6,7 @@ import msgspec
 
 from threadkeep.errors import Invalid
 from threadkeep.home.captured import NoteStored
-from threadkeep.knowledge.results import Sum
+from threadkeep.knowledge.results import Labels, Sum
 from threadkeep.mcp import reply_text
 from threadkeep.mcp.reply_text import go_on, later, left_with, told, when
 from threadkeep.mcp.tools import (
@@ -36,6 +36,7 @@ RECALL: Final = TABLES["memory"]["recall"]
 TIMELINE: Final = TABLES["memory"]["timeline"]
 USAGE: Final = TABLES["knowledge"]["usage"]
 REMEMBER: Final = TABLES["captured"]["remember"]
+LABEL: Final = TABLES["captured"]["label"]
 
 
 # ---------------------------------------------------------------------- answers
@@ -335,6 +336,13 @@ def remember(room: ToolContext, given: Any) -> ToolReply:
     return ToolReply(lead, data=stored)
 
 
+def label(room: ToolContext, given: Any) -> ToolReply:
+    """Put a star, tags or a note on a session or message."""
+    found = ask_verb(room, LABEL, given)
+    lead = f"{given.ref} is labelled. list_sessions finds it with tag:… or is:starred."
+    return ToolReply(lead, data=found)
+
+
 READING: Final = (
     Tool(
         RECALL.tool,
@@ -365,6 +373,16 @@ READING: Final = (
     ),
 )
 WRITING: Final = (
+    Tool(
+        LABEL.tool,
+        "Label",
+        "Star a session or message, tag it, or write a note on it, so that the user finds it again"
+        " on their page.",
+        arguments_of(LABEL),
+        label,
+        Labels,
+        writes=True,
+    ),
     Tool(
         REMEMBER.tool,
         "Remember",

@@ -12,7 +12,7 @@ import msgspec
 
 from threadkeep.base.old_words import today
 from threadkeep.base.text import printable
-from threadkeep.base.verb_table import Verb, bare, said_by
+from threadkeep.base.verb_table import Given, Verb, bare, said_by
 from threadkeep.base.verbs import fault_words
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.home.stores import Stores
@@ -82,7 +82,7 @@ def arguments_of(
     `own` are fields that only the tool has, `say` what it means where nothing is said.
     """
     found: list[Any] = list(own)
-    for one in msgspec.structs.fields(line.body or line.asked):
+    for one in (field for part in _parts(line) for field in msgspec.structs.fields(part)):
         if one.name in leave_out:
             continue
         if one.name in _TIMES:
@@ -107,7 +107,16 @@ def _one_or_several(kind: Any) -> Any:
 def ask_verb(room: "ToolContext", line: Verb, given: Any, **more: Any) -> Any:
     """Call a verb with what an agent said; `more` says something else in its place."""
     said = msgspec.structs.asdict(given) | more
-    kind = line.body or line.asked
+    parts = [_part(room, kind, said) for kind in _parts(line)]
+    return room.stores.call(line, line.taken(*parts))
+
+
+def _parts(line: Verb) -> list[type[Given]]:
+    """Give what a verb takes: what stands in its address, then what is in its body."""
+    return [kind for kind in (line.asked, line.body) if kind is not None]
+
+
+def _part(room: "ToolContext", kind: type[Given], said: dict[str, Any]) -> Given:
     found = {}
     for one in msgspec.structs.fields(kind):
         value = said.get(one.name, one.default)
@@ -116,7 +125,7 @@ def ask_verb(room: "ToolContext", line: Verb, given: Any, **more: Any) -> Any:
         elif get_origin(bare(one.type)) is list and isinstance(value, str):
             value = (value,) if value else ()
         found[one.name] = value
-    return room.stores.call(line, line.taken(kind(**found)))
+    return kind(**found)
 
 
 def read_arguments(shape: type[Any], given: dict[str, Any]) -> Any:
