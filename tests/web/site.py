@@ -39,14 +39,14 @@ class Answer(NamedTuple):
 class Site:
     """A server in a thread of this process; `url` has no slash at its end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, db: str | None = None) -> None:
         self.folder = folder
         self.home = Home(folder, environ=os.environ | {"TZ": "UTC"})
         self.token = make_token(self.home)
         self._listener = self._bind()
         self.url = address_of(self.home.config.web, self._listener)
         self.port: int = self._listener.getsockname()[1]
-        self._server = WebServer(self.home, self._listener, None)
+        self._server = WebServer(self.home, self._listener, db)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

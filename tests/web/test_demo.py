@@ -31,6 +31,32 @@ def test_a_home_that_was_quiet_shows_the_last_active_week(tmp_path: Path) -> Non
         site.close()
 
 
+def test_every_page_of_the_demo_says_that_it_is_one(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    with home.history(home.demo_history, user_home=DEMO) as history:
+        history.capture()
+    site = Site(tmp_path / "home", str(home.demo_history))
+    try:
+        ref = site.get("/sessions.json").json["page"]["items"][0]["ref"]
+        rooms = (
+            "",
+            "sessions",
+            "projects",
+            "recall",
+            "timeline",
+            "usage",
+            "nodes",
+            "mail",
+            "health",
+        )
+        for path in (*rooms, "sql", "ask", "fixed", f"sessions/{ref}", f"sessions/{ref}/waterfall"):
+            page = site.get(f"/{path}", accept="text/html").text
+            assert "<strong>Demo.</strong>" in page, path
+            assert "data-own-history" in page, path
+    finally:
+        site.close()
+
+
 def test_the_demo_gives_way_to_a_history_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

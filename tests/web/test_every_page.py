@@ -74,6 +74,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found.run("mail", "send", "last", "Report on the board", "--task", "--every", "0 9 * * 1-5")
     found.run("mail", "ack", "last", "2")
     with sqlite3.connect(home / "knowledge.db") as db:
+        db.execute("UPDATE tk_sessions SET cwd = '/home/demo/code/harbor' WHERE harness = 'aider'")
         lesson = ("demo/harbor", "ruff", "F401", "harbor", "an import that nothing uses")
         fix = "`ruff check --fix`; then `make lint` passed"
         db.execute(
