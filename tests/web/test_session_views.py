@@ -103,7 +103,7 @@ def test_rows_are_given_as_csv_and_json(site: Site) -> None:
 
 def test_what_is_no_query_is_refused_beside_it(site: Site) -> None:
     page = asked(site, "DELETE FROM tk_sessions", "")
-    assert "only queries can be run" in page
+    assert "Only queries can be run" in page
     assert "DELETE FROM tk_sessions</textarea>" in page
     assert site.get(f"/api/sql?q={quote('PRAGMA user_version')}").status == 400
     assert site.get(f"/sql.csv?q={quote('DROP TABLE events')}").status == 400
