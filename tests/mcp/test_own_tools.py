@@ -117,6 +117,10 @@ def test_what_cannot_be_meant_is_refused_with_the_next_step(room: ToolContext) -
     assert "the query is empty" in refused(room, "recall", q="")
     assert "not a cursor" in refused(room, "recall", q="x", cursor="-1")
     assert "cannot read" in refused(room, "recall", q="x", since="soon")
+    assert "kind[0]: 'mesage' is not one of 'message', 'command'" in refused(
+        room, "recall", q="x", kind=["mesage"]
+    )
+    assert "did you mean 'project'?" in refused(room, "usage", by="progect")
     assert "cannot be combined" in refused(room, "timeline", day="today", since="1d")
     assert "not a message of a session" in refused(room, "get_messages", around="command:1")
 

@@ -489,10 +489,10 @@ def parse_config(text: str, file: str) -> Config:
     try:
         return msgspec.convert(table, Config)
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$.")
-        key = place.removesuffix("`") or "the file"
+        from threadkeep.base.verbs import fault_words  # noqa: PLC0415  (most files are valid)
+
         hint = "`threadkeep paths --init` writes a commented default"
-        raise Invalid(f"{file}: {key}: {said}", hint=hint) from None
+        raise Invalid(f"{file}: {fault_words(error, Config, table)}", hint=hint) from None
 
 
 def unknown_keys(table: Mapping[str, Any], shape: Any) -> Iterator[tuple[str, list[str]]]:

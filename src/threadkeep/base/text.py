@@ -5,7 +5,7 @@ halves in two chunks, and a program may send half of one by mistake; UTF-8 has n
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, AnyStr, Final, cast
 
 from threadkeep.errors import Invalid
@@ -130,3 +130,12 @@ def _redacted(redact: Redact, value: Any) -> Any:
     if isinstance(value, (list, tuple)):  # a tuple is stored as an array
         return [_redacted(redact, item) for item in value]
     return value
+
+
+def not_one_of(value: str, names: Sequence[str]) -> str:
+    """Refuse a name: say which there are, and the nearest of them."""
+    from difflib import get_close_matches  # noqa: PLC0415  (9 ms, and rarely needed)
+
+    near = get_close_matches(value.lower(), names, 1, 0.5)
+    guess = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{value!r} is not one of {', '.join(map(repr, names))}{guess}"

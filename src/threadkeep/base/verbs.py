@@ -4,7 +4,8 @@ A store has a `context` whose `db` is its database; a verb's function takes that
 """
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from importlib import import_module
 from typing import (
@@ -12,11 +13,13 @@ from typing import (
     Any,
     Concatenate,
     Final,
+    Literal,
     NamedTuple,
     ParamSpec,
     TypeVar,
     cast,
     get_args,
+    get_origin,
     get_type_hints,
 )
 
@@ -24,7 +27,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from threadkeep.base.database import ask
-from threadkeep.base.text import pattern
+from threadkeep.base.text import not_one_of, pattern
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid
 
@@ -33,6 +36,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _NONE: Final = (None, None, None)
+_CHOICE: Final = pattern(r"Invalid enum value '(.*)'", re.DOTALL)
 _PLACE: Final = pattern(r"(.*) - at `\$\.?([^`]*)`")
 
 
@@ -125,7 +129,26 @@ def fault_words(error: msgspec.ValidationError, kind: Any, given: Any) -> str:
     hints = get_type_hints(kind, include_extras=True) if isinstance(kind, type) else {}
     if limits_of(hints.get(where)) is not None:
         return limit_words(where, given[where], hints[where])
+    refused = _CHOICE.fullmatch(what)
+    if refused is not None and (names := choices_at(kind, where)):
+        what = not_one_of(refused[1], names)
     return f"{where}: {what}" if where else what
+
+
+def choices_at(kind: Any, where: str) -> list[str]:
+    """Give the names that may stand at a place of a record, such as `kind[0]`; none: any may."""
+    for part in where.split("."):
+        hints = get_type_hints(kind, include_extras=True) if isinstance(kind, type) else {}
+        kind = hints.get(part.partition("[")[0])
+    return list(dict.fromkeys(_names_of(kind)))
+
+
+def _names_of(kind: Any) -> Iterator[str]:
+    if get_origin(kind) is Literal:
+        yield from (one for one in get_args(kind) if isinstance(one, str) and one)
+    else:
+        for one in get_args(kind):
+            yield from _names_of(one)
 
 
 def _length_words(name: str, value: Any, limits: Meta) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import click
 
+from threadkeep.base.text import not_one_of
 from threadkeep.cli.output import one_line
 from threadkeep.errors import ThreadkeepError
 
@@ -209,12 +210,7 @@ class OneOf(click.Choice[str]):
         meant = [one for one in names if one.startswith(low) or low.startswith(f"{one}-")]
         if len(meant) == 1:
             return super().convert(meant[0], param, ctx)
-        from difflib import get_close_matches
-
-        near = get_close_matches(low, names, 1, 0.5)
-        guess = f"; did you mean {near[0]!r}?" if near else ""
-        said = f"{value!r} is not one of {', '.join(map(repr, names))}{guess}"
-        raise click.BadParameter(said, ctx, param)
+        raise click.BadParameter(not_one_of(value, names), ctx, param)
 
 
 def query_options(*fields: str, words: bool = True, everything: bool = True) -> Option:
