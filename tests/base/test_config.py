@@ -49,7 +49,10 @@ def test_every_setting_is_in_the_default_text_with_its_default() -> None:
         ("[chat]\ncolour = 1", "mine.toml: there is no setting 'chat.colour'"),
         ("[chats]\n", "mine.toml: there is no setting 'chats'"),
         ("chat = 1", "mine.toml: chat: Expected `object`, got `int`"),
-        ('[chat]\nsave_on = "never"', "mine.toml: chat.save_on: 'never' is not one of 'chunk', 'step', 'turn'"),
+        (
+            '[chat]\nsave_on = "never"',
+            "mine.toml: chat.save_on: 'never' is not one of 'chunk', 'step', 'turn'",
+        ),
         ('[chat]\npart_limit = "1"', "mine.toml: chat.part_limit: Expected `int`, got `str`"),
         ("[backups]\nkeep_count = 0", "mine.toml: backups.keep_count: Expected `int` >= 1"),
         ("[chat", "mine.toml is not TOML"),

@@ -102,6 +102,12 @@ def test_a_day_alone_is_a_day_and_says_how_else_it_is_written(captured: Run) -> 
     assert json.loads(same.stdout)["sessions"]
 
 
+def test_only_what_the_user_asked_is_shown_if_asked_for(captured: Run) -> None:
+    messages = json.loads(captured("show", "--prompts", "--json").stdout)["messages"]
+    assert {one["part"] for one in messages} == {"prompt"}
+    assert "▸" not in captured("show", "--prompts").stdout
+
+
 def test_a_day_means_its_latest_session(captured: Run) -> None:
     (latest,) = json.loads(captured("ls", "2026-03-06", "-n", "1", "--json").stdout)["sessions"]
     shown = json.loads(captured("show", "2026-03-06", "--json").stdout)["session"]

@@ -115,7 +115,7 @@ def test_a_store_without_a_session(run: Run, tmp_path: Path) -> None:
     run("capture", "--user-home", str(tmp_path / "user"))
     assert "`threadkeep capture` brings" in run("sessions").stderr
     assert "No sessions captured yet" in run("show", "last", code=3).stderr
-    assert "No tokens were reported" in run("usage").stderr
+    assert "No usage matches" in run("usage").stderr
 
 
 def test_a_file_that_only_another_program_wrote(run: Run, tmp_path: Path) -> None:

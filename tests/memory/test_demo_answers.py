@@ -58,6 +58,13 @@ def test_what_nobody_said_is_never_answered_with_confidence(memory: Memory, ques
     assert memory.ask(question).confidence != "strong"
 
 
+def test_a_decision_answers_whichever_word_it_was_asked_with(memory: Memory) -> None:
+    for question in ("why did we choose PMTiles", "why was PMTiles decided on"):
+        answer = memory.ask(question)
+        assert answer.confidence == "strong"
+        assert "because no server is needed" in answer.citations[0].quote
+
+
 @pytest.mark.parametrize(
     "error, has_fix",
     [

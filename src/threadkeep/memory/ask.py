@@ -76,6 +76,7 @@ _CHOICE: Final = re.compile(
     r"\b(?:choose|chose|chosen|choice|decid(?:e|ed)|decision|pick(?:ed)?|prefer(?:red)?|instead)\b",
     re.IGNORECASE,
 )
+_CHOOSING: Final = frozenset("choose chose chosen choice decide decided decision".split())
 _HAS_NUMBER: Final = re.compile(r"\d")
 # The number of a list's item, or of a line in a file, counts nothing.
 _PLACE_NUMBER: Final = re.compile(
@@ -186,7 +187,9 @@ def question_terms(question: str) -> tuple[str, ...]:
     """Give the words that a question is about; all of them if it has no others."""
     words = list(dict.fromkeys(index_words(question)))
     telling = [word for word in words if word not in STOP_WORDS]
-    return tuple(telling or words)
+    # A choice may be told in any such word: which of them was asked with tells nothing.
+    about = [word for word in telling if word not in _CHOOSING]
+    return tuple(about or telling or words)
 
 
 def best_passages(question: str, texts: Sequence[PassageSource], limit: int) -> list[ScoredPassage]:

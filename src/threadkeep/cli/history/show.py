@@ -26,8 +26,11 @@ _TITLE = 60
 class TranscriptView:
     """How much of a transcript is shown."""
 
-    def __init__(self, *, tools: bool, reasoning: bool, full: bool, at: str | None) -> None:
+    def __init__(
+        self, *, tools: bool, reasoning: bool, full: bool, at: str | None, prompts: bool = False
+    ) -> None:
         self.tools = tools
+        self.prompts = prompts
         self.reasoning = reasoning
         self.at = at
         self._full = full
@@ -36,6 +39,8 @@ class TranscriptView:
         """Tell whether an entry is shown; the one that was asked for always is."""
         if shown.row.key == self.at:
             return True
+        if self.prompts:
+            return shown.row.kind == "prompt"
         if shown.row.kind == "reasoning":
             return self.reasoning
         return self.tools or shown.row.kind not in ("tool_call", "tool_result")
@@ -55,6 +60,7 @@ class TranscriptView:
     pages=True,
 )
 @session_argument
+@click.option("--prompts", is_flag=True, help="Only what the user asked.")
 @click.option("--no-tools", is_flag=True, help="Leave out tool calls and their results.")
 @click.option(
     "--reasoning", is_flag=True, help="Include the model's reasoning, where it was logged."
@@ -68,6 +74,7 @@ def show(
     *,
     session: str,
     agent: str | None,
+    prompts: bool,
     no_tools: bool,
     reasoning: bool,
     full: bool,
@@ -78,13 +85,17 @@ def show(
     SESSION is an id or the beginning of one, `agent:id`, a title, or `last`. --json has every entry
     in full.
     """
-    view = TranscriptView(tools=not no_tools, reasoning=reasoning, full=full, at=at)
+    view = TranscriptView(
+        tools=not no_tools, reasoning=reasoning, full=full, at=at, prompts=prompts
+    )
     with looking(call) as history:
         found = find(history, session, agent)
         entries: Iterable[TranscriptEntry] = history.transcript(found)
         if at is not None:
             entries = _around(found, list(entries), at)
         if call.as_json:
+            if prompts:
+                entries = filter(view.wants, entries)
             call.answer("messages", **_as_json(history, found, entries))
             return
         paged(_pieces(history, found, entries, view), wanted=call.pager)

@@ -333,7 +333,7 @@ def _draw_table(found: "UsageReport", view: UsageView) -> None:
 def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: UsageView) -> None:
 
     if not found.total.answers:
-        note("No tokens were reported for that")
+        note("No usage matches")
     elif view.cost and not found.priced:
         note("prices come with `pip install 'threadkeep[prices]'`")
     elif view.cost and found.total.unpriced:
