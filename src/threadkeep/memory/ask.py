@@ -76,7 +76,9 @@ _CHOICE: Final = re.compile(
     r"\b(?:choose|chose|chosen|choice|decid(?:e|ed)|decision|pick(?:ed)?|prefer(?:red)?|instead)\b",
     re.IGNORECASE,
 )
-_CHOOSING: Final = frozenset("choose chose chosen choice decide decided decision".split())
+_CHOOSING: Final = frozenset(
+    ["choose", "chose", "chosen", "choice", "decide", "decided", "decision"]
+)
 _HAS_NUMBER: Final = re.compile(r"\d")
 # The number of a list's item, or of a line in a file, counts nothing.
 _PLACE_NUMBER: Final = re.compile(
