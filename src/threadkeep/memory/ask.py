@@ -77,7 +77,7 @@ _CHOICE: Final = re.compile(
     re.IGNORECASE,
 )
 _CHOOSING: Final = frozenset(
-    ["choose", "chose", "chosen", "choice", "decide", "decided", "decision"]
+    ("choose", "chose", "chosen", "choice", "decide", "decided", "decision")
 )
 _HAS_NUMBER: Final = re.compile(r"\d")
 # The number of a list's item, or of a line in a file, counts nothing.
