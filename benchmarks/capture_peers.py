@@ -1,9 +1,11 @@
 """Other programs that read the same transcripts, each the way its users start it.
 
-They live in an environment of their own, made by `python -m benchmarks --install-peers`; one that
-is not there is left out, with a line that says so. None needs a network, and none keeps running.
+They live in an environment of their own, beside what npm has, made by `python -m benchmarks
+--install-peers`; one that is not there is left out, with a line that says so. None needs a network,
+and none keeps running.
 """
 
+import shutil
 import subprocess
 import sys
 import venv
@@ -23,6 +25,8 @@ REQUIREMENTS: Final = (
     "claude-conversation-extractor==1.1.2",
     "orjson",
 )
+# Version 19 asks for Node 22, and 20 for a binary that not every registry has.
+NPM_REQUIREMENTS: Final = ("ccusage@18.0.11",)
 
 Command = tuple[list[str], Mapping[str, str]]  # a program with its arguments, its environment
 
@@ -61,6 +65,12 @@ def _extractor(home: Path, output: Path) -> Command:
     return [*everything, "--output", str(output)], {"HOME": str(home)}
 
 
+def _ccusage(home: Path, output: Path) -> Command:
+    """Its sums by day, with the prices that it brings along; it keeps nothing."""
+    del output
+    return ["daily", "--json", "--offline"], {"HOME": str(home)}
+
+
 PEERS: Final[Mapping[str, Peer]] = {
     "agentsview": Peer(
         "agentsview", "SQLite with full text", _agentsview, python=False, codex=True
@@ -70,6 +80,7 @@ PEERS: Final[Mapping[str, Peer]] = {
     "claude-conversation-extractor": Peer(
         "claude-extract", "JSON without tool results", _extractor, whole=False
     ),
+    "ccusage": Peer("ccusage", "tokens by day, printed", _ccusage, python=False, whole=False),
 }
 
 
@@ -83,11 +94,22 @@ def install(cache: Path) -> None:
     folder = environment(cache)
     venv.create(folder, with_pip=True, clear=True)
     for wanted in REQUIREMENTS:
-        print(f"installing {wanted} …", file=sys.stderr)
         quiet = ("--quiet", "--disable-pip-version-check")
         command = [str(folder / "bin" / "python"), "-m", "pip", "install", *quiet, wanted]
-        if subprocess.run(command, check=False).returncode:
-            print(f"{wanted} could not be installed; it will be left out", file=sys.stderr)
+        _install(wanted, command)
+    for wanted in NPM_REQUIREMENTS:
+        npm = shutil.which("npm") or "npm"
+        _install(wanted, [npm, "install", "--silent", "--global", "--prefix", str(folder), wanted])
+
+
+def _install(wanted: str, command: list[str]) -> None:
+    print(f"installing {wanted} …", file=sys.stderr)
+    try:
+        failed = subprocess.run(command, check=False).returncode
+    except FileNotFoundError:  # there is no npm
+        failed = 1
+    if failed:
+        print(f"{wanted} could not be installed; it will be left out", file=sys.stderr)
 
 
 def installed(cache: Path) -> Iterator[str]:

@@ -316,9 +316,14 @@ class Recording:
         values["run_id"], values["seq"] = owner.run_id, self.last_seq + 1
         return values
 
-    def appended(self) -> None:
-        """The only chunk got the number that it was given; `written` follows."""
-        self._seqs, self._folded = [self.last_seq + 1], []
+    def appended(self, *, lasting: bool) -> None:
+        """The only chunk was stored, under the number that it was given: nothing else waited."""
+        self.last_seq += 1
+        if not lasting:
+            self.sent.append(SentChunk(self.last_seq, self.pending[0]))
+        else:
+            self.sent, self._begun = [], False
+        self.pending.clear()
 
     def written(self, now: float, *, lasting: bool) -> None:
         """The transaction was committed: remember what is stored, and what a crash may take back.

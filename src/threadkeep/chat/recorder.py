@@ -335,17 +335,20 @@ class Recorder:
             return
         now = self._monotonic()
         at_once = not everything and budget is None and self._run_stored and not self._doubt
-        if not (at_once and self._send(recording, now, durable=durable)):
+        if at_once and self._send(recording, now, durable=durable):
+            recording.appended(lasting=durable or not self._ctx.db.forgets)
+            self._saves.wrote(now, durable=durable)
+            return
 
-            def store(tx: Tx) -> None:
-                self._store(tx, recording, now, everything=everything)
-                if everything:
-                    # A commit that changes no byte syncs nothing: without this a flush that found
-                    # every part folded did not save the chunks before it (a power cut took 40).
-                    tx.run("count_flush")
-                self._doubt = self._ctx.db.forgets  # until the commit is known to be one
+        def store(tx: Tx) -> None:
+            self._store(tx, recording, now, everything=everything)
+            if everything:
+                # A commit that changes no byte syncs nothing: without this a flush that found
+                # every part folded did not save the chunks before it (a power cut took 40).
+                tx.run("count_flush")
+            self._doubt = self._ctx.db.forgets  # until the commit is known to be one
 
-            self._commit(store, durable=durable, budget=budget)
+        self._commit(store, durable=durable, budget=budget)
         self._note_written(recording, now, durable=durable)
 
     def _commit(self, store: Callable[[Tx], None], *, durable: bool, budget: float | None) -> None:
@@ -388,10 +391,7 @@ class Recorder:
             log.debug("run %s looks for what it sent: %s", self.run_id, error)
             self._doubt = True
             return False
-        if not stored:
-            return False
-        recording.appended()
-        return True
+        return bool(stored)
 
     def _store_run(self, tx: Tx, recording: Recording | None) -> None:
         if not self._run_stored:

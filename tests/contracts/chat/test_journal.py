@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.chat.test_recorder import TEXT, journal_rows
-from tests.support.chats import Factory
+from tests.support.chats import Factory, text_chunks
 from tests.support.chunks import reduce_chunks
 from threadkeep.chat import tail
 from threadkeep.chat.records import Event, Session
@@ -184,6 +184,31 @@ def test_numbers_rise_across_messages(store: ChatStore, session: Session) -> Non
             events = list(store.tail(session, after=last, follow=False))
             assert [event.seq for event in events] == [last + 1]
             last = events[-1].seq
+
+
+def test_two_recorders_of_a_session_never_share_a_number(
+    store: ChatStore, session: Session
+) -> None:
+    """Each thinks that it knows the next number; the other's rows may even be gone again."""
+    deltas = [{"type": "text-delta", "id": "t", "delta": f"{number} "} for number in range(9)]
+    with store.record(session, "long") as long:
+        for chunk in [*text_chunks("")[:3], *deltas[:3]]:
+            long.feed(chunk)
+        with store.record(session, "short") as short:
+            for chunk in text_chunks("")[:3]:
+                short.feed(chunk)
+            for chunk in deltas[3:6]:
+                long.feed(chunk)
+                short.feed(chunk)
+        for chunk in deltas[6:]:
+            long.feed(chunk)
+        kept = list(store.tail(session, follow=False))
+        numbers = [event.seq for event in kept if event.kind == "chunk"]
+        assert numbers == sorted(set(numbers))
+        assert numbers[-1] == 3 + 3 + 3 + 3 + 3 + 3  # those of the finished one are not given again
+    texts = {one["id"]: one["parts"][-1]["text"] for one in store.ui_messages(session)}
+    assert texts == {"long": "0 1 2 3 4 5 6 7 8 ", "short": "3 4 5 "}
+    assert store.verify().ok
 
 
 def test_tail_ends_after_a_silence(store: ChatStore, session: Session) -> None:

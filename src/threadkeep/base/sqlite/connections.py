@@ -228,7 +228,9 @@ class Writer:
         if self.journal_mode != "wal" or self._tuning.guard is not None:
             return self._send_patiently(name, params, budget, durable=durable)
         self._wal.refuse_lost()
-        self._set_level(connection, pragmas.FULL if durable else pragmas.NORMAL)
+        level = pragmas.FULL if durable else pragmas.NORMAL
+        if level != self._level:
+            self._set_level(connection, level)
         try:
             changed = SqliteTx(connection, self._queries, self._trouble).count(name, params)
         except LockTimeout:
