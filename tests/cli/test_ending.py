@@ -141,6 +141,46 @@ def test_a_signal_ends_a_command_whatever_it_is_at(
         assert tx.one(Sql("SELECT count(*) FROM t")) == (0,)
 
 
+# Something in the place of `threadkeep status` that leaves more to do when it has ended.
+LAST = """
+import atexit, sys, threading
+from threadkeep.cli import main
+from threadkeep.home.home import Home
+
+def behind():
+    threading.main_thread().join()
+    print("thread")
+
+def status(*_, **__):
+    print("command")
+    atexit.register(print, "registered")
+    if sys.argv[0] == "waits":
+        threading.Thread(target=behind).start()
+    raise KeyboardInterrupt
+
+Home.status = status
+sys.argv[:] = [sys.argv[1], "status"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name,said", [("ends", []), ("waits", ["thread"])])
+def test_a_process_ends_when_all_is_said(home: Path, name: str, said: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LAST, name], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (130, ["command", *said, "registered"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_help_page_that_cannot_be_printed_is_told_in_one_line() -> None:
+    command = [sys.executable, "-m", "threadkeep", "--help"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "No space left" in done.stderr
+
+
 def test_serve_goes_on_beside_a_database_without_an_end(tmp_path: Path) -> None:
     user, home = tmp_path / "user", tmp_path / "home"
     good_log(user)

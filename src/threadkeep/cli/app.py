@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     import click
 
-    from threadkeep.cli.command import INTERRUPTED
+    from threadkeep.cli.command import INTERRUPTED, PROBLEMS
     from threadkeep.cli.output import fail
 
     try:
@@ -85,6 +85,9 @@ def _run(words: list[str]) -> int:
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
+    except OSError as error:  # a help page that cannot be printed: commands tell of their own
+        fail(f"input or output: {error.strerror or error}")
+        return PROBLEMS
     return code if isinstance(code, int) else 0
 
 
