@@ -245,6 +245,57 @@ def test_a_session_that_openclaw_spawned_is_a_subagent(tmp_path: Path) -> None:
     assert seen.session.is_subagent
 
 
+def test_pi_counts_what_summaries_tools_and_a_warm_cache_took(tmp_path: Path) -> None:
+    """Entries of version 0.87: none is unknown, and each that asked a model is counted."""
+
+    def entry(number: int, type_: str, **told: Any) -> dict[str, Any]:
+        at = f"2026-11-01T10:00:0{number}.000Z"
+        return {"type": type_, "id": f"e{number}", "timestamp": at, **told}
+
+    usage = {"input": 10, "output": 2, "cacheRead": 1, "cacheWrite": 0}
+    content = [{"type": "text", "text": SAID}]
+    answer = {"role": "assistant", "model": "m-1", "usage": usage, "content": content}
+    result = {"role": "toolResult", "toolCallId": "c1", "content": [], "usage": usage}
+    write_lines(
+        tmp_path / "user/.pi/agent/sessions/--demo--/2026_5f0c2a7e.jsonl",
+        entry(0, "session", version=3, id="5f0c2a7e", cwd="/demo"),
+        entry(1, "message", message=answer),
+        entry(2, "message", message=result),
+        entry(3, "usage", kind="cache_warm", model="m-1", usage=usage),
+        entry(4, "compaction", summary="In short", usage=usage),
+        entry(5, "context_edit", targetId="e1", replacement=None),
+    )
+    (seen,) = look(tmp_path / "user", tmp_path / "home").values()
+    assert seen.tokens == {"input": 40, "output": 8, "cache_read": 4, "cache_write": 0}
+    assert seen.unknown == {}
+
+
+def test_what_a_person_says_while_kimi_answers_is_a_prompt(tmp_path: Path) -> None:
+    """And no record that the program writes is unknown, as its own code names them."""
+    quiet = (
+        *("context.undo", "plan_mode.enter", "interaction.request", "turn.step.interrupted"),
+        *("file_history.tracked", "config.update", "interruptionReminder.recorded"),
+    )
+    steer = {
+        "type": "turn.steer",
+        "input": [{"type": "text", "text": "No, the other one"}],
+        "origin": {"kind": "user"},
+        "messageId": "m2",
+        "time": 1_790_000_000_005,
+    }
+    left = {"summary": {"role": "user", "content": [{"type": "text", "text": "In short"}]}}
+    compacted = {"type": "context.apply_compaction", "count": 3, "time": 1_790_000_000_006, **left}
+    folder = tmp_path / "user" / _KIMI / "session_c/agents/main"
+    write_lines(
+        folder / "wire.jsonl",
+        *kimi_lines(steer, compacted, *({"type": kind, "time": 1} for kind in quiet)),
+    )
+    seen = look(tmp_path / "user", tmp_path / "home")["session_c"]
+    prompts = [("prompt", "Look"), ("prompt", "No, the other one")]
+    assert sorted(seen.said) == [*prompts, ("summary", "In short")]
+    assert seen.unknown == {}
+
+
 def test_a_rollout_of_trae_is_read_as_one_of_codex(tmp_path: Path) -> None:
     own = "019a0000-0000-7000-8000-000000000001"
     folder = tmp_path / "user/.trae/cli/sessions/2026/09/21"

@@ -35,13 +35,14 @@ NOTICE: Final = "threadkeep.notice"
 _QUIET: Final = frozenset(
     (
         *("metadata", "context.append_message", "agent.message.appended", "turn.ended", "forked"),
-        *("turn.steer", "turn.cancel", "turn.started"),
+        *("turn.cancel", "turn.started", "context.undo"),
     )
 )
 _QUIET_FAMILIES: Final = (
     *("runtime.", "permission.", "plugin.", "llm.", "token_counting.", "prompt.", "agent."),
     *("profile.", "step.", "goal.", "cron.", "mcp.", "tools.", "task.", "context.clear", "notify."),
-    *("skill.", "todo.", "plan."),
+    *("skill.", "todo.", "plan.", "plan_mode.", "swarm_mode.", "tower_mode.", "interaction."),
+    *("interruptionReminder.", "file_history.", "config.", "turn.step.", "subagent.", "session."),
 )
 
 
@@ -50,10 +51,9 @@ def _read(record: Any, number: int) -> Told:
     kind, at = text(fields.get("type")), moment(fields.get("time"))
     told = Told()
     match kind:
-        case "turn.prompt":
-            told.entries = numbered(
-                _prompt(fields, at), text(fields.get("promptId")) or str(number)
-            )
+        case "turn.prompt" | "turn.steer":  # the latter while an answer is given
+            key = text(fields.get("promptId")) or text(fields.get("messageId")) or str(number)
+            told.entries = numbered(_prompt(fields, at), key)
         case "context.append_loop_event":
             told = _event(table(fields.get("event")), at, number)
         case "usage.record":
@@ -67,15 +67,19 @@ def _read(record: Any, number: int) -> Told:
             said, failed = text(fields.get("text")), fields.get("error") is True
             told.entries = numbered(spoken("system", "note", said, at, error=failed), str(number))
         case _ if "compaction" in kind:
-            summary = text(fields.get("summary")) or text(
-                table(fields.get("result")).get("summary")
-            )
-            told.entries = numbered(spoken("system", "summary", summary, at), str(number))
+            told.entries = numbered(spoken("system", "summary", _summary(fields), at), str(number))
         case _ if kind in _QUIET or kind.startswith(_QUIET_FAMILIES):
             pass
         case _:
             told.unknown.append(strange_name(record, kind))
     return told
+
+
+def _summary(fields: dict[str, Any]) -> str:
+    """Give what a compaction left, which is a text or a message."""
+    told = fields.get("summary") or table(fields.get("result")).get("summary")
+    shown = text(told) or text(fields.get("contextSummary"))
+    return shown or block_text(table(told).get("content"))
 
 
 def _prompt(fields: dict[str, Any], at: int | None) -> list[Entry]:
@@ -112,6 +116,8 @@ def _part(part: dict[str, Any], at: int | None, strange: list[str]) -> list[Entr
             return spoken("assistant", "text", text(part.get("text")), at)
         case "think":
             return spoken("assistant", "reasoning", text(part.get("think")), at)
+        case "image_url" | "audio_url" | "video_url":
+            return []
         case other:
             strange.append(strange_name(part, "part", other))
             return []

@@ -178,7 +178,8 @@ _TYPES: Final[dict[str, _Reader]] = {
     "custom": _custom,
     **dict.fromkeys(
         (
-            *("session", "model_change", "thinking_level_change", "label"),
+            *("session", "model_change", "thinking_level_change", "label", "usage"),
+            "context_edit",  # what the model is shown of an entry from then on
             *("session_info", "context_transform", "ephemeral"),
         ),
         _nothing,
@@ -258,7 +259,9 @@ class PiParser:
                 message = table(fields.get("message"))
                 if message.get("role") == "assistant":
                     facts.model = text(message.get("model")) or facts.model
-                    self._gatherer.spend(_usage(message, iso_ms(fields.get("timestamp"))))
+                self._spend(message, fields)
+            case "usage" | "compaction" | "branch_summary":
+                self._spend(fields, fields)
             case "session":
                 self._begin(fields)
             case "model_change":
@@ -267,6 +270,13 @@ class PiParser:
                 facts.title = text(fields.get("name")) or facts.title
                 facts.parent_session_id = text(fields.get("parent")) or facts.parent_session_id
                 facts.is_subagent = facts.is_subagent or bool(fields.get("spawned_by"))
+
+    def _spend(self, told: dict[str, Any], entry: dict[str, Any]) -> None:
+        """Take what an answer took, or a tool, a summary or a warm cache that asked a model."""
+        if told.get("role") == "assistant" or table(told.get("usage")):
+            usage = _usage(told, iso_ms(entry.get("timestamp")))
+            usage.model = usage.model or self._gatherer.facts.model
+            self._gatherer.spend(usage)
 
     def _begin(self, header: dict[str, Any]) -> None:
         facts, own = self._gatherer.facts, text(header.get("id"))
