@@ -246,7 +246,7 @@ def test_a_session_that_openclaw_spawned_is_a_subagent(tmp_path: Path) -> None:
 
 
 def test_pi_counts_what_summaries_tools_and_a_warm_cache_took(tmp_path: Path) -> None:
-    """Entries of version 0.87: none is unknown, and each that asked a model is counted."""
+    """Each that asked a model is counted; none that Pi or OpenClaw writes is unknown."""
 
     def entry(number: int, type_: str, **told: Any) -> dict[str, Any]:
         at = f"2026-11-01T10:00:0{number}.000Z"
@@ -263,7 +263,7 @@ def test_pi_counts_what_summaries_tools_and_a_warm_cache_took(tmp_path: Path) ->
         entry(2, "message", message=result),
         entry(3, "usage", kind="cache_warm", model="m-1", usage=usage),
         entry(4, "compaction", summary="In short", usage=usage),
-        entry(5, "context_edit", targetId="e1", replacement=None),
+        *(entry(5, kind) for kind in ("context_edit", "leaf", "reset")),
     )
     (seen,) = look(tmp_path / "user", tmp_path / "home").values()
     assert seen.tokens == {"input": 40, "output": 8, "cache_read": 4, "cache_write": 0}

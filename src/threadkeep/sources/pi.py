@@ -179,7 +179,7 @@ _TYPES: Final[dict[str, _Reader]] = {
     **dict.fromkeys(
         (
             *("session", "model_change", "thinking_level_change", "label", "usage"),
-            "context_edit",  # what the model is shown of an entry from then on
+            *("leaf", "reset", "context_edit"),  # what is shown, also to the model, from then on
             *("session_info", "context_transform", "ephemeral"),
         ),
         _nothing,
