@@ -296,6 +296,25 @@ def test_what_a_person_says_while_kimi_answers_is_a_prompt(tmp_path: Path) -> No
     assert seen.unknown == {}
 
 
+def test_a_transcript_of_the_editor_is_read_where_there_is_no_chat(tmp_path: Path) -> None:
+    user, own = tmp_path / "user", "33333333-0000-4000-8000-00000000000"
+    folder = user / ".config/Code/User/workspaceStorage/w1"
+    for number in (1, 2):
+        write_lines(
+            folder / f"GitHub.copilot-chat/transcripts/{own}{number}.jsonl",
+            {"type": "session.start", "id": "e0", "data": {"context": {"cwd": "/demo"}}},
+            {"type": "user.message", "id": "e1", "data": {"content": "Look"}},
+        )
+    request = {"requestId": "r1", "message": {"text": "Chat"}, "response": []}
+    write_json(folder / f"chatSessions/{own}2.json", {"version": 3, "requests": [request]})
+    seen = look(user, tmp_path / "home")
+    assert {name: one.said for name, one in seen.items()} == {
+        f"{own}1": [("prompt", "Look")],
+        f"{own}2": [("prompt", "Chat")],
+    }
+    assert {one.session.agent for one in seen.values()} == {"vscode-copilot"}
+
+
 def test_a_rollout_of_trae_is_read_as_one_of_codex(tmp_path: Path) -> None:
     own = "019a0000-0000-7000-8000-000000000001"
     folder = tmp_path / "user/.trae/cli/sessions/2026/09/21"

@@ -8,7 +8,8 @@ brings the rest. Sums that are smaller than before were begun again and count wh
 (1.0.102) write a record for each call, with all that it took: then the end has nothing to add.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -338,6 +339,28 @@ SOURCE: Final = LineLogs(
     identify=_identify,
     read=lambda record, number: Told(_entries(record, _event(record, number))),
     parse=CopilotParser,
+)
+
+
+def _without_chats(logs: Iterable[Log]) -> list[Log]:
+    """Leave out what the editor keeps as a chat as well, which says more."""
+    found = []
+    for log in logs:
+        chats = Path(log.path).parents[2] / "chatSessions"
+        names = (f"{log.session_id}{suffix}" for suffix in (".json", ".jsonl"))
+        if not any((chats / name).exists() for name in names):
+            found.append(log)
+    return found
+
+
+# Events of agents in the editor.
+TRANSCRIPTS: Final = LineLogs(
+    agent="vscode-copilot",
+    label="Copilot Chat",
+    places=(place("{editor}/workspaceStorage", "*/GitHub.copilot-chat/transcripts/*.jsonl"),),
+    read=SOURCE.read,
+    parse=CopilotParser,
+    prefer=_without_chats,
 )
 
 

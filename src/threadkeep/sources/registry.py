@@ -61,6 +61,7 @@ _MODULES: Final = {
     "droid": "droid",
     "droid-usage": "droid:USAGE",
     "vscode-copilot": "vscode_copilot",
+    "vscode-transcripts": "copilot_cli:TRANSCRIPTS",
     "zed": "zed",
     "mistral-vibe": "mistral_vibe",
     "mistral-vibe-logs": "mistral_vibe:OLDER",
