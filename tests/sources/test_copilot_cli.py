@@ -419,7 +419,7 @@ def test_an_answer_and_its_record_count_its_output_once(order: tuple[int, int]) 
 
 
 @pytest.mark.parametrize(
-    "written, shown",
+    "written, named",
     [
         ("Look at the tide", "Look at the tide"),
         ('"Tides: \\"late\\""', 'Tides: "late"'),
@@ -428,12 +428,14 @@ def test_an_answer_and_its_record_count_its_output_once(order: tuple[int, int]) 
     ],
 )
 def test_a_session_has_the_name_in_the_file_beside_it(
-    tmp_path: Path, written: str, shown: str
+    tmp_path: Path, written: str, named: str
 ) -> None:
     folder = tmp_path / "user/.copilot/session-state/s1"
     folder.mkdir(parents=True)
-    event = {"type": "user.message", "id": "1", "data": {"content": "Look"}}
+    shown = [{"type": "file", "path": "/demo/a.txt", "displayName": "a.txt"}]
+    event = {"type": "user.message", "id": "1", "data": {"content": "Look", "attachments": shown}}
     (folder / "events.jsonl").write_text(f"{json.dumps(event)}\n")
     (folder / "workspace.yaml").write_text(f"id: s1\ncwd: /demo\nname: {written}\nfork_count: 0\n")
-    session = look(tmp_path / "user", tmp_path / "home")["s1"].session
-    assert (session.title, session.cwd) == (shown, "/demo")
+    seen = look(tmp_path / "user", tmp_path / "home")["s1"]
+    assert (seen.session.title, seen.session.cwd) == (named, "/demo")
+    assert seen.said == [("prompt", "Look"), ("note", "[file] a.txt")]

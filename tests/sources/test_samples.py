@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.sample_support import Counts, counts_of, put_sample
+from tests.sources.sample_support import Counts, counts_of, look, put_sample
 from tests.support.user_homes import archived, content, lines_of, open_history
 from threadkeep.capture.capture import History
 from threadkeep.knowledge.records import CapturedSession
@@ -207,6 +207,16 @@ def test_a_sample_gives_what_others_counted(data: Path, tmp_path: Path, sample: 
             assert list(history.raw(found[name]))
         again = history.capture()
         assert [part.lines for part in again.agents.values() if part.lines] == []
+
+
+@pytest.mark.parametrize("sample", ["iflow", "cline-repo-fixture"])
+def test_a_sample_that_nobody_counted_has_no_loose_end(
+    data: Path, tmp_path: Path, sample: str
+) -> None:
+    (seen,) = look(put_sample(data, sample, tmp_path / "user"), tmp_path / "home").values()
+    assert seen.unknown == {}
+    assert sorted(seen.answered) == sorted(own for own, _ in seen.calls)
+    assert {"prompt", "text", "tool_call"} <= {kind for kind, _ in seen.said}
 
 
 LINES = ("qwen-code", "qwen-code-0.15", "kimi-code", "gptme", "droid-handmade", "pi-0.87.1")

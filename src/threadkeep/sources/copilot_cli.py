@@ -67,7 +67,11 @@ def _prompt(event: _Event) -> list[Entry]:
     shown, source = text(event.data.get("content")), text(event.data.get("source"))
     injected = event.of_agent or source not in {"", "user"}
     kind: Kind = "note" if injected else "prompt"
-    return [Entry(event.key, "user", kind, event.at, shown)] if shown else []
+    found = [Entry("", "user", kind, event.at, shown)] if shown else []
+    for file in map(table, rows(event.data.get("attachments"))):
+        named = text(file.get("displayName")) or text(file.get("path"))
+        found.append(Entry("", "user", "note", event.at, f"[file] {named}".strip()))
+    return numbered(found, event.key)
 
 
 def _answer(event: _Event) -> list[Entry]:
