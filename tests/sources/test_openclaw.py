@@ -96,3 +96,36 @@ def test_an_upgrade_that_takes_a_file_over_makes_no_second_session(tmp_path: Pat
     assert sorted(after) == [SESSION, OLDER]
     assert after[SESSION].said == before[SESSION].said
     assert after[SESSION].tokens == before[SESSION].tokens
+
+
+COLD = """
+CREATE TABLE session_transcript_cold_archives (session_id TEXT PRIMARY KEY, generation TEXT,
+  archive_name TEXT, storage TEXT, archive_blob BLOB);
+"""
+
+
+def test_a_session_that_was_put_away_as_cold_is_read_from_where_it_lies(tmp_path: Path) -> None:
+    user, name = tmp_path / "user", f"{'0' * 64}.jsonl.zst"
+    agent = user / ".openclaw" / "agents" / "main"
+    packed = []
+    for session, prompt in ((SESSION, "Look"), (OLDER, "Older")):
+        rows = [{"seq": n, "event_json": one} for n, one in enumerate(events(session, prompt))]
+        kinds = [{"kind": "header", "version": 1}, *({"kind": "event", "row": row} for row in rows)]
+        lines = "".join(f"{json.dumps(one)}\n" for one in [*kinds, {"kind": "index", "row": {}}])
+        packed.append(zstandard.compress(lines.encode()))
+    write_database(
+        agent / "agent" / "openclaw-agent.sqlite",
+        COLD,
+        ("session_transcript_cold_archives", (SESSION, "1", name, "file", None)),
+        ("session_transcript_cold_archives", (OLDER, "1", "x", "sqlite", packed[1])),
+        ("session_transcript_cold_archives", ("gone", "1", "../../../secret", "file", None)),
+    )
+    (agent / "sessions" / "cold").mkdir(parents=True)
+    (agent / "sessions" / "cold" / name).write_bytes(packed[0])
+    found = look(user, tmp_path / "home")
+    assert [found[one].said[0] for one in (SESSION, OLDER)] == [
+        ("prompt", "Look"),
+        ("prompt", "Older"),
+    ]
+    assert found[SESSION].unknown == {}
+    assert found[SESSION].tokens["input"] == 100

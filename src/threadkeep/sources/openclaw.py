@@ -5,13 +5,15 @@ make one. What a reset or a deletion moved to the archive is read from there as 
 captured before; what was captured stays.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from threadkeep.base.sqlite.foreign import ForeignDatabase
-from threadkeep.sources.common import text
-from threadkeep.sources.files import one_line, stored_object, unpacked
+from threadkeep.errors import NotFound
+from threadkeep.sources.common import table, text
+from threadkeep.sources.files import file_bytes, one_line, stored_object, unpacked
 from threadkeep.sources.format import Databases, Keyed, Told, read_rows
 from threadkeep.sources.pi import CLAW_ROOTS, PiParser, entries_of
 from threadkeep.sources.places import place
@@ -42,26 +44,45 @@ def _sessions(database: ForeignDatabase) -> Iterator[tuple[str, object]]:
         yield session, (counts, _about(database, session))
 
 
-def _split(database: ForeignDatabase, session: str, _: Path) -> Iterator[Keyed]:
+def _split(database: ForeignDatabase, session: str, path: Path) -> Iterator[Keyed]:
     about = _about(database, session)
     yield "about", {"type": "session_info", "id": "about", **about}
     for name in _ARCHIVES:
-        wanted = ("archive_blob", "encoding", "storage")
+        wanted = ("archive_blob", "encoding", "archive_name")
         for row in read_rows(database, name, wanted, "WHERE session_id = ?", (session,)):
-            yield from _keyed(_archived(row))
+            yield from _keyed(_archived(row, path))
     rest = "WHERE session_id = ? ORDER BY seq"
     for row in read_rows(database, "transcript_events", _EVENTS, rest, (session,)):
         stored = row.get("event_json")
         yield from _keyed([stored if stored is not None else unpacked(row.get("event_zstd"))])
 
 
-def _archived(row: dict[str, Any]) -> list[bytes]:
-    """Give the lines of a transcript that was put away; none if it lies in a file elsewhere."""
-    blob = row.get("archive_blob")
-    if not isinstance(blob, bytes):
-        return []
-    packed = row.get("encoding", "zstd") == "zstd"
-    return [line for line in (unpacked(blob) if packed else blob).split(b"\n") if line]
+_COLD: Final = re.compile(r"[0-9a-f]{64}\.jsonl\.zst")
+
+
+def _archived(row: dict[str, Any], path: Path) -> Iterator[bytes]:
+    """Give the events of a transcript that was put away, into the database or beside it."""
+    stored = row.get("archive_blob")
+    if not isinstance(stored, bytes):
+        stored = _cold(text(row.get("archive_name")), path)
+    elif row.get("encoding", "zstd") == "zstd":
+        stored = unpacked(stored)
+    for line in stored.split(b"\n"):
+        record = stored_object(line)
+        if "kind" not in record:
+            yield from [line] if line else []
+        elif record["kind"] == "event":  # the others are what the program looks up events by
+            yield text(table(record.get("row")).get("event_json")).encode("utf-8", "replace")
+
+
+def _cold(name: str, path: Path) -> bytes:
+    """Unpack an archive in the folder of the agent; what is gone stays as it was captured."""
+    agent = path.parents[1]
+    try:
+        file = agent / "sessions" / "cold" / name
+        return file_bytes(file, str(agent)) if _COLD.fullmatch(name) else b""
+    except NotFound:
+        return b""
 
 
 def _keyed(events: Iterable[str | bytes]) -> Iterator[Keyed]:
