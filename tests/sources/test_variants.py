@@ -296,6 +296,25 @@ def test_what_a_person_says_while_kimi_answers_is_a_prompt(tmp_path: Path) -> No
     assert seen.unknown == {}
 
 
+def test_what_a_compaction_of_cline_left_stands_behind_what_it_covers(tmp_path: Path) -> None:
+    MADE["cline"](tmp_path / "user")
+    (path,) = (tmp_path / "user").rglob("*.messages.json")
+    left = {"id": "c1", "role": "user", "content": [{"type": "text", "text": "In short"}]}
+    last = json.loads(path.read_text())["messages"][-1]
+    write_json(
+        path.with_name(f"{path.parent.name}.compaction.json"),
+        {
+            "version": 1,
+            "updated_at": "2026-09-21T14:13:20.000Z",
+            "source_message_count": 3,
+            "messages": [left, last],
+        },
+    )
+    (seen,) = look(tmp_path / "user", tmp_path / "home").values()
+    assert [kind for kind, _ in seen.said][-3:] == ["tool_result", "summary", "text"]
+    assert ("summary", "In short") in seen.said
+
+
 def test_a_transcript_of_the_editor_is_read_where_there_is_no_chat(tmp_path: Path) -> None:
     user, own = tmp_path / "user", "33333333-0000-4000-8000-00000000000"
     folder = user / ".config/Code/User/workspaceStorage/w1"

@@ -47,9 +47,28 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
     yield "session", {"type": "session", "id": files.session_id, "data": document}
     if manifest is not None:
         yield "manifest", {"type": "manifest", "id": files.session_id, "data": manifest}
+    left = _compacted(files, messages)
     for number, message in enumerate(messages):
+        if left and number == left["data"]["source_message_count"]:
+            yield left["id"], left
+            left = None
         own = text(table(message).get("id")) or f"{files.session_id}:{number}"
         yield own, {"type": "message", "id": own, "data": message}
+    if left:
+        yield left["id"], left
+
+
+def _compacted(files: DocumentFiles, messages: list[Any]) -> dict[str, Any] | None:
+    """Give what a compaction put in the place of messages: those that the session has not."""
+    name = files.path.name.removesuffix(_SUFFIX)
+    state = table(files.json(f"{name}.compaction.json"))
+    known = {text(table(message).get("id")) for message in messages}
+    new = [one for one in rows(state.get("messages")) if text(table(one).get("id")) not in known]
+    if not new:
+        return None
+    own = f"{files.session_id}:compaction:{text(state.get('updated_at'))}"
+    told = {name: state.get(name) for name in ("updated_at", "source_message_count")}
+    return {"type": "compaction", "id": own, "data": {**told, "messages": new}}
 
 
 def _read(record: Any, number: int) -> Told:
@@ -63,6 +82,10 @@ def _read(record: Any, number: int) -> Told:
             return Told(facts=_facts(data))
         case "message":
             return _message(data, key)
+        case "compaction":
+            at = moment(data.get("updated_at"))
+            left = [block_text(table(one).get("content")) for one in rows(data.get("messages"))]
+            return Told(numbered(spoken("system", "summary", "\n\n".join(left), at), key))
         case other:
             return Told(unknown=[strange_name(record, other)])
 
@@ -144,7 +167,7 @@ SOURCE: Final = Documents(
     label="Cline",
     places=(place(("$CLINE_DATA_DIR/sessions", "~/.cline/data/sessions"), f"*/*{_SUFFIX}"),),
     identify=_identify,
-    beside=("{folder}.json",),
+    beside=("{folder}.json", "{folder}.compaction.json"),
     split=_split,
     read=_read,
 )
