@@ -95,7 +95,7 @@ def _ways(now: int) -> dict[str, str]:
         "entities": "/entities",
         "graph of entities": "/entities/graph",
         "long session": _LONG,
-        "long session, its middle": f"{_LONG}/blocks?after={BLOCKS // 2}",
+        "long session, its middle": f"{_LONG}/messages?after={BLOCKS // 2}",
         "long session, its turns": f"{_LONG}/turns",
         "long session, found in it": f"{_LONG}/find?words=number+77",
     }

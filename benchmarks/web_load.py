@@ -58,7 +58,7 @@ def _asked(number: int) -> tuple[str, str]:
         *[("page: sessions, filtered", f"/sessions?q=agent:{agent}")] * 2,
         *[("typed", f"/sessions?q={quote(typed)}")] * 3,
         ("palette", f"/sessions.json?q={quote(typed)}&limit=12&only=list"),
-        *[("transcript", f"{_LONG}/blocks?after={after}")] * 2,
+        *[("transcript", f"{_LONG}/messages?after={after}")] * 2,
         *[("page: session", f"/sessions/{read}")] * 2,
         ("page: home", "/"),
         ("page: usage", "/usage"),
