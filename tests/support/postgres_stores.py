@@ -13,7 +13,7 @@ import psycopg
 
 from threadkeep.base.postgres.database import PostgresDatabase
 from threadkeep.base.postgres.schema import StorePlace, enter, restart_numbers
-from threadkeep.testing import ChatFactory, StateFactory, StoreFactory
+from threadkeep.testing import ChatFactory, KnowledgeFactory, StateFactory, StoreFactory
 from threadkeep.testing.clock import ManualClock
 
 _OWN: Final = {"tk_owner", "tk_scope"}
@@ -239,7 +239,27 @@ class PostgresStateFactory(OnPostgres, StateFactory):
     contract = "state"
 
 
+class PostgresKnowledgeFactory(OnPostgres, KnowledgeFactory):
+    """Knowledge stores on a server."""
+
+    contract = "knowledge"
+
+    def insert(self, store: Any, table: str, **values: Any) -> int:
+        names = ", ".join(f'"{name}"' for name in values)
+        marks = ", ".join("?" for _ in values)
+        sql = f'INSERT INTO "{table}" ({names}) VALUES ({marks}) RETURNING id'
+        return int(self.rows(store, sql, *values.values())[0]["id"])
+
+    def update(self, store: Any, table: str, number: int, **values: Any) -> None:
+        sets = ", ".join(f'"{name}" = ?' for name in values)
+        self.rows(store, f'UPDATE "{table}" SET {sets} WHERE id = ?', *values.values(), number)
+
+    def delete(self, store: Any, table: str, number: int) -> None:
+        self.rows(store, f'DELETE FROM "{table}" WHERE id = ?', number)
+
+
 FACTORIES_OF_POSTGRES: Final[dict[str, type[StoreFactory[Any]]]] = {
     "chat": PostgresChatFactory,
     "state": PostgresStateFactory,
+    "knowledge": PostgresKnowledgeFactory,
 }
