@@ -9,7 +9,9 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from threadkeep.base.database import ask
 from threadkeep.base.postgres.database import PostgresDatabase
+from threadkeep.base.tx import Tx
 from threadkeep.chat.store import ChatStore
 from threadkeep.cli.root import cli
 from threadkeep.errors import (
@@ -202,6 +204,21 @@ def test_a_connection_that_the_server_ends(url: str, server_url: str) -> None:
         # The next verb finds a server that works, and nothing of it is seen by the caller.
         end_all_but_this(server_url)
         assert store.say(session, "text").id
+
+
+def test_a_question_is_asked_again_when_its_connection_is_lost(url: str, server_url: str) -> None:
+    asked = 0
+
+    def question(tx: Tx) -> int:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            end_all_but_this(server_url)
+        return int(tx.value("last_seq", {"stream_id": "nobody's"}))
+
+    with closing(ChatStore.open(url)) as store:
+        assert ask(store.context.db, question) == 0
+    assert asked == 2
 
 
 def end_all_but_this(server_url: str) -> None:
