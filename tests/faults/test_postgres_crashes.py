@@ -36,12 +36,13 @@ from threadkeep.errors import (
 from threadkeep.home.home import Home
 from threadkeep.home.migration import migrate
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow]
+# The long form takes minutes where the disk is slow.
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(at_length(3600, 300))]
 
 WRITERS: Final = at_length(8, 4)
 WRITES: Final = at_length(1250, 60)  # of each
 STREAM_EVERY: Final = at_length(10, 15)  # so many writes, one is a stream
-DELTAS: Final = at_length(100, 60)  # of each stream
+DELTAS: Final = at_length(40, 60)  # of each stream
 STOPS: Final = at_length(12, 3)
 _PATIENCE: Final = 120.0
 _SOCKET: Final = ".s.PGSQL.5432"
