@@ -93,7 +93,7 @@ def test_library_examples_of_the_mailbox_run(tmp_path: Path) -> None:
     assert shown[0] == "me A first draft. ['draft.txt']"
     assert shown[1].startswith("edit screen-")
     assert shown[2].startswith("reaction msg-")
-    assert shown[3] == "Shall I go on? ['Yes', 'No']"
+    assert shown[3] == "Shall I continue? ['Yes', 'No']"
 
 
 def test_library_example_of_capture_runs(tmp_path: Path) -> None:

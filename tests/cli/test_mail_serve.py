@@ -117,7 +117,7 @@ def test_the_demo_shows_all_ends_by_itself_and_leaves_a_mailroom(
     assert process.returncode == 0, err.decode()
     for text in (
         "Echo: Hello",
-        "[question] Shall we go on? (Yes / No)",
+        "[question] Shall we continue? (Yes / No)",
         "You chose: Yes",
         "[note.txt: KEPT SAFE]",
         "Done: say goodbye",

@@ -53,9 +53,9 @@ class Migration(msgspec.Struct, frozen=True):
     backup: str | None
     rows: dict[str, Rows]
     set_aside: tuple[OrphanRow, ...]
-    """Rows without their parent that went to `tk_orphans`."""
+    """Rows without a parent that were moved to `tk_orphans`."""
     orphans_left: tuple[Orphan, ...]
-    """Such rows that are in nobody's way, and stay."""
+    """Rows without a parent that do no harm and are left alone."""
     problems: tuple[str, ...]
     """What SQLite finds wrong with the file afterwards."""
 

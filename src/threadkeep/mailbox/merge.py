@@ -143,7 +143,7 @@ def merge(ctx: MailContext, found: MailDifference) -> None:
     inbound.db comes first: it says what was sent already, before there is anything to send.
     """
     if is_held(ctx.folder.agent_lock_path):
-        msg = f"an agent is at work in {ctx.folder.path}: its file is its own"
+        msg = f"an agent is running in {ctx.folder.path}, and its file is its own"
         raise Conflict(msg, hint="end it first, then import again")
     bring_up_inbound(ctx.folder)
     bring_up_outbound(ctx.folder)

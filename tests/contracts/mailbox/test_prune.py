@@ -100,7 +100,7 @@ def test_only_the_container_prunes_while_it_works(desk: Desk) -> None:
     desk.say(*"ab")
     desk.host.drain({"test": Channel()})
     desk.container.start()
-    with pytest.raises(Conflict, match="an agent is at work"):
+    with pytest.raises(Conflict, match="an agent is running"):
         desk.host.prune(keep=0)
     assert desk.host.prune(keep=0, dry_run=True) == PrunedMail(1, 0)
     assert desk.container.prune(keep=0) == PrunedMail(1, 0)

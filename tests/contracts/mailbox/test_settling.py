@@ -219,7 +219,7 @@ def test_claims_of_a_living_container_are_its_own(pair: Pair) -> None:
     mail = pair.host.send("x")
     pair.agent.start()
     pair.claim()
-    with pytest.raises(Conflict, match="at work"):
+    with pytest.raises(Conflict, match="an agent is running"):
         pair.host.reset_claims()
     assert pair.host.mail(mail.id).tries == 0
     pair.agent.stop()

@@ -34,7 +34,7 @@ CONNECTION = (
 )
 
 WRITER = (
-    Pragma("busy_timeout", "0", 0, "a write waits by itself, within its time budget"),
+    Pragma("busy_timeout", "0", 0, "writes already wait, within their time budget"),
     Pragma("journal_size_limit", str(WAL_LIMIT), WAL_LIMIT, "a reset log gives its space back"),
     Pragma("synchronous", "FULL", FULL, "a commit that was acknowledged survives a power cut"),
     Pragma("fullfsync", "ON", 1, "on macOS a plain fsync does not reach the disk"),

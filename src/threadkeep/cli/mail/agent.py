@@ -313,7 +313,7 @@ class Talk:
         """Play all scenes."""
         self._say("Hello")
         self._until("Echo: Hello")
-        self._say("ask Shall we go on?")
+        self._say("ask Shall we continue?")
         question = self._wait(lambda: next(iter(self._questions()), None))
         self._show_said("[presses the button: Yes]", self._room.answer(question, "Yes").seq)
         self._until("You chose: Yes")

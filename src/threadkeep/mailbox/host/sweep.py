@@ -226,8 +226,8 @@ def reset_claims(ctx: MailContext) -> ResetReport:
 
 def _need_no_agent(ctx: MailContext) -> None:
     if is_held(ctx.folder.agent_lock_path):
-        msg = f"an agent is at work in {ctx.folder.path}: its claims are its own"
-        raise Conflict(msg, hint="end it first; then its claims can be let go")
+        msg = f"an agent is running in {ctx.folder.path}, and its claims are its own"
+        raise Conflict(msg, hint="stop it first; then its claims can be released")
 
 
 def _release(tx: Tx, claim: Claim) -> int:
@@ -496,8 +496,8 @@ def prune_as_host(
     the container's to write, so it is refused while one works.
     """
     if not dry_run and is_running(ctx):
-        msg = f"an agent is at work in {ctx.folder.path}: outbound.db is its own"
-        raise Conflict(msg, hint="end it first, or let it prune by itself")
+        msg = f"an agent is running in {ctx.folder.path}, and only it writes outbound.db"
+        raise Conflict(msg, hint="stop it first, or let it prune the file itself")
     return prune(ctx, older_than_ms=older_than_ms, keep=keep, dry_run=dry_run)
 
 
