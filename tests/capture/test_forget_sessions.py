@@ -63,7 +63,7 @@ def test_the_others_stay_as_they_are_and_it_does_not_come_back(
     with masked_history(file, user) as history:
         before = all_sessions(history)
         family = {one.session_id for one in [history.find(session)]}
-        family |= {one.session_id for one in history.store.children_of(history.find(session))}
+        family |= {one.session_id for one in history.children(history.find(session))}
         what = Query(session=(session,))
         planned = history.forget(what, dry_run=True)
         assert all_sessions(history) == before

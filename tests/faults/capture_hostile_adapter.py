@@ -121,7 +121,7 @@ def look(agents: Agents, value: str) -> None:
     except (NotFound, Conflict):
         return
     list(agents.history.raw(session))
-    agents.history.store.children_of(session)
+    agents.history.children(session)
 
 
 def values(agents: Agents, value: Any) -> Iterator[Any]:

@@ -108,7 +108,7 @@ def test_a_copy_neither_hides_its_original_nor_counts_again(world: World) -> Non
     with world.history() as history:
         original = history.find(CLAUDE)
         listed = {f"{one.agent}:{one.session_id}": one for one in history.sessions(limit=500)}
-        links = history.store.links_of([original, *(listed[copy] for copy in copies)])
+        links = history.links([original, *(listed[copy] for copy in copies)])
         assert links[original.id].continued_in == tuple(copies)
         for copy in copies:
             assert links[listed[copy].id].continues == CLAUDE
@@ -177,7 +177,7 @@ def test_a_copy_of_a_copy_is_one_of_the_original(world: World) -> None:
     with world.history() as history:
         assert [ref for ref, _ in places(history, "narwhal")] == [first]
         session = history.find(second)
-        assert history.store.links_of([session])[session.id].continues == first
+        assert history.links([session])[session.id].continues == first
         assert {one.entry.origin for one in history.transcript(session)} == {CLAUDE, first}
 
 
@@ -398,7 +398,7 @@ def test_a_store_from_before_is_read_without_links(world: World) -> None:
         for table in ("tk_lone_copies", "tk_origins"):
             tx.run(Sql(f"DROP TABLE {table}"))
     with world.home.history(user_home=world.user, read_only=True) as history:
-        assert history.store.links_of([history.find(CLAUDE)]) == {}
+        assert history.links([history.find(CLAUDE)]) == {}
         assert places(history, "Kiritimati")
         assert history.coverage().stored
     with open_browse(world.home) as browse:

@@ -26,7 +26,7 @@ from threadkeep.knowledge.archive import (
     read_lines,
     reader_of,
 )
-from threadkeep.knowledge.copies import COPY
+from threadkeep.knowledge.copies import COPY, Links
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
 from threadkeep.knowledge.results import Spot, Sum, TranscriptMessage, UsageReport, Window
@@ -512,6 +512,10 @@ class SessionArchive:
         """Find a session by its id, or by a beginning of it that only one has."""
         return self.store.find_session(name, agent)
 
+    def children(self, session: CapturedSession) -> list[CapturedSession]:
+        """Give the sessions that a session started."""
+        return self.store.children_of(session)
+
     def sums(self, sessions: list[CapturedSession]) -> dict[int, Sum]:
         """Give the tokens and the cost of sessions, by their numbers."""
         from threadkeep.knowledge import prices  # noqa: PLC0415  (a search needs none)
@@ -519,6 +523,10 @@ class SessionArchive:
         with (self._prices or prices.listed_prices)() as find, self.store.read() as tx:
             ids = [one.id for one in sessions]
             return prices.sums_of(tx, ids, find) if "tk_usage" in tx.tables() else {}
+
+    def links(self, sessions: list[CapturedSession]) -> dict[int, Links]:
+        """Give what sessions continue and are continued in, where there is any."""
+        return self.store.links_of(sessions)
 
     def transcript(self, session: CapturedSession) -> Iterator[TranscriptEntry]:
         """Yield everything said and done in a session."""

@@ -204,7 +204,7 @@ def sessions(call: Call, *, query: "Query", sort: str, limit: int) -> None:
 def _as_json(history: "SessionArchive", sessions: list["CapturedSession"]) -> list[Json]:
     from threadkeep.knowledge.copies import NO_LINKS
 
-    links, sums = history.store.links_of(sessions), history.sums(sessions)
+    links, sums = history.links(sessions), history.sums(sessions)
     return [
         {**session_json(one, links.get(one.id, NO_LINKS)), **_spent_json(sums.get(one.id))}
         for one in sessions
@@ -223,7 +223,7 @@ def _spent_json(spent: "Sum | None") -> Json:
 def session_rows(history: "SessionArchive", sessions: Iterable["CapturedSession"]) -> list[Row]:
     """Describe sessions: with short ids and names for a person, with whole ones for a program."""
     listed = list(sessions)
-    links, sums = history.store.links_of(listed), history.sums(listed)
+    links, sums = history.links(listed), history.sums(listed)
     return [
         _row(history, session, links.get(session.id), sums.get(session.id)) for session in listed
     ]

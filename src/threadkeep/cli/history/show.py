@@ -138,11 +138,11 @@ def _as_json(
 ) -> Json:
     from threadkeep.knowledge.copies import NO_LINKS
 
-    links = history.store.links_of([session])
+    links = history.links([session])
     return {
         "session": session_json(session, links.get(session.id, NO_LINKS)),
         "tokens": history.store.spent_in(session),
-        "children": [session_json(child) for child in history.store.children_of(session)],
+        "children": [session_json(child) for child in history.children(session)],
         "messages": [_entry_json(shown) for shown in entries],
     }
 
@@ -195,11 +195,11 @@ def _facts(history: "SessionArchive", session: "CapturedSession") -> Iterator[St
     yield from transcript.facts_line(
         f"started by {session.parent_session_id}" if session.parent_session_id else ""
     )
-    links = history.store.links_of([session]).get(session.id, NO_LINKS)
+    links = history.links([session]).get(session.id, NO_LINKS)
     yield from transcript.facts_line(f"continues {links.continues}" if links.continues else "")
     for later in links.continued_in:
         yield from transcript.facts_line(f"continued in {later}")
-    for child in history.store.children_of(session):
+    for child in history.children(session):
         told = f"{one_name(child, _TITLE)} ({counted(child.entries, 'message')})"
         yield from transcript.facts_line(f"subagent {short_id(history, child)}: {told}")
 
