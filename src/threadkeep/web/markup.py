@@ -80,7 +80,7 @@ def _markdown(text: str) -> Markup:
         url_schemes={"http", "https"},
         url_relative="deny",
         link_rel="noopener noreferrer",
-        set_tag_attribute_values={"a": {"target": "_blank"}},
+        set_tag_attribute_values={"a": {"target": "_blank"}, "pre": {"tabindex": "0"}},
     )
     wide = shown.replace("<table>", _WIDE).replace("</table>", "</table></div>")
     return Markup(wide)  # noqa: S704  (cleaned just before)
