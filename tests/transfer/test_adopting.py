@@ -514,7 +514,7 @@ def test_an_agent_at_work_keeps_its_file(home: Home, nanoclaw: Path) -> None:
         container.start()
         done = adopt(home, "nanoclaw", nanoclaw)
         assert (done.updated, len(done.problems)) == (0, 1)
-        assert "at work" in done.problems[0]
+        assert "an agent is running" in done.problems[0]
     assert adopt(home, "nanoclaw", nanoclaw).updated == 1
 
 
