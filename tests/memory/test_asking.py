@@ -9,21 +9,19 @@ from hypothesis import given, strategies as st
 from threadkeep.errors import Busy, Damaged, NotFound
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
-from threadkeep.memory.ask import (
+from threadkeep.memory.ask import Answer, ask, confidence_of
+from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
+from threadkeep.memory.passages import (
     MOST_CHARACTERS,
     WIDE,
-    Answer,
     PassageSource,
-    ask,
     best_passages,
-    confidence_of,
     excerpt,
     is_answer,
     pieces_of,
     question_terms,
     widened,
 )
-from threadkeep.memory.learn.cited_answers import GroundedAnswer, Passage
 from threadkeep.memory.records import Fold, Hit, HitDetail, RecallResult
 
 ANY = Query()

@@ -6,8 +6,9 @@ from typing import Final
 import pytest
 
 from benchmarks.recall.demo import captured_demo, questions
-from threadkeep.memory.ask import Answer, is_answer
+from threadkeep.memory.ask import Answer
 from threadkeep.memory.memory import Memory
+from threadkeep.memory.passages import is_answer
 
 _WORDS: Final = 4  # a question has more than a name has
 _READ: Final = 3  # citations that a person looks at
