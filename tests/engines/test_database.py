@@ -1,10 +1,11 @@
 """What stores may expect of a database and of a transaction, on either engine."""
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -349,6 +350,17 @@ def test_a_commit_of_somebody_else_wakes(place: Place, db: Database) -> None:
     with closing(place.open()) as other, other.write() as tx:
         tx.run("add", {"text": "x"})
     assert db.changed(seen, timeout=30) != seen
+
+
+def test_somebody_with_many_open_files_is_woken_too(place: Place) -> None:
+    with ExitStack() as many:
+        for _ in range(1100):
+            many.enter_context(Path(os.devnull).open())
+        with closing(place.open()) as database, closing(place.open()) as other:
+            seen = database.changes()
+            with other.write() as tx:
+                tx.run("add", {"text": "x"})
+            assert database.changed(seen, timeout=30) != seen
 
 
 def test_nothing_is_heard_when_nothing_happens(db: Database) -> None:

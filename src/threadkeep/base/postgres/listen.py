@@ -145,7 +145,7 @@ class Listener:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
-        select.select([self._reads], [], [], _RETRY)
+        _ready([self._reads], _RETRY)
         with self._guard:
             if not self._stopped:
                 with suppress(psycopg.Error, ThreadkeepError):
@@ -159,7 +159,7 @@ class Listener:
             raise OSError(msg)
         waited_for = [connection.pgconn.socket, self._reads]
         while not self._stopped:
-            heard, _, _ = select.select(waited_for, [], [], _LOOK)
+            heard = _ready(waited_for, _LOOK)
             with self._guard:
                 if self._stopped:
                     return
@@ -198,6 +198,14 @@ class Listener:
                 # Said and not left to the end of the connection, which the server notices later.
                 self._connection.execute("SELECT pg_advisory_unlock_all()")
                 self._connection.close()
+
+
+def _ready(descriptors: list[int], seconds: float) -> bool:
+    """Wait until there is something to read; select() knows no descriptor above 1,023."""
+    poll = select.poll()
+    for one in descriptors:
+        poll.register(one, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 class Announcer:
