@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -353,7 +354,10 @@ def test_a_commit_of_somebody_else_wakes(place: Place, db: Database) -> None:
 
 
 def test_somebody_with_many_open_files_is_woken_too(place: Place) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as many:
+        many.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
         for _ in range(1100):
             many.enter_context(Path(os.devnull).open())
         with closing(place.open()) as database, closing(place.open()) as other:
