@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.knowledge.node_titles import in_past, title_of
+from threadkeep.knowledge.hit_rows import in_past, title_of
 
 
 def content(intent: str, summary: str = "") -> dict[str, str]:

@@ -13,8 +13,7 @@ from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.command_list import CommandRow, StoredVisit
 from threadkeep.knowledge.evidence import eligible_nodes
 from threadkeep.knowledge.health import Drop, Health
-from threadkeep.knowledge.hit_rows import summary_of
-from threadkeep.knowledge.node_titles import title_of
+from threadkeep.knowledge.hit_rows import summary_of, title_of
 from threadkeep.knowledge.query import Query, refuse_others
 from threadkeep.knowledge.results import (
     Edge,

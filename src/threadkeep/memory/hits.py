@@ -230,7 +230,7 @@ def note_of(content: str) -> str:
 
 
 def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
-    number, at, _title, _text, source, harness, cwd, branch, session, outcome, own, url, repo = row
+    number, at, about, _text, source, harness, cwd, branch, session, outcome, own, url, repo = row
     if kind == "segment":
         source = f"{short_name(harness)}-{number}"
     if kind == "node":
@@ -239,6 +239,9 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         harness, session = of
     folder = decoded(cwd) or None
     place = (decoded(repo) or folder or "").replace("\\", "/").rstrip("/")
+    project, ended = place.rpartition("/")[2] or None, decoded(outcome) or None
+    if kind == "node":
+        title = hit_rows.title_of(hit_rows.fields_of(decoded(about)), ended, project) or title
     return Hit(
         ref=f"{kind}:{number}",
         kind=cast("Kind", _SHOWN_AS.get(kind, kind)),
@@ -248,11 +251,11 @@ def _thing_hit(tx: Tx, kind: str, row: Sequence[Any], title: str) -> Hit:
         snippet="",
         contract_ref=source,
         agent=harness,
-        project=place.rpartition("/")[2] or None,
+        project=project,
         cwd=folder,
         branch=decoded(branch) or None,
         session_id=session,
-        outcome=decoded(outcome) or None,
+        outcome=ended,
         uuid=own if kind in {"node", "memory"} else None,
         url=decoded(url) or None,
     )
