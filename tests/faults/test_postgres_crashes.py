@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Final
 
@@ -55,9 +56,16 @@ def server() -> Iterator[OwnServer]:
         yield server
 
 
-def write(url: str, session: str, writer: int, done: "multiprocessing.Value[int]") -> None:  # type: ignore[valid-type]
+def write(
+    url: str,
+    session: str,
+    writer: int,
+    done: "multiprocessing.Value[int]",  # type: ignore[valid-type]
+    opened: Barrier,
+) -> None:
     """Write messages with ids that only this process has; each is acknowledged before the next."""
     with closing(ChatStore.open(url)) as store:
+        opened.wait(_PATIENCE)  # whoever opens a store is told at once that there is no server
         for number in range(WRITES):
             name = f"m-{writer}-{number}"
             if number % STREAM_EVERY:
@@ -101,8 +109,9 @@ def run_writers(url: str, breaks: Callable[[], None], stops: int) -> None:
     with closing(ChatStore.open(url, event_log=True)) as store:
         sessions = [store.create_session(agent="a", model="m").id for _ in range(WRITERS)]
     counts = [context.Value("i", 0) for _ in sessions]
+    opened = context.Barrier(WRITERS)
     writers = [
-        context.Process(target=write, args=(url, session, number, counts[number]))
+        context.Process(target=write, args=(url, session, number, counts[number], opened))
         for number, session in enumerate(sessions)
     ]
     for one in writers:
