@@ -12,6 +12,7 @@ from threadkeep.base import processes
 from threadkeep.base.engines import server_of
 from threadkeep.base.postgres import tx as server_tx
 from threadkeep.chat.store import ChatStore
+from threadkeep.errors import StorageFull
 from threadkeep.state.session_db import SessionDB
 
 
@@ -75,3 +76,27 @@ def test_a_turn_of_another_machine_is_not_taken_by_the_number_of_its_process(
         assert db.try_acquire_session_turn_lease("s", theirs, ttl_seconds=300)
         assert not db.try_acquire_session_turn_lease("s", "pid=1:other", ttl_seconds=300)
         assert db.has_live_session_turn_lease("s")
+
+
+_REFUSAL = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+CREATE TRIGGER refused BEFORE INSERT OR UPDATE ON tk_recordings
+  FOR EACH ROW EXECUTE FUNCTION refuse();"""
+
+
+def test_a_chunk_that_the_server_refused_may_be_fed_again(server_url: str) -> None:
+    # The row of the recording is written last, after the recorder's own part of the transaction.
+    with closing(ChatStore.open(f"{server_url}&home=refusing")) as store:
+        session = store.create_session(agent="a", model="m")
+        with store.record(session, "m") as recorder:
+            recorder.feed({"type": "start"})
+            with closing(server_of(store.context.db).connect()) as connection:
+                connection.execute(_REFUSAL)
+                with pytest.raises(StorageFull):
+                    recorder.feed({"type": "text-start", "id": "t"})
+                connection.execute("DROP TRIGGER refused ON tk_recordings")
+            recorder.feed({"type": "text-start", "id": "t"})
+            recorder.feed({"type": "text-delta", "id": "t", "delta": "once"})
+        parts = store.message(session, "m")["parts"]
+        assert [one["text"] for one in parts] == ["once"]

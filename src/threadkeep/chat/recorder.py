@@ -39,6 +39,7 @@ from threadkeep.errors import (
     Closed,
     Invalid,
     ProtocolViolation,
+    StorageFull,
     ThreadkeepError,
     Unreachable,
 )
@@ -203,7 +204,7 @@ class Recorder:
             except BaseException as error:
                 if not self._doubt:
                     self._take_back(taken)
-                elif isinstance(error, Unreachable):
+                elif isinstance(error, (Unreachable, Busy, StorageFull)):
                     raise Unreachable(error.message, hint=_KEPT) from error
                 raise
 
@@ -346,7 +347,6 @@ class Recorder:
                 # A commit that changes no byte syncs nothing: without this a flush that found
                 # every part folded did not save the chunks before it (a power cut took 40).
                 tx.run("count_flush")
-            self._doubt = self._ctx.db.forgets  # until the commit is known to be one
 
         self._commit(store, durable=durable, budget=budget)
         self._note_written(recording, now, durable=durable)
@@ -356,11 +356,27 @@ class Recorder:
         db, key = self._ctx.db, self.session_id
         if not self._run_stored:
             db.announce(self._owner.mark)
-        if budget is None:
-            db.again(store, durable=durable, key=key, idempotent=True)
-            return
-        with db.write(durable=durable, key=key, budget=budget) as tx:
+        before, runs = self._doubt, 0
+
+        def run(tx: Tx) -> None:
+            nonlocal runs
+            runs += 1
             store(tx)
+            self._doubt = db.forgets  # until the commit is known to be one
+
+        try:
+            if budget is None:
+                db.again(run, durable=durable, key=key, idempotent=True)
+            else:
+                with db.write(durable=durable, key=key, budget=budget) as tx:
+                    run(tx)
+        except Unreachable:
+            raise
+        except ThreadkeepError:
+            # A server takes the last statements after `store`, and has refused one of them.
+            if runs == 1:
+                self._doubt = before
+            raise
 
     def _store(self, tx: Tx, recording: Recording | None, now: float, *, everything: bool) -> None:
         """Write the run and the message; what a crash of the server took back comes first."""
@@ -458,7 +474,6 @@ class Recorder:
                 finish(self._ctx, tx, self.session_id, recording.message_id, recording.end_seq())
             if last:
                 end_run(tx, self.run_id, self._ctx.clock(), *self._ended)
-            self._doubt = self._ctx.db.forgets
 
         self._commit(store, durable=True, budget=None)
         self._note_written(recording, now, durable=True)
