@@ -252,6 +252,14 @@ def test_how_far_it_is_is_told_while_it_catches_up_and_no_longer(
     assert catching_up(world.home, now_ms()) is None
 
 
+def test_catching_up_goes_on_where_nobody_can_be_told_of_it(tmp_path: Path) -> None:
+    world, user = World(tmp_path / "home"), made_up_home(tmp_path / "user")
+    (world.home.paths().state / "catch-up").mkdir(parents=True)  # in the place of the note
+    done = look_after(world.home, order_for(world.home, None, user, catch_up=True), now_ms())
+    assert done.failed == []
+    assert [one.name for one in world.home.paths().state.glob(".catch-up*")] == []
+
+
 def test_who_was_killed_while_it_caught_up_is_not_at_it_any_more(world: World) -> None:
     write_note(
         world.home.paths().state / "catch-up",

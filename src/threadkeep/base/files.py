@@ -319,9 +319,13 @@ def write_note(path: Path, text: str) -> None:
     make_private_dir(path.parent)
     spare = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOTE_FLAGS, PRIVATE_FILE)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    os.replace(spare, path)  # noqa: PTH105  (as everywhere here)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.replace(spare, path)  # noqa: PTH105  (as everywhere here)
+    except BaseException:
+        spare.unlink(missing_ok=True)
+        raise
 
 
 def read_note(path: Path) -> str | None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -228,19 +228,24 @@ def _catch_up_note(home: "Home") -> Path:
 
 @contextmanager
 def _noting_progress(home: "Home") -> Iterator[Callable[[CatchUpState], None]]:
-    """Give what notes how far a capture is, for pages and terminals to show, until it ends."""
+    """Give what notes how far a capture is, for pages and terminals to show, until it ends.
+
+    A note that cannot be written is no reason to capture nothing.
+    """
     path, last, was = _catch_up_note(home), float("-inf"), CatchUpState(0, 0, 0, 0)
 
     def note(state: CatchUpState) -> None:
         nonlocal last, was
         if time.monotonic() - last >= _NOTE_SECONDS or state.learning is not was.learning:
             last, was = time.monotonic(), state
-            write_note(path, msgspec.json.encode(state).decode())
+            with suppress(OSError, ThreadkeepError):
+                write_note(path, msgspec.json.encode(state).decode())
 
     try:
         yield note
     finally:
-        forget(path)
+        with suppress(ThreadkeepError):
+            forget(path)
 
 
 def _catch_up(home: "Home", order: MaintenanceTask, done: MaintenanceReport) -> None:
