@@ -5,14 +5,16 @@ import os
 import signal
 from contextlib import closing
 from multiprocessing.connection import Connection
+from typing import Any
 
 import pytest
 
 from threadkeep.base import processes
 from threadkeep.base.engines import server_of
 from threadkeep.base.postgres import tx as server_tx
+from threadkeep.chat import message_writer, recorder as recorders, save_policy
 from threadkeep.chat.store import ChatStore
-from threadkeep.errors import StorageFull
+from threadkeep.errors import StorageFull, Unreachable
 from threadkeep.state.session_db import SessionDB
 
 
@@ -100,3 +102,75 @@ def test_a_chunk_that_the_server_refused_may_be_fed_again(server_url: str) -> No
             recorder.feed({"type": "text-delta", "id": "t", "delta": "once"})
         parts = store.message(session, "m")["parts"]
         assert [one["text"] for one in parts] == ["once"]
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made durable, and no row is written, because time has passed."""
+    for module, limit in (
+        (save_policy, "_DURABLE_SECONDS"),
+        (save_policy, "_BEHIND_SECONDS"),
+        (message_writer, "_FOLD_SECONDS"),
+    ):
+        monkeypatch.setattr(module, limit, 1e9)
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_what_a_crash_took_back_is_kept_until_it_can_be_sent_again(
+    server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "word " * 20
+    read_again, failures = message_writer.begin_again, [Unreachable("gone", hint="")]
+
+    def begin_again(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return read_again(*given)
+
+    with closing(ChatStore.open(f"{server_url}&home=taken_back")) as store:
+        session = store.create_session(agent="a", model="m")
+        with (
+            closing(server_of(store.context.db).connect()) as connection,
+            store.record(session, "m") as recorder,
+        ):
+            recorder.feed({"type": "start"})
+            recorder.feed({"type": "text-start", "id": "t"})
+            for word in (long, "a ", "b "):  # of which the row of the part has the first
+                recorder.feed({"type": "text-delta", "id": "t", "delta": word})
+            connection.execute(_REFUSAL)
+            with pytest.raises(StorageFull):
+                recorder.feed({"type": "text-start", "id": "u"})
+            connection.execute("DROP TRIGGER refused ON tk_recordings")
+            # What a crash leaves: the last commits that no disk had are as if they never were.
+            connection.execute("UPDATE tk_streams SET seq = seq - 2")
+            connection.execute(
+                "DELETE FROM chat_events AS e USING tk_streams AS s"
+                " WHERE s.stream_id = e.stream_id AND e.seq > s.seq"
+            )
+            monkeypatch.setattr(recorders, "begin_again", begin_again)
+            failures *= 2  # `insist` asks twice
+            with pytest.raises(Unreachable):
+                recorder.feed({"type": "text-delta", "id": "t", "delta": "c"})
+            recorder.feed({"type": "text-delta", "id": "t", "delta": "c"})
+        assert store.message(session, "m")["parts"][-1]["text"] == f"{long}a b c"
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_crash_may_take_back_the_message_after_a_refusal(server_url: str) -> None:
+    with closing(ChatStore.open(f"{server_url}&home=all_taken_back")) as store:
+        session = store.create_session(agent="a", model="m")
+        with (
+            closing(server_of(store.context.db).connect()) as connection,
+            store.record(session, "m") as recorder,
+        ):
+            recorder.feed({"type": "start"})
+            recorder.feed({"type": "text-start", "id": "t"})
+            connection.execute(_REFUSAL)
+            with pytest.raises(StorageFull):
+                recorder.feed({"type": "text-start", "id": "u"})
+            connection.execute("DROP TRIGGER refused ON tk_recordings")
+            recorder.feed({"type": "text-delta", "id": "t", "delta": "a "})
+            for table in ("tk_recordings", "chat_events", "tk_streams", "chat_messages"):
+                connection.execute(f"DELETE FROM {table}".encode())
+            recorder.feed({"type": "text-delta", "id": "t", "delta": "b"})
+        assert store.message(session, "m")["parts"][-1]["text"] == "a b"

@@ -102,7 +102,7 @@ class Recording:
         # What an engine that forgets may still lose, and the numbers of what it has lost.
         self.sent: list[SentChunk] = []
         self._lost: list[int] = []
-        self._begun = False  # the message itself may be lost
+        self.begun = False  # the message itself may be lost
         self._holder: str | None = None
 
     @property
@@ -235,6 +235,10 @@ class Recording:
         self._find_rows(tx)
         return True
 
+    def go_on_from(self, failed: "Recording") -> None:
+        """Take the place of a recording that failed; a crash may take back the same of both."""
+        self.sent, self.begun = failed.sent, failed.begun
+
     def find_lost(self, tx: Tx) -> list[Json]:
         """Give the chunks that were sent and are not there; what is pending is dropped."""
         self.pending.clear()
@@ -274,7 +278,7 @@ class Recording:
         self._lost = [one.seq for one in gone if one.seq]
         if there or self._holder is not None:
             self.stored = True
-        elif self._begun and was_lost:  # else somebody deleted it
+        elif self.begun and was_lost:  # else somebody deleted it
             self.stored = False
 
     def _ended_with(self, tx: Tx, chunk: SentChunk, first: int) -> int | None:
@@ -322,7 +326,7 @@ class Recording:
         if not lasting:
             self.sent.append(SentChunk(self.last_seq, self.pending[0]))
         else:
-            self.sent, self._begun = [], False
+            self.sent, self.begun = [], False
         self.pending.clear()
 
     def written(self, now: float, *, lasting: bool) -> None:
@@ -331,10 +335,10 @@ class Recording:
         A `lasting` commit makes all that came before it last.
         """
         if lasting:
-            self.sent, self._begun = [], False
+            self.sent, self.begun = [], False
         else:
             self.sent += map(SentChunk, self._seqs, self.pending)
-            self._begun = self._begun or not self.stored
+            self.begun = self.begun or not self.stored
         self.last_seq = self.end_seq()
         for index in self._folded:
             part = self.parts[index]

@@ -426,19 +426,22 @@ class Recorder:
             return
         assert self._wanted is not None  # noqa: S101  (set by _forget)
         failed = self._recording
-        lost: list[Json] = []
         if failed is not None and failed.sent:
-            lost = ask(self._ctx.db, failed.find_lost)
+            self._kept = [*ask(self._ctx.db, failed.find_lost), *self._kept]
             run = ask(self._ctx.db, lambda tx: tx.one("get_run", {"id": self.run_id}))
             self._run_stored = run is not None
         where = self._ctx, self.session_id, self._wanted
         recording = insist(lambda: begin_again(*where, self._facts))
-        again, self._kept = [*lost, *self._kept], None
         if recording is not None and failed is not None:
-            recording.sent = failed.sent
+            recording.go_on_from(failed)
         self._recording = recording
-        for chunk in again:
-            self._take(chunk)
+        again, self._kept = self._kept, None
+        try:
+            for chunk in again:
+                self._take(chunk)
+        except (Unreachable, Busy):
+            self._kept = again
+            raise
 
     # ------------------------------------------------------------------ the end
 
