@@ -108,9 +108,11 @@ class PostgresDatabase:
         try:
             self.enter(connection)
             self._lives[connection] = _life_of(connection)
-        except psycopg.Error as error:
+        except BaseException as error:
             connection.close()
-            raise self.trouble(error) from error
+            if isinstance(error, psycopg.Error):
+                raise self.trouble(error) from error
+            raise
         return connection
 
     def connect(self) -> Connection:
