@@ -183,7 +183,21 @@ def test_numbers_of_a_server_are_given_with_those_of_the_home(
     assert f"home={name}" in shown["chat"]
     assert "None" not in shown.values()
     away = threadkeep.open(f"postgresql://postgres@/postgres?host={tmp_path}&home=team")
-    assert "\nthreadkeep_server_up 0\n" in metrics_of(away)
+    assert '\nthreadkeep_server_up{home="team"} 0\n' in metrics_of(away)
+
+
+def test_a_server_that_tells_nothing_is_a_finding(
+    server_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> ServerHealth:
+        raise psycopg.errors.InsufficientPrivilege
+
+    monkeypatch.setenv("THREADKEEP_HOME", str(tmp_path))
+    monkeypatch.setattr(server_health, "look", refused)
+    home = threadkeep.open(f"{server_url}&home=silent")
+    assert '\nthreadkeep_server_up{home="silent"} 0\n' in metrics_of(home)
+    found = diagnose(home, version="1").findings
+    assert [one.level for one in found if one.check == "connection"] == ["fail"]
 
 
 def test_a_server_that_does_not_answer_is_a_finding(

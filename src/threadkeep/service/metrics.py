@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from threadkeep.errors import ThreadkeepError
+from threadkeep.home.migration import read_url
 from threadkeep.service.doctor.server_checks import look_at_server, servers_of
 from threadkeep.service.health import HomeHealth, health_of
 
@@ -103,12 +104,12 @@ def _of_capture(health: HomeHealth) -> Iterator[Sample]:
 def _of_servers(home: "Home", path: str | Path | None) -> Iterator[Sample]:
     said = "Whether the server of a home answers."
     for url in servers_of(home, path):
+        of = (("home", read_url(url).home),)
         try:
-            name, health = look_at_server(url)
+            health = look_at_server(url)
         except ThreadkeepError:
-            yield Sample("server_up", said, 0)
+            yield Sample("server_up", said, 0, of)
         else:
-            of = (("home", name),)
             yield Sample("server_up", said, 1, of)
             yield from _of_server(health, of)
 

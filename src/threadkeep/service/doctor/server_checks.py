@@ -1,7 +1,6 @@
 """The doctor's checks of a PostgreSQL server and of a home on it."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,23 +35,23 @@ def servers_of(home: "Home", path: str | Path | None = None) -> list[str]:
     return sorted({str(place) for place in places if is_url(place)})
 
 
-def look_at_server(url: str) -> tuple[str, "ServerHealth"]:
-    """Give the name of the home of a URL, and what the server says of itself and of it."""
+def look_at_server(url: str) -> "ServerHealth":
+    """Give what the server of a URL says of itself and of the home there."""
     address = read_url(url)
     from threadkeep.base.postgres.health import look  # noqa: PLC0415  (an extra)
-    from threadkeep.base.postgres.pool import connect  # noqa: PLC0415
+    from threadkeep.base.postgres.schema import connected  # noqa: PLC0415
 
     schemas = schemas_on_server()
     indexes = {name: [*declared_by(schema.head).indexes] for name, schema in schemas.items()}
-    with closing(connect(address, "pg_catalog")) as connection:
-        return address.home, look(connection, address.home, indexes)
+    with connected(address) as connection:
+        return look(connection, address.home, indexes)
 
 
 def examine_server(url: str) -> list[Finding]:
     """Look at the server of a URL and at the home there, and say what is wrong and what helps."""
-    name, health = look_at_server(url)
+    health = look_at_server(url)
     versions = {name: schema.version for name, schema in schemas_on_server().items()}
-    return [*check_server(health), *check_home(health, name, versions)]
+    return [*check_server(health), *check_home(health, read_url(url).home, versions)]
 
 
 def check_server(health: "ServerHealth") -> Iterator[Finding]:
