@@ -121,6 +121,7 @@ def test_what_cannot_be_meant_is_refused_with_the_next_step(room: ToolContext) -
         room, "recall", q="x", kind=["mesage"]
     )
     assert "did you mean 'project'?" in refused(room, "usage", by="progect")
+    assert len(refused(room, "usage", by="x" * 100_000)) < 1_000
     assert "cannot be combined" in refused(room, "timeline", day="today", since="1d")
     assert "not a message of a session" in refused(room, "get_messages", around="command:1")
 

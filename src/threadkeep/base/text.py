@@ -136,6 +136,7 @@ def not_one_of(value: str, names: Sequence[str]) -> str:
     """Refuse a name: say which there are, and the nearest of them."""
     from difflib import get_close_matches  # noqa: PLC0415  (9 ms, and rarely needed)
 
-    near = get_close_matches(value.lower(), names, 1, 0.5)
+    shown = value[:80]
+    near = get_close_matches(shown.lower(), names, 1, 0.5)
     guess = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{value!r} is not one of {', '.join(map(repr, names))}{guess}"
+    return f"{shown!r} is not one of {', '.join(map(repr, names))}{guess}"
