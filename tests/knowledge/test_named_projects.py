@@ -1,5 +1,6 @@
 """Projects are renamed, merged and split; what is captured later, and recall, follow."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +91,34 @@ def test_a_linked_work_tree_belongs_to_its_repository(tmp_path: Path) -> None:
         history.capture()
         found = projects(history)
     assert found == {"main": "harbor", "linked": "harbor", "below": "harbor", "inside": "src"}
+
+
+def test_the_folder_of_a_repository_need_not_have_a_name_in_utf8(tmp_path: Path) -> None:
+    repository, tree = os.fsencode(tmp_path) + b"/h\xe4fen", tmp_path / "feature"
+    inside = repository + b"/.git/worktrees/feature"
+    Path(os.fsdecode(inside)).mkdir(parents=True)
+    tree.mkdir()
+    for name, data in ((b"HEAD", b"ref: refs/heads/feature\n"), (b"commondir", b"../..\n")):
+        Path(os.fsdecode(inside + b"/" + name)).write_bytes(data)
+    (tree / ".git").write_bytes(b"gitdir: " + inside + b"\n")
+    log = Log(tmp_path / "user", "linked", cwd=str(tree))
+    log.ask("please look")
+    log.write()
+    with Home(tmp_path / "home").history(user_home=tmp_path / "user") as history:
+        history.capture()
+        assert projects(history) == {"linked": "h\N{REPLACEMENT CHARACTER}fen"}
+
+
+def test_a_repository_that_is_not_there_names_no_project(tmp_path: Path) -> None:
+    tree, inside = tmp_path / "feature", tmp_path / "inside"
+    for folder in (tree, inside):
+        folder.mkdir()
+    (inside / "HEAD").write_text("ref: refs/heads/feature\n")
+    (inside / "commondir").write_text(f"/{'bank' * 9000}/.git\n")
+    (tree / ".git").write_text(f"gitdir: {inside}\n")
+    log = Log(tmp_path / "user", "linked", cwd=str(tree))
+    log.ask("please look")
+    log.write()
+    with Home(tmp_path / "home").history(user_home=tmp_path / "user") as history:
+        history.capture()
+        assert projects(history) == {"linked": "feature"}

@@ -112,7 +112,9 @@ def main_work_tree(folder: str) -> str:
     if found is None or found.common == found.folder:
         return folder
     common = Path(os.path.normpath(found.common))
-    return str(common.parent) if common.name == ".git" else folder
+    if common.name != ".git" or not _is_folder(common):
+        return folder
+    return _shown(str(common.parent)) or folder
 
 
 def _remember(known: dict[_Key, _Found], key: _Key, found: _Found, most: int) -> None:
