@@ -127,3 +127,29 @@ def test_the_latest_sessions_are_there_when_the_link_is(tmp_path: Path) -> None:
         status, _, body = ask(f"{told['address']}/progress.json", **bearer)
         assert "capturing" in json.decode(body)
         process.kill()
+
+
+def test_who_serves_without_a_page_is_told_of_before_a_link_is_given(tmp_path: Path) -> None:
+    home, user = tmp_path / "home", tmp_path / "user"
+    shutil.copytree(DEMO / ".codex", user / ".codex")
+    noted = home / "state" / "web.address"
+    noted.parent.mkdir(parents=True)
+    noted.write_text("http://127.0.0.1:1")
+    with subprocess.Popen(
+        [*words(home)[:-2], "serve", "--no-web", "--json", "--user-home", str(user)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert any(b" serves " in line for line in process.stdout)
+        done = subprocess.run(
+            words(home, "--user-home", str(user)),
+            env=environment(),
+            capture_output=True,
+            check=False,
+        )
+        process.kill()
+    assert done.returncode == 1
+    assert b"link=" not in done.stdout
+    assert b"there is no page" in done.stderr
+    assert noted.read_text() == "http://127.0.0.1:1"

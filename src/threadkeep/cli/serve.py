@@ -412,6 +412,9 @@ def up(
         return
     if not no_capture:
         call = _first_look(call, user_home)
+    if (begun := _begun_meanwhile(call)) is not None:
+        _up_show(call, begun, opening=not no_open)
+        return
     listener, address = bind_page(call, port)
     with listener, ended_by_signals() as stop, _progress_line(call) as tell:
         from threadkeep.service.serve import serve
@@ -427,6 +430,20 @@ def up(
             user_home=user_home,
             more=more,
         )
+
+
+def _begun_meanwhile(call: Call) -> str | None:
+    """Give the page of whoever serves the store by now: a link to ours would lead nowhere."""
+    from threadkeep.service.serve import who_serves
+
+    if not who_serves(call.home, call.db).running:
+        return None
+    page = _running_page(call)
+    if page is None:
+        msg = "this home is being served, and there is no page"
+        hint = "`threadkeep service status` shows by whom: stop it, or start it without --no-web"
+        raise Conflict(msg, hint=hint)
+    return page
 
 
 def _first_look(call: Call, user_home: str | None) -> Call:

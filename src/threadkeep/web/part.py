@@ -54,8 +54,14 @@ def web_part(
 
     With `at_once` the process is there before anybody comes: a browser is being opened.
     """
-    door = Door(home, listener, db, at_once=at_once)
-    return ServicePart(PART, door.answer, _FIRST_PAUSE, _LONGEST_PAUSE)
+    door, address = Door(home, listener, db, at_once=at_once), address_of(home.config.web, listener)
+
+    def answer(bell: Bell) -> None:
+        # Only now: who is refused because the home is served already must not name his own.
+        note_address(home, address)
+        door.answer(bell)
+
+    return ServicePart(PART, answer, _FIRST_PAUSE, _LONGEST_PAUSE)
 
 
 def bound(home: Home, *, exactly: bool) -> tuple[socket.socket, str]:
@@ -64,7 +70,6 @@ def bound(home: Home, *, exactly: bool) -> tuple[socket.socket, str]:
     listener = listen(web, exactly=exactly)
     address = address_of(web, listener)
     make_token(home)
-    note_address(home, address)
     return listener, address
 
 
