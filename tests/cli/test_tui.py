@@ -19,6 +19,7 @@ from threadkeep.cli.tui import command
 from threadkeep.cli.tui.app import RecallScreen, SessionsScreen, TailScreen, Tui
 from threadkeep.cli.tui.session import MessageWidget, SessionScreen, TuiContext
 from threadkeep.home.home import Home
+from threadkeep.knowledge.query import Query
 
 Drive = Callable[[Pilot[str]], Awaitable[None]]
 SIZE = (140, 40)
@@ -199,6 +200,37 @@ def test_what_agents_write_is_followed_and_cannot_harm_the_terminal(
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
     driven(around, drive)
+
+
+def test_a_session_that_is_forgotten_meanwhile_is_told_of_and_the_browser_stays(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "user" / ".claude" / "projects" / "-p" / "5e550000-0.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(_line("A prompt"))
+    home = Home(tmp_path / "home", environ={"HOME": str(tmp_path), "TZ": "UTC"})
+
+    def forget() -> None:
+        with home.history(user_home=tmp_path / "user") as history:
+            history.forget(Query(agent=("claude-code",)))
+
+    async def drive(pilot: Pilot[str]) -> None:
+        assert len(listed(pilot)) == 1
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, SessionScreen)
+        forget()
+        await pilot.press("s", "G", "c", "slash", "x", "enter")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, SessionScreen)
+        await pilot.press("escape", "escape", "enter", "c")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, SessionsScreen)
+
+    with home.history(user_home=tmp_path / "user") as history:
+        history.capture()
+    with ExitStack() as stack:
+        driven(command.opened(Call(home, None, as_json=False), stack, capture=False), drive)
 
 
 def _line(text: str) -> bytes:

@@ -79,7 +79,8 @@ class SessionsScreen(Screen[None]):
             table.move_cursor(row=refs.index(was.ref), animate=False)
         more = "" if page.next is None else "+"
         missing = ", ".join(page.missing)
-        told = f"{len(refs)}{more} sessions" if refs else "No sessions match"
+        nothing = "No sessions match" if self._typed else "No sessions were captured yet"
+        told = f"{len(refs)}{more} sessions" if refs else nothing
         self.query_one("#told", Static).update(
             f"{told}{f' · not found: {missing}' * bool(missing)}"
         )
@@ -110,6 +111,7 @@ class SessionsScreen(Screen[None]):
         """Go back to the list."""
         self.query_one(DataTable).focus()
 
+    @telling
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Read more of the list as its end comes into sight."""
         if self._next is not None and event.cursor_row >= len(self._shown) - 1:
@@ -118,6 +120,7 @@ class SessionsScreen(Screen[None]):
             self._next = page.next
             self._add(page.items)
 
+    @telling
     def on_data_table_row_selected(self) -> None:
         """Open the session under the cursor."""
         if (one := self._chosen()) is not None:
@@ -136,6 +139,7 @@ class SessionsScreen(Screen[None]):
         """Ask a question over everything."""
         self.app.push_screen(RecallScreen(self._around))
 
+    @telling
     def action_tail(self) -> None:
         """Follow what the sessions of the filter write."""
         self.app.push_screen(TailScreen(self._around, self._around.query(self._typed)))
@@ -153,6 +157,7 @@ class SessionsScreen(Screen[None]):
         if (one := self._chosen()) is not None:
             self.notify(f"wrote {self._around.export(one.ref)}", markup=False)
 
+    @telling
     def action_resume(self) -> None:
         """Choose an agent to continue the session in."""
         if (one := self._chosen()) is not None:

@@ -1,9 +1,10 @@
 """A session in the terminal browser: its messages to read, and what can be done with it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from textual.app import ComposeResult
@@ -30,6 +31,7 @@ _PROMPT: Final = "prompt"
 
 P = ParamSpec("P")
 S = TypeVar("S", bound=Widget)
+R = TypeVar("R", bound=Coroutine[Any, Any, None] | None)
 
 
 class TuiContext(NamedTuple):
@@ -63,18 +65,28 @@ class TuiContext(NamedTuple):
             return continued(self.call, history, history.find(ref), agent).command
 
 
-def telling(
-    act: Callable[Concatenate[S, P], None],
-) -> Callable[Concatenate[S, P], None]:
+@contextmanager
+def _told(screen: Widget) -> Iterator[None]:
+    try:
+        yield
+    except ThreadkeepError as error:
+        told = f"{error.message}\n{error.hint}".strip()
+        screen.notify(told, severity="error", markup=False)
+
+
+def telling(act: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Say what went wrong at the bottom of the screen, and stay there."""
 
+    async def rest(screen: S, going: Awaitable[None]) -> None:
+        with _told(screen):
+            await going
+
     @wraps(act)
-    def run(screen: S, /, *given: P.args, **named: P.kwargs) -> None:
-        try:
-            act(screen, *given, **named)
-        except ThreadkeepError as error:
-            told = f"{error.message}\n{error.hint}".strip()
-            screen.notify(told, severity="error", markup=False)
+    def run(screen: S, /, *given: P.args, **named: P.kwargs) -> R:
+        with _told(screen):
+            going = act(screen, *given, **named)
+            return going if going is None else cast("R", rest(screen, going))
+        return cast("R", None)  # only what is not awaited fails before it is
 
     return run
 
@@ -192,6 +204,7 @@ class SessionScreen(Screen[None]):
             self._views[self._cursor].add_class("chosen")
             self._views[self._cursor].scroll_visible(animate=False)
 
+    @telling
     async def action_step(self, by: int) -> None:
         """Go to the next message, or the one before."""
         wanted = self._cursor + by
@@ -201,6 +214,7 @@ class SessionScreen(Screen[None]):
             await self._more(later=True)
         self._choose(wanted)
 
+    @telling
     async def action_prompt(self, by: int) -> None:
         """Go to the next prompt, or the one before."""
         while True:
@@ -211,10 +225,12 @@ class SessionScreen(Screen[None]):
             if not await self._more(later=by > 0):
                 return None
 
+    @telling
     async def action_edge(self, end: int) -> None:
         """Go to the first message, or the last."""
         await self._open(max(0, self._total - 1) if end else 0)
 
+    @telling
     async def action_spot(self, by: int) -> None:
         """Go to the next place that was found, or the one before."""
         if self._spots:
@@ -228,6 +244,7 @@ class SessionScreen(Screen[None]):
         field.display = True
         field.focus()
 
+    @telling
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """Go to the first place with these words."""
         self._spots = self._around.browse.find(self._ref, event.value)
@@ -238,6 +255,7 @@ class SessionScreen(Screen[None]):
         else:
             self.notify(f"No matches for {event.value!r}", markup=False)
 
+    @telling
     async def action_other(self, which: str) -> None:
         """Go to the session before or after this one in the list."""
         ref = self._detail.newer if which == "newer" else self._detail.older
@@ -249,6 +267,7 @@ class SessionScreen(Screen[None]):
         if self._views:
             self._views[self._cursor].unfold()
 
+    @telling
     async def action_follow(self) -> None:
         """Stay at the end as more is written, or no longer."""
         self._following = not self._following
@@ -256,6 +275,7 @@ class SessionScreen(Screen[None]):
         if self._following:
             await self.action_edge(1)
 
+    @telling
     async def _look(self) -> None:
         changes = self._around.browse.database.changes()
         if changes == self._seen:
@@ -281,6 +301,7 @@ class SessionScreen(Screen[None]):
         """Write the session as Markdown."""
         self.notify(f"wrote {self._around.export(self._ref)}", markup=False)
 
+    @telling
     def action_resume(self) -> None:
         """Choose an agent to continue the session in."""
         self.app.push_screen(ResumeScreen(self._around, self._ref))
