@@ -1,6 +1,7 @@
 """The demo says that it is one and gives way to a real history; home shows the last active week."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -120,6 +121,16 @@ def test_the_demo_ends_today_and_is_made_anew_on_another_day(tmp_path: Path) -> 
     ended, again = captured(later)
     assert later - timedelta(hours=1) < ended <= later
     assert len(again) == len(ids)
+
+
+def test_demos_that_start_at_once_find_the_whole_history(tmp_path: Path) -> None:
+    home, alone = (Home(tmp_path / name, environ={"TZ": "UTC"}) for name in ("home", "alone"))
+
+    def seen(home: Home) -> int:
+        return sum(path.is_file() for path in demo_folder(home, NOW).rglob("*"))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(seen, [home] * 6)) == {seen(alone)}
 
 
 @given(st.integers(0, 14 * 365 * 24 * 60), st.integers(-12, 14))

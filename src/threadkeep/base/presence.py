@@ -53,11 +53,11 @@ def forget(path: Path) -> None:
 class ExclusiveLock:
     """Holds a lock that only one holder has at a time; the kernel frees it when we die."""
 
-    def __init__(self, path: Path, who: str) -> None:
-        """Take the lock, or raise Conflict because somebody has it."""
+    def __init__(self, path: Path, who: str, *, looks: int = _LOOKS) -> None:
+        """Take the lock, or raise Conflict because somebody has it at every look, 20 ms apart."""
         self._descriptor = _open_lock(path)
         try:
-            taken = _take(self._descriptor)
+            taken = _take(self._descriptor, looks)
             if taken:
                 os.pwrite(self._descriptor, _MARK, 0)
         except OSError as error:
@@ -119,8 +119,8 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def _take(descriptor: int) -> bool:
-    for look in range(_LOOKS):
+def _take(descriptor: int, looks: int) -> bool:
+    for look in range(looks):
         if look:
             time.sleep(_PAUSE)
         try:

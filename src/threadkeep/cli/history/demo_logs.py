@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from threadkeep.base.files import foreign_holders, make_private_dir, remove_folder
+from threadkeep.base.presence import ExclusiveLock
 from threadkeep.base.sqlite.backup import remove_with_sidecars
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = "demo-history"
 _DAY: Final = ".day"  # the file in the folder that says which day its logs end on
+_LOCK: Final = "demo-history.lock"
+_LOOKS: Final = 500  # ten seconds: it takes a tenth of one to write them
 _HOUR: Final = timedelta(hours=1)
 # The forms in which the logs write a time: 2026-03-04T10:20, 2026-03-04 10:20, rollout-…T10-20,
 # the folder 2026/03/04, `Mar 4, 2026, 10:20 AM` of Cursor, milliseconds.
@@ -36,14 +39,24 @@ def demo_folder(home: "Home", now: datetime) -> Path:
     """
     today = now.astimezone(ZoneInfo(home.zone))
     folder = home.demo_history.with_name(_FOLDER)
-    day = folder / _DAY
-    written = day.read_text("utf-8") if day.is_file() else ""  # the last that is written
-    if written == str(today.date()) or (written and foreign_holders(home.demo_history)):
-        return folder
-    remove_folder(folder)
-    remove_with_sidecars(home.demo_history)
-    _write(folder, today)
+    make_private_dir(folder.parent)
+    # Of two that start at once one writes, and the other takes what was written.
+    with ExclusiveLock(folder.with_name(_LOCK), "another demo", looks=_LOOKS):
+        day = folder / _DAY
+        written = day.read_text("utf-8") if day.is_file() else ""  # the last that is written
+        if written != str(today.date()):
+            _renew(home, folder, today, known=bool(written))
     return folder
+
+
+def _renew(home: "Home", folder: Path, today: datetime, *, known: bool) -> None:
+    looked_at = bool(foreign_holders(home.demo_history))
+    if known and looked_at:
+        return
+    remove_folder(folder)
+    if not looked_at:
+        remove_with_sidecars(home.demo_history)
+    _write(folder, today)
 
 
 def _write(folder: Path, now: datetime) -> None:
