@@ -425,6 +425,12 @@ def test_an_answer_and_its_record_count_its_output_once(order: tuple[int, int]) 
         ('"Tides: \\"late\\""', 'Tides: "late"'),
         ("'It''s late'", "It's late"),
         ('"not closed', '"not closed'),
+        (">-\n  Look at the\n  tide", "Look at the tide"),
+        ("|\n  Look", "Look"),
+        ("Look at\n  the tide", "Look at the tide"),
+        ('"Look at\n  the tide"', "Look at the tide"),
+        ("|-", ""),
+        ("", ""),
     ],
 )
 def test_a_session_has_the_name_in_the_file_beside_it(

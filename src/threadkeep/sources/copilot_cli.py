@@ -8,6 +8,7 @@ brings the rest. Sums that are smaller than before were begun again and count wh
 (1.0.102) write a record for each call, with all that it took: then the end has nothing to add.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -371,17 +372,30 @@ TRANSCRIPTS: Final = LineLogs(
 # ---------------------------------------------------------------------- what a session is called
 
 
+_BLOCK: Final = re.compile(r"^[|>][-+0-9]*(?: |$)")  # what a text on lines of its own begins with
+
+
 def _split(files: DocumentFiles) -> list[Keyed]:
     """Read the lines of a file that is YAML, of which it has texts and numbers alone."""
-    lines = files.content().decode("utf-8", "replace").splitlines()
-    pairs = [line.partition(": ")[::2] for line in lines if ": " in line]
+    pairs = [line.partition(":")[::2] for line in _unfolded(files.content())]
     return [
         ("workspace", {name: _plain(value) for name, value in pairs if name in {"cwd", "name"}})
     ]
 
 
+def _unfolded(data: bytes) -> list[str]:
+    """Give the lines, each with those that go on with it: long texts are folded."""
+    found: list[str] = []
+    for line in data.decode("utf-8", "replace").splitlines():
+        if found and line[:1] in {" ", "\t", ""}:
+            found[-1] = f"{found[-1]} {line.strip()}".rstrip()
+        else:
+            found.append(line)
+    return found
+
+
 def _plain(written: str) -> str:
-    value = written.strip()
+    value = _BLOCK.sub("", written.strip())
     if value.startswith('"'):
         return text(decoded(value)) or value
     quoted = len(value) > 1 and value[0] == value[-1] == "'"
