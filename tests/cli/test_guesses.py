@@ -108,11 +108,17 @@ def test_only_what_the_user_asked_is_shown_if_asked_for(captured: Run) -> None:
     assert "▸" not in captured("show", "--prompts").stdout
 
 
+def test_a_day_alone_never_says_what_to_forget(captured: Run) -> None:
+    done = captured("delete", "2026-03-06", "--yes", code=2)
+    assert "do not say what to forget" in done.stderr
+    assert json.loads(captured("ls", "2026-03-06", "--json").stdout)["sessions"]
+
+
 def test_a_day_means_its_latest_session(captured: Run) -> None:
     (latest,) = json.loads(captured("ls", "2026-03-06", "-n", "1", "--json").stdout)["sessions"]
     shown = json.loads(captured("show", "2026-03-06", "--json").stdout)["session"]
     assert shown["session_id"] == latest["session_id"]
-    assert "No sessions on 2020-01-01" in captured("show", "2020-01-01", code=3).stderr
+    assert "No sessions from 2020-01-01" in captured("show", "2020-01-01", code=3).stderr
 
 
 def test_a_word_of_the_other_stores_is_understood_in_their_groups(run: Run) -> None:

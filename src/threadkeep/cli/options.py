@@ -233,13 +233,29 @@ def query_options(*fields: str, words: bool = True, everything: bool = True) -> 
         def run(call: "Call", **given: Any) -> Any:
             taken = (*named, "said", "everything")
             chosen = {name: given.pop(name) for name in taken if name in given}
-            return function(call, query=read_query(call, **chosen), **given)
+            return function(call, query=read_query(call, **_with_day(chosen)), **given)
 
         for option in reversed(options):
             option(run)
         return cast("F", run)
 
     return decorate
+
+
+def _with_day(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Take words that are a day, such as `yesterday`, for that day: only where it is for a look."""
+    words = " ".join(chosen.get("said", ()))
+    spoken = any(chosen.get(name) is not None for name in ("since", "until", "on"))
+    if not words or spoken or "on" not in chosen:
+        return chosen
+    from threadkeep.cli.times import day_span
+
+    if day_span(words) is None:
+        return chosen
+    from threadkeep.cli.output import note
+
+    note(f"Showing {words}; --on {words!r} says the same")
+    return {**chosen, "said": (), "on": words}
 
 
 def read_query(
@@ -258,17 +274,8 @@ def read_query(
     from threadkeep.base.clock import now_ms
     from threadkeep.knowledge.query import fill_query
 
-    words = " ".join(said)
+    given = {**named, "q": " ".join(said)}
     spoken = (since, until, on) != (None, None, None)
-    if words and not spoken:
-        from threadkeep.cli.times import day_span
-
-        if day_span(words) is not None:
-            from threadkeep.cli.output import note
-
-            words, on, spoken = "", words, True
-            note(f"Showing {on}; --on {on!r} says the same")
-    given = {**named, "q": words}
     if spoken:
         from threadkeep.cli.times import read_times
 

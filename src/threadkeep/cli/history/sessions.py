@@ -129,7 +129,7 @@ def _of_day(history: "SessionArchive", name: str, agent: str | None) -> list["Ca
         msgspec.structs.replace(_of(agent), since=span[0], until=span[1]), limit=1
     )
     if not found:
-        raise NotFound(f"No sessions on {name}", hint="`threadkeep sessions` lists them")
+        raise NotFound(f"No sessions from {name}", hint="`threadkeep sessions` lists them")
     return found
 
 
