@@ -213,13 +213,15 @@ def shown_commands() -> list[str]:
 @pytest.mark.parametrize("line", shown_commands())
 def test_every_command_line_in_a_block_can_be_typed(line: str) -> None:
     """Its options and arguments are read as if it were run."""
-    words, ctx = shlex.split(line)[1:], click.Context(cli, info_name="threadkeep")
+    words = shlex.split(line)[1:]
+    # With its settings: a command remembers by which options its first context offered help.
+    ctx = click.Context(cli, info_name="threadkeep", **cli.context_settings)
     command: click.Command = cli
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         _, found, words = command.resolve_command(ctx, words)
         assert found is not None
         command = found
-    command.make_context(command.name, words)
+    command.make_context(command.name, words, parent=ctx)
 
 
 def test_every_block_of_python_runs_in_a_test() -> None:
