@@ -260,6 +260,14 @@ def test_catching_up_goes_on_where_nobody_can_be_told_of_it(tmp_path: Path) -> N
     assert [one.name for one in world.home.paths().state.glob(".catch-up*")] == []
 
 
+def test_where_its_progress_cannot_be_noted_it_catches_up_all_the_same(tmp_path: Path) -> None:
+    world, user = World(tmp_path / "home"), made_up_home(tmp_path / "user")
+    world.home.paths().state.write_text("no folder")
+    done = look_after(world.home, order_for(world.home, None, user, catch_up=True), now_ms())
+    assert done.failed == []
+    assert any("messages" in said for said in done.did)
+
+
 def test_who_was_killed_while_it_caught_up_is_not_at_it_any_more(world: World) -> None:
     write_note(
         world.home.paths().state / "catch-up",
