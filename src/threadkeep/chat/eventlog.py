@@ -91,7 +91,7 @@ def _shrink(tx: Tx, session_id: str, message_id: str) -> None:
 
 
 def rebuild(ctx: ChatContext) -> int:
-    """Empty the three tables and fill them again from the event log; give the events applied.
+    """Rebuild the three tables from the event log; return the number of events applied.
 
     Runs, usage and unknown columns are not in the log; they stay.
     """

@@ -42,7 +42,7 @@ _TURN_KEYS = ("queued_at", "queue_enqueued_at", "queue_canceled_at", "hidden_at"
 def rewind(
     ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef, *, inclusive: bool = False
 ) -> list[str]:
-    """Hide every message after a user message (and, if inclusive, that one); give their ids.
+    """Hide every message after a user message (and, if inclusive, that one); return their ids.
 
     Queued messages stay in the queue. A compaction after the point is hidden with the rest, so
     the head it summarised is seen again.
@@ -82,7 +82,7 @@ def hide(ctx: ChatContext, tx: Tx, session_id: str, chosen: Collection[str]) -> 
 
 
 def unrewind(ctx: ChatContext, tx: Tx, session: SessionRef) -> list[str]:
-    """Show again what the latest rewind hid; give the ids of those messages."""
+    """Show again what the latest rewind hid; return the ids of those messages."""
     session_id = ref_id(session, "session")
     refuse_if_running(tx, session_id, "undo the rewind")
     now = ctx.clock()
@@ -148,7 +148,7 @@ def fork(
     metadata: Mapping[str, Any] = NOTHING,
     title: str | None = None,
 ) -> Session:
-    """Branch off a session: copy what is visible up to a message, parts verbatim, under new ids.
+    """Fork a session: copy its visible messages up to one, with their parts, under new ids.
 
     Permissions are not copied. The pointer of a compaction is turned to the copied message, so
     the branch keeps the verbatim tail.
@@ -252,7 +252,7 @@ def compact(
     auto: bool = False,
     summary_tokens: int = 0,
 ) -> Message:
-    """Put a summary in the place of what came before, for the model only.
+    """Replace earlier messages with a summary, for the model only.
 
     The tail from `tail_start` on stays verbatim, or the last `tail_turns` turns. Nothing is
     hidden; the boundary is resolved when the session is read.

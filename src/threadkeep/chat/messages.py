@@ -220,7 +220,7 @@ def clean_part(ctx: ChatContext, part: Json) -> Json:
 def ui_messages(
     _ctx: ChatContext, tx: Tx, session: SessionRef, view: View = "transcript"
 ) -> list[Json]:
-    """Give the messages of a session in the AI SDK's shape.
+    """Return the messages of a session in the AI SDK's shape.
 
     "transcript" is what people see, "model" what the model gets after compaction, "all" has
     hidden and queued messages too. Exact up to the last committed chunk.
@@ -239,7 +239,7 @@ def message_page(
     limit: Limit = 50,
     cursor: Cursor | None = None,
 ) -> Page[Json]:
-    """Give the messages of a session in the AI SDK's shape, in order, one page at a time."""
+    """Return the messages of a session in the AI SDK's shape, in order, one page at a time."""
     found = ui_messages(ctx, tx, session, view)
     begin = _behind(found, cursor) if cursor else 0
     page = found[begin : begin + limit]
@@ -258,7 +258,7 @@ def _behind(messages: Sequence[Json], cursor: str) -> int:
 
 
 def ui_message(_ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -> Json:
-    """Give one message in the AI SDK's shape."""
+    """Return one message in the AI SDK's shape."""
     session_id = need_session(tx, ref_id(session, "session")).id
     return load_message(tx, need_message(tx, session_id, ref_id(message, "message")))
 
@@ -381,7 +381,7 @@ def _enqueued_at(message: Message) -> Any:
 
 
 def queued(_ctx: ChatContext, tx: Tx, session: SessionRef) -> list[Message]:
-    """Give the waiting messages of a session, first in, first out."""
+    """Return the waiting messages of a session, first in, first out."""
     session_id = need_session(tx, ref_id(session, "session")).id
     rows = tx.all("messages_that_may_wait", {"session_id": session_id})
     waiting = [
@@ -393,7 +393,7 @@ def queued(_ctx: ChatContext, tx: Tx, session: SessionRef) -> list[Message]:
 def fire(
     ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef | None = None
 ) -> Message | None:
-    """Take a message out of the queue into the conversation, as its newest; None if it is gone.
+    """Move a queued message to the end of the conversation; None if it is no longer queued.
 
     Without an id the message that waits longest is taken.
     """
@@ -412,7 +412,7 @@ def fire(
 
 
 def unfire(ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
-    """Put a fired message back at its old place in the queue: its turn did not begin."""
+    """Return a fired message to its old place in the queue, if its turn did not begin."""
     session_id = need_session(tx, ref_id(session, "session")).id
     fired = need_message(tx, session_id, ref_id(message, "message"))
     at = _enqueued_at(fired)
@@ -427,7 +427,7 @@ def unfire(ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -
 
 
 def cancel(ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -> bool:
-    """Take a message out of the queue for good; False if it was fired or cancelled before."""
+    """Remove a message from the queue; False if it was already fired or cancelled."""
     session_id = need_session(tx, ref_id(session, "session")).id
     waiting = _waiting(ctx, tx, session_id, ref_id(message, "message"))
     if waiting is None:

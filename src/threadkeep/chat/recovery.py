@@ -159,7 +159,7 @@ def repair_orphans(
     *,
     human_tools: Sequence[str] = HUMAN_TOOLS,
 ) -> list[str]:
-    """Turn open tool calls of sessions that nobody runs into errors; give the ids of the parts.
+    """Mark open tool calls of sessions that are not running as errors; return their part ids.
 
     Calls that wait for a person stay: approvals that were asked for, and the human tools; and so
     do those of hidden messages. A continuation that another program had begun has ended.

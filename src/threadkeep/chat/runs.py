@@ -88,7 +88,7 @@ def start(
 
 
 def session_runs(_ctx: ChatContext, tx: Tx, session: SessionRef) -> list[Run]:
-    """Give the runs of a session, oldest first: who ran, what was offered, why it ended."""
+    """Return the runs of a session, oldest first: who ran, what was offered, why it ended."""
     session_id = need_session(tx, ref_id(session, "session")).id
     return [run_of(row) for row in tx.all("session_runs", {"session_id": session_id})]
 
@@ -120,7 +120,7 @@ def judge(
     run_id: str | None = None,
     tool_call_id: str | None = None,
 ) -> Verdict:
-    """Judge a tool call by the session's rules and those given; with a run, write it down."""
+    """Judge a tool call by the session's rules and those given; with a run, record the decision."""
     session_id = ref_id(session, "session")
     with ctx.db.read() as tx:
         own = need_session(tx, session_id).permissions
@@ -165,7 +165,7 @@ def _note_verdict(
 
 
 def get_system_prompt(_ctx: ChatContext, tx: Tx, digest: str) -> str:
-    """Give the text of a system prompt."""
+    """Return the text of a system prompt."""
     if not isinstance(digest, str):
         msg = f"a digest is text, not {type(digest).__name__}"
         raise Invalid(msg, hint="pass the hexadecimal SHA-256 digest")

@@ -113,7 +113,7 @@ def refresh_model(ctx: ChatContext, tx: Tx, session_id: str, model: object) -> J
 
 
 def get_session(_ctx: ChatContext, tx: Tx, session: SessionRef) -> Session:
-    """Give a session by its id."""
+    """Return a session by its id."""
     return need_session(tx, ref_id(session, "session"))
 
 
@@ -169,7 +169,7 @@ def _read_cursor(cursor: str | None) -> tuple[int | None, str | None]:
 
 
 def set_title(ctx: ChatContext, tx: Tx, session: SessionRef, title: str | None) -> Session:
-    """Give a session a title, or take it away."""
+    """Set or remove the title of a session."""
     session_id = need_session(tx, ref_id(session, "session")).id
     text = UNTITLED if title is None else clean(ctx, need_text(title, "title"))
     tx.run("set_session_title", {"id": session_id, "title": text, "now": ctx.clock()})
@@ -177,13 +177,13 @@ def set_title(ctx: ChatContext, tx: Tx, session: SessionRef, title: str | None) 
 
 
 def archive(ctx: ChatContext, tx: Tx, session: SessionRef) -> Session:
-    """Take a session out of the default list; nothing is deleted."""
+    """Hide a session from the default list; nothing is deleted."""
     known = need_session(tx, ref_id(session, "session"))
     return _set_archived(ctx, tx, known.id, known.archived_at or ctx.clock(), "archive")
 
 
 def unarchive(ctx: ChatContext, tx: Tx, session: SessionRef) -> Session:
-    """Put a session back into the default list."""
+    """Show an archived session in the default list again."""
     known = need_session(tx, ref_id(session, "session"))
     return _set_archived(ctx, tx, known.id, None, "unarchive")
 
@@ -277,7 +277,7 @@ _SOME = 5
 
 
 def find_session(ctx: ChatContext, tx: Tx, ref: str) -> Session:
-    """Give a session by its id, by a beginning of it that only one has, or the newest as `last`."""
+    """Return a session by its id, by a unique prefix of it, or the newest as `last`."""
     if _need_ref(ref, "session") == LAST:
         newest = list_sessions(ctx, tx, limit=1).items
         if not newest:
@@ -297,7 +297,7 @@ def _session_ids(tx: Tx, prefix: str) -> list[str]:
 
 
 def find_message(_ctx: ChatContext, tx: Tx, session: SessionRef, ref: str) -> str:
-    """Give a message id of a session from a beginning of it; `last` is its last user message."""
+    """Return the message id that begins with `ref`; `last` is the session's last user message."""
     session_id = need_session(tx, ref_id(session, "session")).id
     messages = [message_of(row) for row in tx.all("session_messages", {"session_id": session_id})]
     if _need_ref(ref, "message") == LAST:
@@ -432,6 +432,6 @@ def _delete(ctx: ChatContext, chosen: dict[str, object]) -> bool:
 
 
 def vacuum(ctx: ChatContext) -> int:
-    """Give free pages back to the disk and drop stale postings; tells how many bytes it freed."""
+    """Return free pages to the disk and drop stale postings; returns the number of bytes freed."""
     search.reindex(ctx)
     return give_back_space(ctx.db)

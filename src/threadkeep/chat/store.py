@@ -133,7 +133,7 @@ class ChatStore:
         progress: Progress | None = None,
         keep: BackupRetention | None = None,
     ) -> Path:
-        """Copy the live store to a backup file that was checked, row by row."""
+        """Copy the live store to a backup file, and check the copy row by row."""
         return make_backup(
             self.context.db,
             None if target is None else Path(target),

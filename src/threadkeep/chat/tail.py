@@ -29,7 +29,7 @@ def tail(
     until_idle: bool = False,
     timeout: float | None = None,
 ) -> Iterator[Event]:
-    """Give a session's chunks as they commit, from any process, then wait for more.
+    """Return a session's chunks as they commit, from any process, then wait for more.
 
     Ends when `follow` is off and all is read, when `until_idle` and nobody records, or when
     nothing came for `timeout` seconds. Chunks that are gone because their message is finished
@@ -59,7 +59,7 @@ def tail(
 
 
 def read_events(ctx: ChatContext, session_id: str, after: int) -> tuple[list[Event], bool]:
-    """Give the next events after a number, and whether somebody records the session now."""
+    """Return the next events after a number, and whether the session is being recorded."""
     # Asked first: what a recorder wrote before it was gone is in the snapshot that comes after.
     with ctx.db.read() as tx:
         recordings = tx.all("session_recordings", {"session_id": session_id})
@@ -71,7 +71,7 @@ def read_events(ctx: ChatContext, session_id: str, after: int) -> tuple[list[Eve
 def journal_page(
     ctx: ChatContext, session: SessionRef, *, limit: Limit = 50, cursor: Cursor | None = None
 ) -> Page[Event]:
-    """Give what is in the journal of a session, in order, one page at a time."""
+    """Return the journal of a session, in order, one page at a time."""
     after = max(read_cursor(cursor, int)[0], 0) if cursor else 0
     found = list(islice(tail(ctx, session, after, follow=False), limit + 1))
     page = found[:limit]

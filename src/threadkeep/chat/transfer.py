@@ -78,7 +78,7 @@ class ImportReport(msgspec.Struct):
 
 
 def export(ctx: ChatContext, session: SessionRef, format: str = "jsonl") -> Iterator[str]:  # noqa: A002
-    """Give a session as pieces of text: "jsonl" (canonical), "json", "csv" or "markdown".
+    """Export a session as pieces of text: "jsonl" (canonical), "json", "csv" or "markdown".
 
     It is one snapshot, taken now, exact up to the last committed chunk. JSONL and JSON hold every
     column of every row as it is, and can be imported again. CSV and Markdown are for people: in
@@ -102,7 +102,7 @@ def export_all(
     agent: str | None = None,
     archived: bool | None = None,
 ) -> Iterator[str]:
-    """Give many sessions as one stream: those named, or all, oldest first.
+    """Export many sessions as one stream: those named, or all, oldest first.
 
     `archived` True takes only archived sessions, False leaves them out. Each session is one
     snapshot of its own; one that is deleted meanwhile is left out.
@@ -143,7 +143,7 @@ def import_sessions(
     update: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Import what `export` gave as JSONL or JSON: an open file, lines, or the text itself.
+    """Import what `export` returned as JSONL or JSON: an open file, lines, or the text itself.
 
     Each session is checked whole, then written whole or not at all, in one transaction. One that
     is there already with the same content changes nothing; with other content it is reported as

@@ -324,7 +324,7 @@ def _context_ids(tx: Tx, session_id: str) -> list[str]:
 
 
 def spend(_ctx: ChatContext, tx: Tx, session: SessionRef) -> tuple[Buckets, float]:
-    """Give everything a session ever used and cost, hidden and summarised turns included."""
+    """Return the total usage and cost of a session, including hidden and summarised turns."""
     session_id = ref_id(session, "session")
     total = dict(NOTHING)
     for used in usage_by_message(tx, session_id).values():
@@ -362,7 +362,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def timeline(ctx: ChatContext, tx: Tx, session: SessionRef, view: View = "transcript") -> Timeline:
-    """Put together what happened in a session, turn by turn."""
+    """Return what happened in a session, turn by turn."""
     check_view(view)
     known = need_session(tx, ref_id(session, "session"))
     loaded = load(tx, known.id)

@@ -67,11 +67,11 @@ class CapturedWork:
         self._zone = ZoneInfo(stores.home.zone)
 
     def parse(self, within: Query = EVERYTHING) -> ParsedQuery:
-        """Say what a text of the filter bar means."""
+        """Explain what a text of the filter bar means."""
         return ParsedQuery(within, format_query(within, self._zone))
 
     def raw(self, session: Name) -> Iterator[str]:
-        """Give the lines of a session as its agent wrote them, secrets masked."""
+        """Return the lines of a session as its agent wrote them, secrets masked."""
         history = self._stores.history("look")
         found = history.find(session)
         yield from (one.decode("utf-8", "replace") for one in history.raw(found))
@@ -135,7 +135,7 @@ class CapturedWork:
         return store.labels.put(ref, now=now_ms(), star=star, add=tags, remove=remove, note=kept)
 
     def labels(self, ref: Name) -> Labels:
-        """Give the star, tags and note of a session or message."""
+        """Return the star, tags and note of a session or message."""
         return self._stores.browse().store.labels.of(ref)
 
     def labelled(self, *, limit: Limit = 50, cursor: Cursor | None = None) -> Page[Labelled]:
@@ -144,19 +144,19 @@ class CapturedWork:
         return page_of(found, lambda one: (one.at, one.ref), limit, cursor, newest_first=True)
 
     def tags(self) -> list[TagCount]:
-        """List the tags, those used most first."""
+        """List the tags, the most used first."""
         return self._stores.browse().store.labels.tags()
 
     def project(self, project: ProjectName) -> ProjectDetail:
-        """Give a project with its folders, the files touched most, and its lessons."""
+        """Return a project with its folders, the files touched most, and its lessons."""
         return self._stores.browse().store.projects.project(project)
 
     def rename_project(self, project: ProjectName, to: ProjectName) -> RenamedProject:
-        """Call a project something else; the name of another project merges the two."""
+        """Rename a project; the name of another project merges the two."""
         return self._stores.history("change").store.projects.rename(project, to)
 
     def split_project(self, project: ProjectName) -> RenamedProject:
-        """Give all folders of a project the names back that they had before."""
+        """Undo a merge: all folders of a project get their earlier names back."""
         return self._stores.history("change").store.projects.split(project)
 
     def coverage(self) -> Coverage:
@@ -175,7 +175,7 @@ class CapturedWork:
         pattern: Name | None = None,
         dry_run: bool = False,
     ) -> WouldGo:
-        """Take captured work out for good; say `dry_run: false` to do it.
+        """Delete captured work; a dry run unless `dry_run: false`.
 
         What is meant is said in one way: sessions, a project, a time, a pattern, or a filter.
         """

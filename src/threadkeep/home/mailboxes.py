@@ -156,7 +156,7 @@ class NamedMailboxes:
             return None, error.message
 
     def session(self, session: str) -> Box:
-        """Give a session with what is open in it."""
+        """Return a session with what is open in it."""
         return self._box(session_named(self._home, session))
 
     def create_session(
@@ -169,7 +169,7 @@ class NamedMailboxes:
         mode: SessionMode = "shared",
         zone: Name | None = None,
     ) -> Box:
-        """Make a mailbox for a session of an agent, or give the one that is there.
+        """Create a mailbox for a session of an agent, or return the existing one.
 
         A channel and a chat go together. `zone` is that of the agent's tasks, in all its sessions.
         """
@@ -182,7 +182,7 @@ class NamedMailboxes:
         return self.session(made.id)
 
     def close_session(self, session: str) -> MailboxSession:
-        """Close a session: it gets no more mail."""
+        """Close a session, so that it gets no more mail."""
         with self._home.mailroom(must_exist=True) as room:
             return room.index.close_session(session_named(self._home, session).id)
 
@@ -202,7 +202,7 @@ class NamedMailboxes:
             return index.messaging_groups()
 
     def destinations(self, session: str) -> list[Destination]:
-        """List the names that an agent may write to."""
+        """List the destinations that an agent may write to."""
         return self._host(session).destinations()
 
     # ------------------------------------------------------------------ letters
@@ -217,7 +217,7 @@ class NamedMailboxes:
         limit: Limit = 50,
         cursor: Cursor | None = None,
     ) -> Page[Letter]:
-        """Give mail of both directions in the order of time; even numbers came in, odd went out.
+        """Return mail of both directions, ordered by time; even numbers came in, odd went out.
 
         With `newest` the newest alone, of these with `state` those in this state.
         """
@@ -232,7 +232,7 @@ class NamedMailboxes:
         return Page(page, _behind(seen, page) if len(both) > limit else None)
 
     def trace(self, session: str, letter: Name) -> list[MailboxEvent]:
-        """Tell all that happened to one letter, in order of time."""
+        """Return everything that happened to one letter, ordered by time."""
         return trace_mail(look_into(self._home, session), letter_ref(letter))
 
     def send(
@@ -248,7 +248,7 @@ class NamedMailboxes:
         trigger: bool = True,
         on_wake: bool = False,
     ) -> StoredLetter:
-        """Put a letter into a mailbox; it is on the disk when this answers."""
+        """Send a letter to a mailbox; it is on the disk when this returns."""
         files = [msgspec.structs.asdict(one) for one in attachments]
         sent = self._host(session).send(
             text,
@@ -274,7 +274,7 @@ class NamedMailboxes:
         sender_id: Name = "user",
         is_group: bool = False,
     ) -> list[StoredLetter]:
-        """Take in what was said in a chat, for every agent that is wired to it."""
+        """Receive a chat message for every agent that is connected to the chat."""
         given: dict[str, Any] = {"message_id": id, "thread_id": thread, "is_group": is_group}
         given |= {"sender": sender, "sender_id": sender_id}
         with self._home.mailroom(must_exist=True) as room:
@@ -312,7 +312,7 @@ class NamedMailboxes:
         older_than_ms: Number = 30 * _DAY_MS,
         dry_run: bool = False,
     ) -> Purged:
-        """Remove what dead letters say; say `dry_run: false` to do it."""
+        """Remove the content of dead letters; a dry run unless `dry_run: false`."""
         host = self._host(session)
         found = _dead(host, letter, older_than_ms)
         count = 0 if dry_run else sum(host.purge(one.id) for one in found)
@@ -326,11 +326,11 @@ class NamedMailboxes:
         keep: Number | None = None,
         dry_run: bool = False,
     ) -> PrunedMail:
-        """Remove old mail from the agent that is delivered; say `dry_run: false` to do it."""
+        """Remove old mail from the agent that was delivered; a dry run unless `dry_run: false`."""
         return self._host(session).prune(older_than_ms=older_than_ms, keep=keep, dry_run=dry_run)
 
     def sweep(self, session: str) -> SweepReport:
-        """Take over what the agent said of its mail, and set up next runs; no agent is started."""
+        """Process the agent's acks, and set up next runs; no agent is started."""
         return self._host(session).sweep()
 
     def verify(self, session: str) -> MailboxCheck:
@@ -341,7 +341,7 @@ class NamedMailboxes:
     # ------------------------------------------------------------------ tasks
 
     def tasks(self, session: str, *, limit: Limit = 50, cursor: Cursor | None = None) -> Page[Task]:
-        """List the tasks that are still to come, each with its next runs."""
+        """List the pending tasks, each with its next runs."""
         box = look_into(self._home, session)
         shown = [_task(one, box.zone) for one in tasks_of(box)]
         return page_of(shown, lambda one: (one.due or "", one.id), limit, cursor)
@@ -355,7 +355,7 @@ class NamedMailboxes:
         every: Name | None = None,
         id: Name | None = None,  # noqa: A002  (as above)
     ) -> StoredLetter:
-        """Give an agent a task, once or again and again."""
+        """Create a task for an agent, once or recurring."""
         host = self._host(session)
         made = host.insert_task(prompt, process_after=process_after, recurrence=every, id=id)
         return _stored(made)
@@ -369,7 +369,7 @@ class NamedMailboxes:
         every: Name | UnsetType | None = UNSET,
         process_after: Due | UnsetType = UNSET,
     ) -> Task:
-        """Change what a task says, or when it runs; what is left out stays."""
+        """Change the prompt of a task, or when it runs; what is left out is not changed."""
         host = self._host(session)
         found = _live(host, task)
         said = {"prompt": prompt, "recurrence": every, "process_after": process_after}
@@ -378,7 +378,7 @@ class NamedMailboxes:
         return _task(_live(host, task), host.zone)
 
     def pause_task(self, session: str, task: Name) -> Runs:
-        """Hold a task that is still to come."""
+        """Put a pending task on hold."""
         host = self._host(session)
         found = _live(host, task)
         return Runs(found.id, host.pause_task(found.series_id or found.id))
@@ -390,13 +390,13 @@ class NamedMailboxes:
         return Runs(found.id, host.resume_task(found.series_id or found.id))
 
     def cancel_task(self, session: str, task: Name) -> Runs:
-        """Drop a task with all later runs."""
+        """Cancel a task with all later runs."""
         host = self._host(session)
         found = _live(host, task)
         return Runs(found.id, host.cancel_task(found.series_id or found.id))
 
     def next_runs(self, every: Name, *, count: Few = 5) -> list[str]:
-        """Tell when a recurrence runs next."""
+        """Return the next runs of a recurrence."""
         return _runs(every, self._home.zone, count)
 
 

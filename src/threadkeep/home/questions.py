@@ -104,7 +104,7 @@ class Questions:
         ] = False,
         include_excluded: bool = False,
     ) -> Answer:
-        """Answer a question with passages that were really said."""
+        """Answer a question with passages quoted from what was recorded."""
         return self._memory.ask(
             question,
             within=_of_project(project),
@@ -115,11 +115,11 @@ class Questions:
         )
 
     def fixed(self, error: Text, *, project: Name | None = None, limit: Few = 10) -> list[Fix]:
-        """Find how an error was fixed before; the most telling first."""
+        """Find how an error was fixed before; the best evidence first."""
         return self._memory.fixed(error, within=_of_project(project), limit=limit)
 
     def similar(self, what: Words, *, project: Name | None = None, limit: Few = 10) -> RecallResult:
-        """Find what is like a hit, named by its ref, or like a text."""
+        """Find what is similar to a hit, named by its ref, or to a text."""
         return self._memory.similar(what, within=_of_project(project), limit=limit)
 
     def context(
@@ -130,7 +130,7 @@ class Questions:
         limit: Few = 8,
         max_chars: Characters = 4000,
     ) -> str:
-        """Make a fenced block for a prompt of what is remembered; empty if nothing is."""
+        """Build a fenced block for a prompt from what is remembered; empty if nothing is."""
         memory, within = self._memory, _of_project(project)
         return memory.context(about, within=within, limit=limit, max_chars=max_chars)
 
@@ -147,7 +147,7 @@ class Questions:
         limit: Limit = 100,
         cursor: Cursor | None = None,
     ) -> Page[Happened]:
-        """Tell what happened: commands, agents' turns, pages, CI and commits, the latest first."""
+        """List what happened: commands, agents' turns, visits, CI and commits, the latest first."""
         zone = ZoneInfo(self._home.zone)
         if day is not None:
             if since is not None or until is not None:
@@ -181,7 +181,7 @@ class Questions:
         limit: Limit = 10,
         include_excluded: bool = False,
     ) -> AgentAnswer:
-        """Answer with what is known, what that rests on, how fresh and how sure it is."""
+        """Answer with what is known, its evidence, how fresh it is, and how certain."""
         asked = Query(project=_one(project), branch=_one(branch), agent=_one(agent), since=since)
         within, nodes = of_contract_source(asked, source)
         nodes = msgspec.structs.replace(nodes, excluded=include_excluded)
@@ -201,7 +201,7 @@ class Questions:
         include_non_queryable: bool = False,
         include_source_path: bool = False,
     ) -> NoteList:
-        """Give what the notes that Claude keeps say now."""
+        """Return the current text of Claude's notes."""
         asked = MemoryFilter(
             query,
             *(repository, category, logical_path, document_uuid, since, limit, offset),
@@ -219,7 +219,7 @@ class Questions:
         limit: Limit = 50,
         include_source_path: bool = False,
     ) -> RevisionList:
-        """Give the revisions of one of Claude's notes."""
+        """Return the revisions of one of Claude's notes."""
         asked = MemoryFilter(
             repository=repository,
             logical_path=logical_path,

@@ -86,7 +86,7 @@ def tag_of(text: str) -> str:
 
 
 def labels_of(tx: Tx, ref: Name) -> Labels:
-    """Give the star, tags and note of a session or message."""
+    """Return the star, tags and note of a session or message."""
     place = _place_of(tx, ref)
     return labels_of_session(tx, place.harness, place.session_id).get(place.key, NO_LABELS)
 
@@ -155,7 +155,7 @@ def labelled(tx: Tx) -> list[Labelled]:
 
 
 def tags(tx: Tx) -> list[TagCount]:
-    """List the tags, those used most first."""
+    """List the tags, the most used first."""
     if "tk_labels" not in tx.tables():
         return []
     return [TagCount(*row) for row in tx.all("tags_counted")]

@@ -223,7 +223,7 @@ class Browse:
     def sessions(
         self, query: Query = EVERYTHING, *, cursor: Cursor | None = None, limit: Limit = 50
     ) -> SessionPage:
-        """List the sessions that a query means, the latest first."""
+        """List the sessions that match a query, the latest first."""
         with self._reading() as around:
             if "tk_sessions" not in around.tables:
                 return SessionPage((), None)
@@ -231,7 +231,7 @@ class Browse:
             return session_list.list_page(around, query, found, cursor, limit)
 
     def count(self, query: Query = EVERYTHING) -> int | None:
-        """Count the sessions that a query means; None where that would take long."""
+        """Count the sessions that match a query; None if that would take too long."""
         return self._counted(query).sessions
 
     def facets(self, query: Query = EVERYTHING) -> dict[str, list[tuple[str, int]]]:
@@ -267,7 +267,7 @@ class Browse:
     # ------------------------------------------------------------------ one session
 
     def session(self, ref: CapturedRef) -> SessionDetail:
-        """Give a session by `agent:session_id` or a beginning of its id, with its turns."""
+        """Return a session by `agent:session_id` or a prefix of its id, with its turns."""
         with self._reading() as around:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)
             outline = self._outline(around, found)
@@ -283,7 +283,7 @@ class Browse:
         after: Annotated[int, Meta(ge=-1, le=LARGEST)] | None = None,
         limit: Many = 100,
     ) -> Window:
-        """Give consecutive messages of a session: around a key or position, before or after one.
+        """Return consecutive messages of a session: around a key or position, before or after one.
 
         Without any of them the session's beginning is given.
         """
@@ -300,7 +300,7 @@ class Browse:
             return with_labels(around.tx, found, read_window(archive, outline, part, prompts))
 
     def find(self, ref: CapturedRef, words: str, limit: Many = 200) -> list[Spot]:
-        """Find words in one session, in its order; any text may be looked for."""
+        """Find words in one session, in its order; accepts any text."""
         with self._reading() as around:
             found = session_detail.find(self.store.context, around.tx, around.tables, ref)
             if not words.split() or limit < 1:
@@ -366,7 +366,7 @@ class Browse:
     def usage(
         self, query: Query = EVERYTHING, *, zone: tzinfo | None = None, sessions: bool = False
     ) -> UsageReport:
-        """Sum up tokens and cost of a query's sessions, subagents included; with each if asked."""
+        """Sum up tokens and cost of a query's sessions, including subagents; each on request."""
         changes = self.database.changes()
         within = zone or self.zone
         with self._reading() as around:
@@ -381,7 +381,7 @@ class Browse:
             return self._answers.latest(("usage", query, str(within), sessions), changes, make)
 
     def activity(self, query: Query = EVERYTHING, days: Days = 365) -> dict[str, int]:
-        """Give the tokens of each of the last days that has some."""
+        """Return the tokens of each of the last days that has any."""
         today = day_of(self.clock(), self.zone)
         first = (today - timedelta(days=max(0, days - 1))).isoformat()
         # All days, though some are not asked for: it is what the sums beside it are made of.
@@ -390,7 +390,7 @@ class Browse:
     def blocks_report(
         self, query: Query = EVERYTHING, now: Number | None = None
     ) -> list[BillingBlock]:
-        """Give the five-hour blocks of a query's answers, the oldest first, gaps between them."""
+        """Return the five-hour blocks of a query's answers, the oldest first, gaps between them."""
         with self._reading() as around:
             if "tk_usage" not in around.tables:
                 return []
@@ -400,7 +400,7 @@ class Browse:
     def block_now(
         self, query: Query = EVERYTHING, now: Number | None = None
     ) -> BillingBlock | None:
-        """Give the five-hour block that runs now, as of this minute; None if there is none."""
+        """Return the current five-hour block, as of this minute; None if there is none."""
         changes = self.database.changes()
         with self._reading() as around:
             if "tk_usage" not in around.tables:
@@ -414,7 +414,7 @@ class Browse:
             return self._answers.latest(("block", query), (changes, moment // 60_000), make)
 
     def today(self, now: Number | None = None) -> Today:
-        """Tell what happened since midnight, what is live, and what was last."""
+        """Return what happened since midnight, what is live, and what came last."""
         with self._reading() as around:
             moment = around.now if now is None else now
             since = start_of(day_of(moment, self.zone), self.zone)
@@ -430,7 +430,7 @@ class Browse:
             return views.list_nodes(tx, query, self.clock(), cursor, limit)
 
     def node(self, name: int | str) -> NodeView:
-        """Give a piece of knowledge by its number or uuid, with what it rests on."""
+        """Return a node by its number or uuid, with its evidence."""
         with self.database.read(lenient=True) as tx:
             archived = "tk_sessions" in tx.tables()
             return views.read_node(tx, name, archived=archived)
@@ -442,22 +442,22 @@ class Browse:
         type: str | None = None,  # noqa: A002  (what the contract calls it)
         limit: Number = 100,
     ) -> list[EntityRow]:
-        """List what knowledge mentions, the most often mentioned first."""
+        """List entities, the most often mentioned first."""
         with self.database.read(lenient=True) as tx:
             return views.list_entities(tx, text, type, limit)
 
     def entity(self, number: RowId) -> EntityView:
-        """Give something that knowledge mentions, with its nodes and neighbours."""
+        """Return an entity, with its nodes and related entities."""
         with self.database.read(lenient=True) as tx:
             return views.read_entity(tx, number)
 
     def graph(self, limit: Annotated[int, Meta(ge=1, le=300)] = 150) -> Graph:
-        """Give the entities that are mentioned most, and what ties them."""
+        """Return the most often mentioned entities, and the relations between them."""
         with self.database.read(lenient=True) as tx:
             return views.read_graph(tx, limit)
 
     def lessons(self, limit: Number = 100) -> list[Lesson]:
-        """Give the failures that came back, the most frequent first."""
+        """Return recurring failures, the most frequent first."""
         with self.database.read(lenient=True) as tx:
             return list_lessons(tx, limit=limit)
 
@@ -472,7 +472,7 @@ class Browse:
     # ------------------------------------------------------------------ pages
 
     def project_page(self, *, limit: Limit = 50, cursor: Cursor | None = None) -> Page[ProjectRow]:
-        """List projects, the one used last first, one page at a time."""
+        """List projects, the last used first, one page at a time."""
         found = self.projects()
         return page_of(
             found, lambda one: (one.last_at or 0, one.name), limit, cursor, newest_first=True
@@ -486,7 +486,7 @@ class Browse:
         limit: Limit = 50,
         cursor: Cursor | None = None,
     ) -> Page[EntityRow]:
-        """List what knowledge mentions, the most often mentioned first, one page at a time."""
+        """List entities, the most often mentioned first, one page at a time."""
         found = self.entities(text=text, type=type, limit=_ALL)
         return page_of(found, lambda one: (one.nodes, one.id), limit, cursor, newest_first=True)
 
@@ -535,7 +535,7 @@ class Browse:
         )
 
     def run(self, run: RowId) -> RunDetails:
-        """Give a run of CI with its jobs and what they said."""
+        """Return a run of CI with its jobs and their output."""
         return views.ci_run(self.store, run)
 
     # ------------------------------------------------------------------ typed queries
@@ -545,7 +545,7 @@ class Browse:
         return run_sql(self.database, sql, limit)
 
     def tables(self) -> list[SqlTable]:
-        """List the tables that `select` can ask, with their columns."""
+        """List the tables that `select` can query, with their columns."""
         return sql_tables(self.database)
 
     # ------------------------------------------------------------------ the end

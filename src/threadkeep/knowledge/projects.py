@@ -43,7 +43,7 @@ class RenamedProject(msgspec.Struct, frozen=True):
 
 
 def read_project(tx: Tx, name: ProjectName) -> ProjectDetail:
-    """Give a project with its folders, the files touched most, and its lessons."""
+    """Return a project with its folders, the files touched most, and its lessons."""
     rows = tx.all("folders_of_project", {"project": name})
     if not rows:
         raise NotFound(f"there is no project {name!r}", hint="`/projects` lists them")
@@ -74,7 +74,7 @@ def _files(tx: Tx, name: str) -> list[FileCount]:
 
 
 def rename_project(tx: Tx, name: ProjectName, to: ProjectName) -> RenamedProject:
-    """Call a project something else; the name of another project merges the two."""
+    """Rename a project; the name of another project merges the two."""
     wanted = to.strip()
     if not wanted or "/" in wanted:
         raise Invalid(f"{to!r} can't be a project's name", hint="give a name without slashes")

@@ -226,7 +226,7 @@ def _decoded(content: str) -> Any:
 
 
 def list_entities(tx: Tx, text: str, type_: str | None, limit: int) -> list[EntityRow]:
-    """List what knowledge mentions, the most often mentioned first."""
+    """List entities, the most often mentioned first."""
     pattern = f"%{like(text.strip())}%" if text.strip() else None
     values = {"type": type_, "text": pattern, "limit": max(0, min(limit, 10 * _MOST))}
     return _with_times(tx, [EntityRow(*row) for row in tx.all("browse_entities", values)])
@@ -271,7 +271,7 @@ TOGETHER: Final = "together"  # the kind of an edge between two that the same no
 
 
 def read_graph(tx: Tx, limit: int) -> Graph:
-    """Give the entities that are mentioned most, and what ties them."""
+    """Return the most often mentioned entities, and the relations between them."""
     entities = list_entities(tx, "", None, limit)
     ids = _ids([one.id for one in entities])
     ties = tx.all("browse_ties", {**ids, "limit": _EDGES})

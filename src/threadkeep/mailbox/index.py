@@ -189,7 +189,7 @@ def enter_session(
 
 
 def session(_ctx: MailIndexContext, tx: Tx, session_id: str) -> MailboxSession:
-    """Give a session by its id."""
+    """Return a session by its id."""
     return need_session(tx, session_id)
 
 

@@ -106,7 +106,7 @@ def messaging_group_of(row: Row) -> MessagingGroup:
 
 
 def need_session(tx: Tx, session_id: object) -> MailboxSession:
-    """Give a session by its id."""
+    """Return a session by its id."""
     row = tx.one("get_session", {"id": need_name(session_id, "session id")})
     if row is None:
         hint = "`MailIndex.sessions()` lists them, `MailIndex.resolve_session()` begins one"

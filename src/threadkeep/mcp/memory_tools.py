@@ -92,7 +92,7 @@ class MemoryHistory(msgspec.Struct, frozen=True):
 
 
 def agent_query(room: tools.ToolContext, given: AgentArguments) -> tools.ToolReply:
-    """Answer with what is known, what that rests on, how fresh and how sure it is."""
+    """Answer with what is known, its evidence, how fresh it is, and how certain."""
     within = Query(
         project=(given.project,) if given.project else (),
         since=tools.younger_than(given.since, room.now()),
@@ -123,7 +123,7 @@ def _of_hit(hit: AgentHit, now: int) -> FenceItem:
 
 
 def query_memory(room: tools.ToolContext, given: MemoryArguments) -> tools.ToolReply:
-    """Give what the notes that Claude keeps say now."""
+    """Return the current text of Claude's notes."""
     limit, offset = max(1, tools.clamped(given.limit)), max(0, given.offset)
     asked = MemoryFilter(
         text=given.query,

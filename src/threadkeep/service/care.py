@@ -59,21 +59,21 @@ class HomeCare:
         self._stores = stores
 
     def status(self) -> Status:
-        """Look at the home and its stores."""
+        """Report the state of the home and its stores."""
         return self._stores.home.status(knowledge_path=self._stores.db)
 
     def sources(self) -> ObservedStatus:
-        """Tell how the capture of shells, browsers and CI is."""
+        """Report the state of capture for shells, browsers and CI."""
         return observed_status(self._stores.home, self._stores.db)
 
     def doctor(self) -> Diagnosis:
-        """Say what is wrong, why, and what helps."""
+        """Report problems, their causes and how to fix them."""
         installed = version("threadkeep")
         found = diagnose(self._stores.home, self._stores.db, version=installed)
         return Diagnosis(found.level, found.took_ms, found.findings)
 
     def metrics(self) -> str:
-        """Give the numbers of the home, and of its server, as Prometheus scrapes them."""
+        """Return metrics of the home, and of its server, in Prometheus's format."""
         return metrics_of(self._stores.home, self._stores.db)
 
     def alarms(
@@ -90,7 +90,7 @@ class HomeCare:
         return page_of(found, lambda one: (one.raised_at, one.id), limit, cursor, newest_first=True)
 
     def ack(self, alarm: RowId, note: Words | None = None) -> AlarmRow:
-        """Say that somebody has seen an alarm; done again, it changes nothing."""
+        """Acknowledge an alarm; repeating it changes nothing."""
         return _row(self._stores.history("change").store.acknowledge(alarm, note))
 
 
@@ -107,13 +107,13 @@ class WebLogins:
         self._logins = Logins(stores.home)
 
     def logins(self) -> list[Login]:
-        """List the browsers that a link let in, those used last first."""
+        """List the browsers logged in by a link, the last used first."""
         return self._logins.listed(self._token)
 
     def revoke(self, login: LoginName) -> Login:
-        """End a login, at once; a beginning of its id that only one has will do."""
+        """End a login at once; a unique prefix of its id is enough."""
         return self._logins.revoke(self._token, login)
 
     def revoke_all(self) -> Revoked:
-        """End every login, at once; the token still holds."""
+        """End every login at once; the token remains valid."""
         return Revoked(self._logins.revoke_all(self._token))

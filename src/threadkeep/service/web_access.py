@@ -239,7 +239,7 @@ class Logins:
         return [one for one in found if one.ends_at > now]
 
     def revoke(self, token: str, id_: str) -> Login:
-        """End a login, at once; a beginning of its id that only one has will do."""
+        """End a login at once; a unique prefix of its id is enough."""
         matching = [one for one in self.listed(token) if id_ and one.id.startswith(id_)]
         if len(matching) != 1:
             what = "no login" if not matching else "more than one login"
@@ -248,7 +248,7 @@ class Logins:
         return matching[0]
 
     def revoke_all(self, token: str) -> list[Login]:
-        """End every login, at once; the token still holds."""
+        """End every login at once; the token remains valid."""
         return [one for one in self.listed(token) if self._given.remove(one.id)]
 
 

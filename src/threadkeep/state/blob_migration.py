@@ -250,7 +250,7 @@ def _unused(tx: Tx) -> set[str]:
 
 
 def release(ctx: StateContext) -> Json:
-    """Take everything that is ours out of the file, and close the store; tell what was removed.
+    """Remove everything of ours from the file, and close the store; return what was removed.
 
     A backup is made first: what only our tables can hold is in it alone afterwards, such as
     relations and usage by day. Pins, lists as content and messages that were taken back stay where

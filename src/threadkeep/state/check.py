@@ -74,7 +74,7 @@ _SESSIONS: Final = _Kind(
 
 
 def check(ctx: StateContext, *, quick: bool = False) -> list[str]:
-    """Give what is wrong with the store, one sentence each; nothing when all is well.
+    """Return the problems of the store, one sentence each; empty if there are none.
 
     With `quick` neither the rows nor the words of the index are looked at. Nothing is repaired;
     rows of other programs get a fingerprint, so that later damage to them is noticed.
@@ -406,12 +406,12 @@ class Layout(NamedTuple):
 
 
 def fts_rebuild_status(ctx: StateContext, tx: Tx) -> Json | None:
-    """Tell how far a rebuild of the full-text tables is, None if none is under way."""
+    """Return the progress of a rebuild of the full-text tables, None if none is running."""
     return _status(ctx, tx, _MAIN)
 
 
 def fts_cjk_rebuild_status(ctx: StateContext, tx: Tx) -> Json | None:
-    """Tell how far a rebuild of the table for CJK is, None if none is under way."""
+    """Return the progress of a rebuild of the table for CJK, None if none is running."""
     return _status(ctx, tx, _OF_CJK)
 
 
@@ -433,17 +433,17 @@ def _number(text: str | None) -> int:
 
 
 def fts_optimize_available(ctx: StateContext, tx: Tx) -> bool:
-    """Tell whether a rebuild that Hermes has begun can be carried on here."""
+    """Return whether a rebuild that Hermes has begun can be continued here."""
     return not ctx.db.read_only and fts_rebuild_status(ctx, tx) is not None
 
 
 def fts_rebuild_step(ctx: StateContext) -> bool:
-    """Carry a rebuild of the full-text tables on by one step; True if more is left."""
+    """Continue a rebuild of the full-text tables by one step; True if more is left."""
     return _step(ctx, _MAIN, (_WORDS, _TRIGRAMS))
 
 
 def fts_cjk_rebuild_step(ctx: StateContext) -> bool:
-    """Carry a rebuild of the table for CJK on by one step; its words need Hermes's library."""
+    """Continue a rebuild of the table for CJK by one step; needs Hermes's library."""
     return _step(ctx, _OF_CJK, (_CJK,))
 
 
@@ -497,7 +497,7 @@ def optimize_fts_storage(
     progress_cb: Callable[[Json], None] | None = None,
     vacuum: bool = True,
 ) -> Json:
-    """Carry a rebuild that Hermes has begun on to its end; the layout stays what it is."""
+    """Complete a rebuild that Hermes has begun; the layout is not changed."""
     if ctx.db.read_only:
         return {"ok": False, "reason": "read_only"}
     steps = 0

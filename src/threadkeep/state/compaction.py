@@ -63,7 +63,7 @@ def archive_and_compact(
     lock_holder: str | None = None,
     tail_count: int = 0,
 ) -> int:
-    """Put a shorter conversation in the place of a session's live messages; give its length.
+    """Replace a session's live messages with a shorter conversation; return its length.
 
     Those are marked as summarised: out of the conversation, found by search. What came in behind
     the `watermark` follows the summary. The last `tail_count` of the new messages are copies of the
@@ -119,7 +119,7 @@ def replace_messages(
     active_only: bool = False,  # noqa: FBT001, FBT002
     archive_dropped: bool = False,  # noqa: FBT001, FBT002
 ) -> None:
-    """Put other messages in the place of a session's, in one transaction.
+    """Replace the messages of a session, in one transaction.
 
     All of them are deleted, or with `active_only` the live ones; with `archive_dropped` the live
     ones stay, as taken back.
@@ -227,7 +227,7 @@ def _between(tx: Tx, session_id: str, after: int | None, up_to: int | None) -> l
 
 
 def find_live_compression_child(ctx: StateContext, tx: Tx, parent_session_id: str) -> Json | None:
-    """Give the one open session that continues a compacted one, None if it does not exist."""
+    """Return the one open session that continues a compacted one, None if there is none."""
     if tx.one("closed_by_compression", {"id": parent_session_id}) is None:
         return None
     found = read_sessions(ctx, tx, "open_continuations", {"id": parent_session_id})
@@ -256,7 +256,7 @@ def reopen_orphaned_compression_session(ctx: StateContext, tx: Tx, session_id: s
 def purge_stale_tool_call_markers(
     ctx: StateContext, *, dry_run: bool = False, backup: bool = True
 ) -> Json:
-    """Empty the answers that say nothing but the name of a tool in brackets, beside its call.
+    """Empty the answers that contain only a tool's name in brackets, beside its call.
 
     Conversations leave them out anyway; a backup is made before anything is changed.
     """
@@ -299,12 +299,12 @@ class CooldownChanged(Conflict, RuntimeError):
 def record_compression_failure_cooldown(
     ctx: StateContext, session_id: str, cooldown_until: float, error: str | None = None
 ) -> None:
-    """Note that compacting a session failed, why, and until when it is not to be tried again."""
+    """Record that compacting a session failed, why, and until when not to retry it."""
     _set_cooldown(ctx, session_id, cooldown_until, error)
 
 
 def clear_compression_failure_cooldown(ctx: StateContext, session_id: str) -> None:
-    """Let a session be compacted again at once."""
+    """Allow a session to be compacted again at once."""
     _set_cooldown(ctx, session_id, None, None)
 
 
@@ -330,7 +330,7 @@ def _put_cooldown(
 
 
 def get_compression_failure_cooldown(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
-    """Give until when a session is not to be compacted, and why; None if it may be."""
+    """Return until when a session must not be compacted, and why; None if it may be."""
     row = get_compression_failure_cooldown_row(ctx, tx, session_id)
     until, now = row["cooldown_until"], ctx.clock()
     if until is None or until <= now:
@@ -339,7 +339,7 @@ def get_compression_failure_cooldown(ctx: StateContext, tx: Tx, session_id: str)
 
 
 def get_compression_failure_cooldown_row(_ctx: StateContext, tx: Tx, session_id: str) -> Json:
-    """Give the cool-down of a session as it is stored, whether it is over or not."""
+    """Return the cool-down of a session as it is stored, even if it has expired."""
     found = tx.one("cooldown_of", {"id": session_id})
     until, error = found or (None, None)
     return {
@@ -352,7 +352,7 @@ def get_compression_failure_cooldown_row(_ctx: StateContext, tx: Tx, session_id:
 def restore_compression_failure_cooldown_row(
     ctx: StateContext, tx: Tx, session_id: str, snapshot: Json
 ) -> None:
-    """Set the cool-down of a session back to what a row said; raise if that cannot be done."""
+    """Restore the cool-down of a session from a row; raises if that is not possible."""
     until = snapshot.get("cooldown_until")
     expected = {
         "session_exists": bool(snapshot.get("session_exists", False)),
@@ -372,56 +372,56 @@ def restore_compression_failure_cooldown_row(
 
 
 def get_compression_fallback_streak(ctx: StateContext, tx: Tx, session_id: str) -> int:
-    """Give how many compactions in a row had to do without a model."""
+    """Return how many compactions in a row ran without a model."""
     return int(_number(ctx, tx, session_id, "compression_fallback_streak"))
 
 
 def set_compression_fallback_streak(
     ctx: StateContext, tx: Tx, session_id: str, streak: int
 ) -> None:
-    """Note how many compactions in a row had to do without a model."""
+    """Record how many compactions in a row ran without a model."""
     _set_number(ctx, tx, session_id, "compression_fallback_streak", max(0, int(streak)))
 
 
 def get_compression_ineffective_count(ctx: StateContext, tx: Tx, session_id: str) -> int:
-    """Give how many compactions made a session hardly shorter."""
+    """Return how many compactions hardly shortened a session."""
     return int(_number(ctx, tx, session_id, "compression_ineffective_count"))
 
 
 def set_compression_ineffective_count(
     ctx: StateContext, tx: Tx, session_id: str, count: int
 ) -> None:
-    """Note how many compactions made a session hardly shorter."""
+    """Record how many compactions hardly shortened a session."""
     _set_number(ctx, tx, session_id, "compression_ineffective_count", max(0, int(count)))
 
 
 def get_compression_recovery_deadline(ctx: StateContext, tx: Tx, session_id: str) -> float:
-    """Give when a session that was compacted in vain may be tried again; 0.0 if nothing is set."""
+    """Return when a session may be compacted again after a useless try; 0.0 if not set."""
     return float(_number(ctx, tx, session_id, "compression_recovery_deadline"))
 
 
 def set_compression_recovery_deadline(
     ctx: StateContext, tx: Tx, session_id: str, deadline: float | None
 ) -> None:
-    """Note when a session that was compacted in vain may be tried again; 0 or None takes it out."""
+    """Record when to compact a session again after a useless try; 0 or None removes it."""
     until = max(0.0, float(deadline or 0.0)) or None
     _set_number(ctx, tx, session_id, "compression_recovery_deadline", until)
 
 
 def get_compression_overload_streak(ctx: StateContext, tx: Tx, session_id: str) -> int:
-    """Give how many compactions in a row were given up because the model was overloaded."""
+    """Return how many compactions in a row were aborted because the model was overloaded."""
     return int(_number(ctx, tx, session_id, "compression_overload_streak"))
 
 
 def set_compression_overload_streak(
     ctx: StateContext, tx: Tx, session_id: str, streak: int
 ) -> None:
-    """Note how many compactions in a row were given up because the model was overloaded."""
+    """Record how many compactions in a row were aborted because the model was overloaded."""
     _set_number(ctx, tx, session_id, "compression_overload_streak", max(0, int(streak)))
 
 
 def increment_compression_overload_streak(ctx: StateContext, tx: Tx, session_id: str) -> int | None:
-    """Count one more compaction that was given up; give the count, None without such a session."""
+    """Count one more aborted compaction; return the count, None if there is no such session."""
     if tx.one("session_exists", {"id": session_id}) is None:
         return None
     streak = get_compression_overload_streak(ctx, tx, session_id) + 1
@@ -453,7 +453,7 @@ def _set_number(ctx: StateContext, tx: Tx, session_id: str, column: str, value: 
 
 
 def increment_hygiene_failure_streak(ctx: StateContext, tx: Tx, session_key: str) -> int:
-    """Count one more failed clean-up of a chat; give how many failed in a row."""
+    """Count one more failed clean-up of a chat; return how many failed in a row."""
     if not session_key:
         return 1
     ctx.widen(tx)
@@ -461,6 +461,6 @@ def increment_hygiene_failure_streak(ctx: StateContext, tx: Tx, session_key: str
 
 
 def reset_hygiene_failure_streak(ctx: StateContext, tx: Tx, session_key: str) -> None:
-    """Note that a clean-up of a chat worked."""
+    """Record that a clean-up of a chat succeeded."""
     if "gateway_hygiene_state" in ctx.form.tables:
         tx.run("reset_hygiene_failures", {"key": session_key})

@@ -176,7 +176,7 @@ def get_messages_as_conversation(
     *,
     limit: int | None = None,
 ) -> list[Json]:
-    """Give the messages of a session in the form that a model is called with.
+    """Return the messages of a session in the form that is sent to a model.
 
     With `include_ancestors` the conversations that led to it come first; `repair_alternation` lets
     the sides take turns; `include_row_ids` numbers the turns as `_row_id`; `limit` gives the last.
@@ -192,7 +192,7 @@ def get_messages_as_conversation(
 def get_resume_conversations(
     ctx: StateContext, tx: Tx, session_id: str
 ) -> tuple[list[Json], list[Json]]:
-    """Give what the model gets when a session is resumed, and what is shown, in one read."""
+    """Return what a resumed session sends to the model, and what it shows, in one read."""
     rows = _rows(ctx, tx, lineage_of(tx, session_id))
     own = [row for row in rows if row["session_id"] == session_id]
     return (
@@ -202,7 +202,7 @@ def get_resume_conversations(
 
 
 def get_ancestor_display_prefix(ctx: StateContext, tx: Tx, session_id: str) -> list[Json]:
-    """Give what is shown before a session's own messages: those of its ancestors."""
+    """Return the messages of a session's ancestors, which are shown before its own."""
     rows = _rows(ctx, tx, [name for name in lineage_of(tx, session_id) if name != session_id])
     return _finished(ctx, _as_turns(ctx, rows), resumed=True, numbered=False)
 
@@ -377,7 +377,7 @@ def get_resume_message_count(_ctx: StateContext, tx: Tx, session_id: str) -> int
 def assert_resume_safe(
     _ctx: StateContext, tx: Tx, session_id: str, max_messages: int | None = None
 ) -> int:
-    """Count the messages that resuming would load; raise if there are more than the limit."""
+    """Count the messages that resuming would load; raises if there are more than the limit."""
     most = _limit(max_messages)
     found = _count(tx, ancestry(tx, session_id), most + 1) if most else 0
     if found > most:
@@ -388,7 +388,7 @@ def assert_resume_safe(
 def assert_export_safe(
     _ctx: StateContext, tx: Tx, session_id: str, max_messages: int | None = None
 ) -> int:
-    """Count the messages that an export in memory would hold; raise if there are too many."""
+    """Count the messages that an export in memory would hold; raises if there are too many."""
     most = _limit(max_messages)
     found = _count(tx, [session_id], most + 1) if most else 0
     if found > most:

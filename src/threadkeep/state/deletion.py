@@ -45,7 +45,7 @@ def remove_files(folder: Folder, ids: Iterable[str]) -> None:
 
 
 def get_session_delete_targets(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
-    """Give the sessions that deleting one takes along: itself, then those it delegated to."""
+    """Return the sessions that deleting one would delete: itself, then its delegates."""
     return with_delegates(ctx, tx, [session_id])
 
 
@@ -70,7 +70,7 @@ def delete_session(
     *,
     dry_run: bool = False,
 ) -> bool:
-    """Delete a session, its messages and those it delegated to; other children lose their parent.
+    """Delete a session, its messages and its delegates; other children lose their parent.
 
     With `expected_delete_ids` only if these are exactly the ones that would go. `sessions_dir` is
     the folder with what is kept of them beside the store. With `dry_run` nothing is deleted.
@@ -129,7 +129,7 @@ def delete_empty_sessions(
 def prune_empty_ghost_sessions(
     ctx: StateContext, sessions_dir: Folder = None, *, dry_run: bool = False
 ) -> int:
-    """Delete what the terminal page began and never used, a day after; count them.
+    """Delete sessions that the terminal UI created and left empty for a day; count them.
 
     With `dry_run` they are only counted.
     """
@@ -140,7 +140,7 @@ def prune_empty_ghost_sessions(
 def list_never_active_keyed_sessions(
     ctx: StateContext, tx: Tx, *, older_than_days: float
 ) -> list[dict[str, object]]:
-    """Give a messenger's sessions that were opened long ago and never used, the oldest first."""
+    """Return a messenger's sessions that were opened long ago and never used, the oldest first."""
     return tx.dicts("never_active", {"cutoff": ctx.clock() - float(older_than_days) * _DAY})
 
 

@@ -20,7 +20,7 @@ HINT: Final = "pass what `export` wrote; nothing of this session was stored"
 
 
 def export_session(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
-    """Give a session with its messages as one dict, None if there is none."""
+    """Return a session with its messages as one dict, None if there is none."""
     session = read_session(ctx, tx, session_id)
     if session is None:
         return None
@@ -28,13 +28,13 @@ def export_session(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
 
 
 def export_all(ctx: StateContext, tx: Tx, source: str | None = None) -> list[Json]:
-    """Give all sessions with their messages, the one used last first, all in memory."""
+    """Return all sessions with their messages, the last used first, all in memory."""
     sessions = search_sessions(ctx, tx, source, _MOST)
     return [{**one, "messages": get_messages(ctx, tx, one["id"])} for one in sessions]
 
 
 def export_session_lineage(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
-    """Give a chain of compressed sessions as one: the last with the messages of all, None if none.
+    """Return a chain of compressed sessions as one: the last, with all messages, None if none.
 
     `segments` has each session with its own messages, the oldest first.
     """
@@ -54,7 +54,7 @@ def export_session_lineage(ctx: StateContext, tx: Tx, session_id: str) -> Json |
 
 
 def iter_export(ctx: StateContext, source: str | None = None) -> Iterator[str]:
-    """Give all sessions as lines of JSON, the oldest first; a page in memory at a time.
+    """Yield all sessions as lines of JSON, the oldest first, one page in memory at a time.
 
     The first line of a session has its columns and what each model used, each further one a
     message, also one that was taken back or summarised; `import_sessions` takes them. A session

@@ -34,7 +34,7 @@ def record_gateway_session_peer(
     origin_json: str | None = None,
     include_compression_ancestors: bool = False,
 ) -> None:
-    """Note which conversation owns a session, which is made if it is missing.
+    """Record which conversation owns a session, which is created if it is missing.
 
     A `display_name` or `origin_json` of None leaves what is there. With
     `include_compression_ancestors` the sessions that it continues go along.
@@ -68,7 +68,7 @@ def set_expiry_finalized(
     session_id: str,
     finalized: bool = True,  # noqa: FBT001, FBT002
 ) -> None:
-    """Mark that the gateway has dealt with the expiry of a session."""
+    """Record that the gateway has handled the expiry of a session."""
     if session_id:
         tx.run("set_finalized", {"id": session_id, "finalized": bool(finalized)})
 
@@ -76,7 +76,7 @@ def set_expiry_finalized(
 def list_gateway_sessions(
     ctx: StateContext, tx: Tx, *, platform: str | None = None, active_only: bool = True
 ) -> list[Json]:
-    """Give the newest session of each conversation, the last active first."""
+    """Return the newest session of each conversation, the last active first."""
     params = {"platform": platform or None, "active_only": bool(active_only)}
     return read_sessions(ctx, tx, "gateway_sessions", params)
 
@@ -90,7 +90,7 @@ def find_session_by_origin(
     thread_id: str | None = None,
     user_id: str | None = None,
 ) -> str | None:
-    """Give the newest session that continues in a chat; None if it may be another person's."""
+    """Return the newest session that continues in a chat; None if it may be another person's."""
     if not platform or chat_id in (None, ""):
         return None
     params = {
@@ -120,7 +120,7 @@ def find_latest_gateway_session_for_peer(
     chat_type: str | None = None,
     thread_id: str | None = None,
 ) -> Json | None:
-    """Give the session in which a conversation can continue; never one from before a reset.
+    """Return the session in which a conversation can continue; never one from before a reset.
 
     By its key, one with messages first; else by the whole of chat, thread and user.
     """
@@ -141,7 +141,7 @@ def find_latest_gateway_session_for_peer(
 def save_gateway_routing_entry(
     ctx: StateContext, tx: Tx, session_key: str, entry_json: str, *, scope: str = ""
 ) -> None:
-    """Keep where a conversation is routed to, in the place of what was there."""
+    """Store where a conversation is routed to, replacing an earlier route."""
     if session_key and entry_json:
         _put(ctx, tx, scope, {session_key: entry_json})
 
@@ -149,7 +149,7 @@ def save_gateway_routing_entry(
 def replace_gateway_routing_entries(
     ctx: StateContext, tx: Tx, entries: Mapping[str, str], *, scope: str = ""
 ) -> None:
-    """Keep these routes of a scope and no others."""
+    """Replace all routes of a scope with these."""
     tx.run("empty_scope", {"scope": scope})
     _put(ctx, tx, scope, entries or {})
 
@@ -162,14 +162,14 @@ def _put(ctx: StateContext, tx: Tx, scope: str, entries: Mapping[str, str]) -> N
 
 
 def load_gateway_routing_entries(_ctx: StateContext, tx: Tx, *, scope: str = "") -> dict[str, str]:
-    """Give the routes of a scope by their conversations."""
+    """Return the routes of a scope by their conversations."""
     return dict(tx.all("routing_of_scope", {"scope": scope}))
 
 
 def delete_gateway_routing_entries(
     ctx: StateContext, tx: Tx, session_keys: Iterable[str], *, scope: str = ""
 ) -> None:
-    """Drop routes of a scope."""
+    """Delete routes of a scope."""
     if "gateway_routing" in ctx.form.tables:
         for key in session_keys or ():
             tx.run("drop_routing", {"scope": scope, "key": key})
@@ -205,7 +205,7 @@ _VERSION: Final = 2
 
 
 def apply_telegram_topic_migration(ctx: StateContext, tx: Tx) -> None:
-    """Make the tables of Telegram topics, or bring older ones up to the newest form."""
+    """Create the tables of Telegram topics, or migrate older ones."""
     number = str(get_meta(ctx, tx, _NUMBER) or "")
     if number.isdigit() and int(number) >= _VERSION and TOPIC_BINDINGS in ctx.form.tables:
         return
@@ -237,7 +237,7 @@ def enable_telegram_topic_mode(
 def disable_telegram_topic_mode(
     ctx: StateContext, tx: Tx, *, chat_id: str, clear_bindings: bool = True
 ) -> None:
-    """Turn topics off in a chat, and forget which thread had which session unless told not to."""
+    """Turn topics off in a chat and, by default, remove the bindings of its threads."""
     if _MODE in ctx.form.tables:
         tx.run("end_topic_mode", {"chat_id": str(chat_id), "now": ctx.clock()})
     if clear_bindings and TOPIC_BINDINGS in ctx.form.tables:
@@ -247,14 +247,14 @@ def disable_telegram_topic_mode(
 def is_telegram_topic_mode_enabled(
     _ctx: StateContext, tx: Tx, *, chat_id: str, user_id: str
 ) -> bool:
-    """Tell whether topics are on for a user in a chat."""
+    """Return whether topics are on for a user in a chat."""
     return bool(tx.value("topic_mode", {"chat_id": str(chat_id), "user_id": str(user_id)}))
 
 
 def get_telegram_topic_binding(
     _ctx: StateContext, tx: Tx, *, chat_id: str, thread_id: str
 ) -> Json | None:
-    """Give the session that a thread is bound to, None if it is not."""
+    """Return the session that a thread is bound to, None if it is not."""
     params = {"chat_id": str(chat_id), "thread_id": str(thread_id)}
     return next(iter(tx.dicts("topic", params)), None)
 
@@ -262,26 +262,26 @@ def get_telegram_topic_binding(
 def list_telegram_topic_bindings_for_chat(
     _ctx: StateContext, tx: Tx, *, chat_id: str
 ) -> list[Json]:
-    """Give the threads of a chat with their sessions, the newest first."""
+    """Return the threads of a chat with their sessions, the newest first."""
     return tx.dicts("topics_of_chat", {"chat_id": str(chat_id)})
 
 
 def get_telegram_topic_binding_by_session(
     _ctx: StateContext, tx: Tx, *, session_id: str
 ) -> Json | None:
-    """Give the thread that a session is bound to, None if it is not."""
+    """Return the thread that a session is bound to, None if it is not."""
     return next(iter(tx.dicts("topic_of_session", {"session_id": str(session_id)})), None)
 
 
 def is_telegram_session_linked_to_topic(_ctx: StateContext, tx: Tx, *, session_id: str) -> bool:
-    """Tell whether a session is bound to a thread."""
+    """Return whether a session is bound to a thread."""
     return tx.one("topic_of_session", {"session_id": str(session_id)}) is not None
 
 
 def delete_telegram_topic_binding(
     ctx: StateContext, tx: Tx, *, chat_id: str, thread_id: str
 ) -> int:
-    """Forget the session of a thread; a chat that has none left has its topics turned off."""
+    """Unbind a thread; topics are turned off in a chat with no bindings left."""
     if TOPIC_BINDINGS not in ctx.form.tables:
         return 0
     chat = {"chat_id": str(chat_id)}
@@ -302,7 +302,7 @@ def bind_telegram_topic(
     session_id: str,
     managed_mode: str = "auto",
 ) -> None:
-    """Bind a thread to a session, which may be bound to no other thread."""
+    """Bind a thread to a session, which must not be bound to another thread."""
     apply_telegram_topic_migration(ctx, tx)
     here = (str(chat_id), str(thread_id))
     bound = get_telegram_topic_binding_by_session(ctx, tx, session_id=session_id)
@@ -324,7 +324,7 @@ def bind_telegram_topic(
 def list_unlinked_telegram_sessions_for_user(
     ctx: StateContext, tx: Tx, *, chat_id: str, user_id: str, limit: int = 10
 ) -> list[Json]:
-    """Give a user's Telegram sessions that no thread has, the last active first."""
+    """Return a user's Telegram sessions without a thread, the last active first."""
     del chat_id  # the sessions of all chats are offered
     params = {"user_id": str(user_id), "limit": int(limit)}
     return [
@@ -343,7 +343,7 @@ MAX_GAP: Final = 900.0
 def find_orphaned_gateway_sessions(
     _ctx: StateContext, tx: Tx, *, max_gap_s: float | None = None
 ) -> list[Json]:
-    """Give the sessions with messages but no key, each with the one it continues, if certain.
+    """Return the sessions with messages but no key, each with the one it continues, if certain.
 
     It is sure when the parent has a key, or when exactly one session of the same source and user
     fell silent when this one began. What is not sure is told with the reason.
@@ -392,7 +392,7 @@ def _with_donor(tx: Tx, orphan: Json, gap: float) -> Json:
 def adopt_orphaned_gateway_session(
     ctx: StateContext, tx: Tx, orphan_id: str, donor_id: str
 ) -> bool:
-    """Give a session the key of the session that it continues, which ends; False if that is off.
+    """Move the key of a session to the one that continues it; False if it does not fit.
 
     Looks again in the same transaction: a gateway may have healed one of them meanwhile.
     """
@@ -413,30 +413,30 @@ _LONGEST_REASON = 500
 
 
 def request_handoff(_ctx: StateContext, tx: Tx, session_id: str, platform: str) -> bool:
-    """Ask a platform to take a session over; False if there is none, or one is under way."""
+    """Request that a platform take over a session; False if none exists or one is pending."""
     return tx.count("request_handoff", {"id": session_id, "platform": platform}) > 0
 
 
 def get_handoff_state(_ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
-    """Give state, platform and error of a session's hand-over, None if there is no session."""
+    """Return state, platform and error of a session's hand-over, None if there is no session."""
     return next(iter(tx.dicts("handoff_of", {"id": session_id})), None)
 
 
 def list_pending_handoffs(ctx: StateContext, tx: Tx) -> list[Json]:
-    """Give the sessions that wait to be taken over, the oldest first."""
+    """Return the sessions that wait for a hand-over, the oldest first."""
     return read_sessions(ctx, tx, "pending_handoffs", {})
 
 
 def claim_handoff(_ctx: StateContext, tx: Tx, session_id: str) -> bool:
-    """Take a session over; False if another has claimed it, or nobody asked."""
+    """Claim a hand-over; False if another process has claimed it, or none was requested."""
     return tx.count("claim_handoff", {"id": session_id}) > 0
 
 
 def complete_handoff(_ctx: StateContext, tx: Tx, session_id: str) -> None:
-    """Say that a session was taken over."""
+    """Record that a hand-over was completed."""
     tx.run("complete_handoff", {"id": session_id})
 
 
 def fail_handoff(_ctx: StateContext, tx: Tx, session_id: str, error: str) -> None:
-    """Say that a session could not be taken over, and why."""
+    """Record that a hand-over failed, and why."""
     tx.run("fail_handoff", {"id": session_id, "error": error[:_LONGEST_REASON]})

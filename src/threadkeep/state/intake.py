@@ -74,7 +74,7 @@ class Update(msgspec.Struct):
 
 
 def plan_update(ctx: StateContext, tx: Tx, session: Json, origin: str) -> Update:
-    """Compare a session with the one that is here; nothing is written."""
+    """Compare a session with the stored one; nothing is written."""
     session_id = session["id"]
     here = get_messages(ctx, tx, session_id, include_inactive=True)
     known = keys_of(tx, session_id, _KIND + origin)
@@ -249,7 +249,7 @@ def import_sessions(
     origin: str = "",
     progress: Callable[[int], None] | None = None,
 ) -> Json:
-    """Store exported sessions, each in one transaction; tell how many, and which.
+    """Import exported sessions, each in one transaction; return how many, and which.
 
     Takes what `export_session`, `export_all` and `iter_export` give. A session that exists is
     skipped, replaced, updated with what is new in it, or an error. `origin` names the store that

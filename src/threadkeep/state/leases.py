@@ -60,7 +60,7 @@ class SessionTurnLeaseLostError(Conflict, RuntimeError):
 def try_acquire_compression_lock(
     ctx: StateContext, session_id: str, holder: str, ttl_seconds: float = _TTL
 ) -> bool:
-    """Take the lock for compacting a session; False if somebody has it, or it cannot be had."""
+    """Take the lock for compacting a session; False if it is held, or cannot be taken."""
     if not session_id:
         return False
     try:
@@ -86,7 +86,7 @@ def _take_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_seco
 def refresh_compression_lock(
     ctx: StateContext, session_id: str, holder: str, ttl_seconds: float = _TTL
 ) -> bool:
-    """Keep the lock for longer; False if it is not the holder's any more.
+    """Extend the lock; False if the caller no longer holds it.
 
     One that ran out comes back unless somebody else has taken it.
     """
@@ -108,7 +108,7 @@ def keep_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str, ttl_secon
 
 
 def release_compression_lock(ctx: StateContext, session_id: str, holder: str) -> None:
-    """Give the lock back; nothing happens if it is not the holder's."""
+    """Release the lock; has no effect if the caller does not hold it."""
     if session_id and holder:
         try:
             write(ctx, _release_lock, session_id, holder)
@@ -122,7 +122,7 @@ def _release_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str) -> No
 
 
 def get_compression_lock_holder(ctx: StateContext, tx: Tx, session_id: str) -> str | None:
-    """Give who is compacting a session just now, None if nobody is."""
+    """Return who is compacting a session, None if nobody is."""
     found = tx.one("compression_lock", {"id": session_id})
     return str(found[0]) if found is not None and found[1] >= ctx.clock() else None
 
@@ -152,7 +152,7 @@ def try_acquire_session_turn_lease(
     ttl_seconds: float = _TTL,
     patience_s: float | None = None,
 ) -> bool:
-    """Take the turn of a conversation, whichever of its sessions is named; False if it is taken.
+    """Take the turn of a conversation, by any of its sessions; False if it is taken.
 
     `patience_s` is how long to wait for the file itself.
     """
@@ -189,7 +189,7 @@ def acquire_session_turn_lease(
     should_abort: Callable[[], object] | None = None,
     acquire_patience_s: float = 0.5,
 ) -> bool:
-    """Wait for the turn of a conversation without keeping anybody from the file.
+    """Wait for the turn of a conversation without blocking the file.
 
     `on_wait` is told the seconds waited when the wait begins and now and then; when `should_abort`
     says so, or the time is over, the answer is False.
@@ -228,7 +228,7 @@ def _asked(function: Callable[..., object] | None, *values: float) -> bool:
 def refresh_session_turn_lease(
     ctx: StateContext, tx: Tx, session_id: str, holder: str, *, ttl_seconds: float = _TTL
 ) -> bool:
-    """Keep the turn for longer; False if it is not the holder's any more."""
+    """Extend the turn; False if the caller no longer holds it."""
     if not session_id or not holder or "session_turn_leases" not in ctx.form.tables:
         return False
     until = ctx.clock() + max(_SHORTEST, float(ttl_seconds))
@@ -237,14 +237,14 @@ def refresh_session_turn_lease(
 
 
 def release_session_turn_lease(ctx: StateContext, tx: Tx, session_id: str, holder: str) -> None:
-    """Give the turn back; nothing happens if it is not the holder's."""
+    """Release the turn; has no effect if the caller does not hold it."""
     if session_id and holder and "session_turn_leases" in ctx.form.tables:
         values = {"id": conversation_of(tx, session_id), "holder": holder}
         tx.run("release_turn_lease", values)
 
 
 def has_live_session_turn_lease(ctx: StateContext, tx: Tx, session_id: str) -> bool:
-    """Tell whether a turn of the conversation is running anywhere."""
+    """Return whether a turn of the conversation is running anywhere."""
     found = tx.one("turn_lease", {"id": conversation_of(tx, session_id)})
     return found is not None and found[1] > ctx.clock() and not _is_gone(tx, found[0])
 
@@ -346,7 +346,7 @@ def register_backend_heartbeat(
     profile: str = "",
     host: str = "",
 ) -> None:
-    """Note that a process is alive; its id stays the same until it ends."""
+    """Record that a process is running; its id stays the same until it ends."""
     if not backend_id:
         return
     add_backends(ctx.forms, tx)
@@ -362,12 +362,12 @@ def register_backend_heartbeat(
 
 
 def clear_backend_heartbeat(ctx: StateContext, tx: Tx, backend_id: str) -> bool:
-    """Forget a process that ends; False if it was not known."""
+    """Remove a process that ends; False if it was not known."""
     return _TABLE in ctx.form.tables and tx.count("drop_backend", {"id": str(backend_id)}) > 0
 
 
 def prune_stale_heartbeats(ctx: StateContext, tx: Tx, *, max_age_seconds: float) -> list[str]:
-    """Forget processes without a heartbeat for so long, and give their ids."""
+    """Remove processes without a heartbeat for a given time, and return their ids."""
     if max_age_seconds <= 0:
         return []
     cutoff = ctx.clock() - max_age_seconds
@@ -378,7 +378,7 @@ def prune_stale_heartbeats(ctx: StateContext, tx: Tx, *, max_age_seconds: float)
 
 
 def list_backend_heartbeats(_ctx: StateContext, tx: Tx) -> list[Json]:
-    """Give all known processes, the most recently seen first."""
+    """Return all known processes, the most recently seen first."""
     return tx.dicts("backends")
 
 
@@ -394,7 +394,7 @@ def sweep_orphaned_sessions(
     heartbeat_ownership_grace_seconds: float | None = None,
     respect_gateway_heartbeats: bool = True,
 ) -> list[str]:
-    """End the sessions whose process died before it could, and give their ids.
+    """End the sessions whose process died, and return their ids.
 
     They began and were last used so long ago, no turn and no compaction of theirs runs, and no
     process that is alive could have them. Nothing of them is deleted.
@@ -441,7 +441,7 @@ def reopen_if_explicitly_closed(
     provenance: str,
     patience_s: float | None = None,
 ) -> str | None:
-    """Take back a deliberate end of a session that its host still serves; give what it was.
+    """Reopen a deliberately ended session that its host still serves; return its end reason.
 
     An end that was automatic stays, and so does one at which the conversation was reset or goes on
     elsewhere. `provenance` is for the log; a writer waits as long as the store does.
@@ -483,7 +483,7 @@ def touch_session_activity(
     description: str | None = None,
     provenance: str | None = None,
 ) -> None:
-    """Note that a session does something, what, and who says so; never an earlier time."""
+    """Record a session's activity, with its source; never an earlier time."""
     row = tx.one("heartbeat_of", {"id": session_id})
     when = float(ctx.clock() if ts is None else ts)
     if row is not None and (row[0] is None or row[0] < when):
@@ -496,7 +496,7 @@ def touch_session_activity(
 
 
 def clear_session_activity_labels(ctx: StateContext, tx: Tx, session_id: str) -> None:
-    """Forget what a session was doing when its turn is over; the time stays."""
+    """Remove a session's activity when its turn is over; the time stays."""
     row = tx.one("heartbeat_of", {"id": session_id})
     if row is not None and (row[1] or row[2] not in (None, "", _UNKNOWN)):
         values = {"last_activity_description": "", "last_activity_provenance": _UNKNOWN}
@@ -504,7 +504,7 @@ def clear_session_activity_labels(ctx: StateContext, tx: Tx, session_id: str) ->
 
 
 def get_session_activity(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
-    """Give the last heartbeat of a session, what it did, and how long ago that was."""
+    """Return the last heartbeat of a session, its activity, and how long ago that was."""
     row = read_session(ctx, tx, session_id) if session_id else None
     if row is None:
         return None
@@ -537,7 +537,7 @@ def _known(provenance: str | None) -> str:
 def session_lifecycle_statuses(
     _ctx: StateContext, tx: Tx, session_ids: Sequence[str]
 ) -> dict[str, str]:
-    """Give the state of each session: complete, interrupted, error or empty."""
+    """Return the state of each session: complete, interrupted, error or empty."""
     ids = [each for each in session_ids or () if each]
     rows = tx.all("last_messages_of", {"ids": json.dumps(ids)})
     found = {str(row[0]): classify_session_status(row[1], bool(row[2]), row[3]) for row in rows}

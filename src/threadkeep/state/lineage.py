@@ -27,7 +27,7 @@ _NODE: Final = (
 
 
 def get_compression_tip(ctx: StateContext, tx: Tx, session_id: str) -> str:
-    """Give the session that continues a compressed one, at the end of the chain."""
+    """Return the session that continues a compressed one, at the end of the chain."""
     return compression_chain(ctx, tx, session_id)[-1]
 
 
@@ -62,7 +62,7 @@ def all_continuations(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
 
 
 def get_compression_lineage(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
-    """Give the whole chain of compressions that a session is part of, the oldest first.
+    """Return the whole chain of compressions that a session is part of, the oldest first.
 
     A branch, a delegate and a tool's session stand for themselves.
     """
@@ -76,7 +76,7 @@ def get_compression_lineage(ctx: StateContext, tx: Tx, session_id: str) -> list[
 
 
 def get_conversation_root(_ctx: StateContext, tx: Tx, session_id: str) -> str:
-    """Give the session at the top of the chain of parents, whatever each is to the next."""
+    """Return the first session in the chain of parents, whatever the relations."""
     chain = [session_id]
     while len(chain) < _HOPS:
         parent = tx.value("parent_of", {"id": chain[-1]})
@@ -87,7 +87,7 @@ def get_conversation_root(_ctx: StateContext, tx: Tx, session_id: str) -> str:
 
 
 def resolve_resume_session_id(ctx: StateContext, tx: Tx, session_id: str) -> str:
-    """Give the session to continue with: the end of the chain, or the last one that has messages.
+    """Return the session to continue: the end of the chain, or the last one with messages.
 
     From the end of the chain it continues to children, never to branches and delegates. Version
     6 did not mark those: in its files only an empty session leads to its child.
@@ -113,7 +113,7 @@ def _has_messages(tx: Tx, session_id: str) -> bool:
 
 
 def get_lineage(_ctx: StateContext, tx: Tx, session_id: str) -> list[Json]:
-    """Give a session's whole family, parents before children, the older first.
+    """Return a session's whole family, parents before children, the older first.
 
     Each is a dict with id, parent_id, title, source, times, message_count, `depth`, and `relation`
     to its parent: compression, branch or delegate; `inferred` if nobody said so explicitly.
@@ -194,7 +194,7 @@ def compress_session(
 def branch_session(
     ctx: StateContext, tx: Tx, session_id: str, new_session_id: str, *, up_to_id: int | None = None
 ) -> str:
-    """Begin a new session with a copy of another's messages, up to and with `up_to_id`."""
+    """Create a session with a copy of another's messages, up to and including `up_to_id`."""
     if up_to_id is not None:
         need_message(tx, session_id, up_to_id)
     _begin_child(ctx, tx, session_id, new_session_id, "branch")

@@ -180,7 +180,7 @@ def append_message(
 def append_messages(
     ctx: StateContext, tx: Tx, session_id: str, messages: Iterable[Mapping[str, Any]]
 ) -> list[int]:
-    """Store messages in one transaction, all or none, with one sync; give their ids.
+    """Store messages in one transaction, all or none, with one sync; return their ids.
 
     Each message is a dict with the names of `append_message`'s arguments. Those whose
     `idempotency_key` was used before are not stored again; their place holds the earlier id.
@@ -264,7 +264,7 @@ def append_messages_batch(
     chunk_rows: int | None = None,
     turn_lease_ttl_seconds: float = 300.0,
 ) -> int:
-    """Store turns of a conversation in one transaction, all or none; give how many.
+    """Store turns of a conversation in one transaction, all or none; return their number.
 
     With `chunk_rows` a long copy is stored in pieces of that many, so that others get their turn.
     """

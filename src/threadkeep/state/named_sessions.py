@@ -123,7 +123,7 @@ class NamedSessions:
         parent_session_id: str | None = None,
         relation: Relation | None = None,
     ) -> Json:
-        """Begin a session, or give the one that has this id; the store is begun with the first."""
+        """Create a session, or return the one with this id; the first one creates the store."""
         self._store.create_session(
             session_id,
             source,
@@ -137,7 +137,7 @@ class NamedSessions:
         return self._one(session_id)
 
     def session(self, session: str) -> Json:
-        """Give a session by its id, a beginning of it, its title, or as `last`."""
+        """Return a session by its id, a prefix of it, its title, or as `last`."""
         return self._one(self._id(session))
 
     def _id(self, session: str) -> str:
@@ -156,7 +156,7 @@ class NamedSessions:
         pinned: bool | UnsetType = UNSET,
         archived: bool | UnsetType = UNSET,
     ) -> Json:
-        """Change the title or the system prompt; pin or archive it, or take that back."""
+        """Change the title or the system prompt; pin, unpin, archive or unarchive a session."""
         found = self._id(session)
         if title is not UNSET:  # first: only a title can be refused
             self._store.set_session_title(found, title)
@@ -169,14 +169,14 @@ class NamedSessions:
         return self._one(found)
 
     def delete(self, session: str, *, dry_run: bool = False) -> list[str]:
-        """Delete a session with its messages for good; say `dry_run=false` to do it."""
+        """Delete a session with its messages; a dry run unless `dry_run=false`."""
         found = self._id(session)
         if not dry_run:
             self._store.delete_sessions([found])
         return [found]
 
     def end(self, session: str, reason: str | None = None) -> Json:
-        """End a session; the first end is the one that counts."""
+        """End a session; only the first end counts."""
         found = self._id(session)
         self._store.end_session(found, reason)
         return self._one(found)
@@ -190,7 +190,7 @@ class NamedSessions:
     # ------------------------------------------------------------------ family
 
     def lineage(self, session: str) -> list[Json]:
-        """Give the whole family of a session, parents before children."""
+        """Return the whole family of a session, parents before children."""
         return self._store.get_lineage(self._id(session))
 
     def compress(
@@ -209,12 +209,12 @@ class NamedSessions:
         new_session_id: Annotated[str, Meta(min_length=1)],
         up_to_id: RowId | None = None,
     ) -> Json:
-        """Begin a new session with the messages of this one."""
+        """Create a new session with the messages of this one."""
         found = self._id(session)
         return self._one(self._store.branch_session(found, new_session_id, up_to_id=up_to_id))
 
     def relate(self, session: str, parent_id: str, relation: Relation) -> Json:
-        """Say what a session is to its parent."""
+        """Set the relation of a session to its parent."""
         found = self._id(session)
         self._store.set_relation(found, parent_id, relation)
         return self._one(found)
@@ -224,7 +224,7 @@ class NamedSessions:
     def messages(
         self, session: str, *, limit: Limit = 50, cursor: Cursor | None = None
     ) -> Page[Json]:
-        """Give the messages of a session, in order."""
+        """Return the messages of a session, in order."""
         after = read_cursor(cursor, int)[0] if cursor else None
         rows = self._store.get_messages(self._id(session), limit=limit + 1, after_id=after)
         page = rows[:limit]
@@ -236,24 +236,24 @@ class NamedSessions:
         return self._store.append_messages(self._id(session), given)
 
     def conversation(self, session: str) -> list[Json]:
-        """Give a session as the conversation that a model is given."""
+        """Return a session as the conversation that is sent to a model."""
         return self._store.get_messages_as_conversation(self._id(session))
 
     def around(self, message: RowId, *, before: Near = 5, after: Near = 5) -> list[Json]:
-        """Give a message with its neighbours."""
+        """Return a message with its neighbours."""
         return messages_near(self._store, message, before, after)
 
     def rewind(self, session: str, message_id: RowId) -> int:
-        """Take back a message and everything after it; give how many."""
+        """Rewind a session to before a message; return the number of messages hidden."""
         done = self._store.rewind_to_message(self._id(session), message_id, any_role=True)
         return int(done["rewound_count"])
 
     def unrewind(self, session: str) -> int:
-        """Bring back what the last rewind took; give how many."""
+        """Undo the last rewind; return the number of messages restored."""
         return self._store.undo_rewind(self._id(session))
 
     def clear(self, session: str, *, dry_run: bool = False) -> int:
-        """Delete all messages of a session; say `dry_run: false` to do it."""
+        """Delete all messages of a session; a dry run unless `dry_run: false`."""
         found = self._id(session)
         count = self._store.message_count(found)
         if not dry_run:
@@ -319,7 +319,7 @@ class NamedSessions:
         absolute: bool = False,
         idempotency_key: Annotated[str, Meta(min_length=1, max_length=500)] | None = None,
     ) -> Json:
-        """Count tokens and costs of a session; with `absolute` they are the new sums."""
+        """Count tokens and costs of a session; with `absolute`, they are the new totals."""
         found = self._id(session)
         self._store.update_token_counts(
             found,
@@ -339,7 +339,7 @@ class NamedSessions:
     # ------------------------------------------------------------------ out and in, care
 
     def export(self, session: str) -> Iterator[str]:
-        """Give a session as JSON lines, which `import` takes."""
+        """Export a session as JSON lines, which `import` accepts."""
         return session_as_lines(self._store, self._id(session))
 
     def import_lines(
@@ -348,7 +348,7 @@ class NamedSessions:
         *,
         on_conflict: Literal["skip", "update", "replace", "error"] = "skip",
     ) -> Json:
-        """Take in what `export` gave, or Hermes's own export."""
+        """Import what `export` returned, or Hermes's own export."""
         as_bytes = (one if isinstance(one, bytes) else one.encode() for one in lines)
         return self._store.import_sessions(session_lines(as_bytes), on_conflict=on_conflict)
 
@@ -360,7 +360,7 @@ class NamedSessions:
         include_active: bool = False,
         dry_run: bool = False,
     ) -> Pruned:
-        """Let go what was not used for long; say `dry_run: false` to do it."""
+        """Delete sessions that were not used for a long time; a dry run unless `dry_run: false`."""
         store, given = self._store, (older_than_days, source)
         found = store.prune_candidates(*given, include_active=include_active)
         gone = 0 if dry_run else store.prune_sessions(*given, include_active=include_active)
@@ -372,7 +372,7 @@ class NamedSessions:
         return StateCheck(not found, found, self._store.message_count())
 
     def reindex(self) -> int:
-        """Rebuild the search index; give how many messages are in it."""
+        """Rebuild the search index; return how many messages are in it."""
         self._store.reindex()
         return self._store.message_count()
 

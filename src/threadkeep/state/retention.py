@@ -174,7 +174,7 @@ def list_prune_candidates(
     source: str | None = None,
     **filters: Any,
 ) -> list[Json]:
-    """Give the sessions that pruning with these filters would delete, the longest idle first."""
+    """Return the sessions that pruning with these filters would delete, the longest idle first."""
     return select(ctx, tx, selection(ctx, older_than_days, source, **filters))
 
 
@@ -186,7 +186,7 @@ def count_prune_matches(
     source: str | None = None,
     **filters: Any,
 ) -> int:
-    """Count the sessions that pruning would delete; with `pinned_only` those that a pin spares."""
+    """Count the sessions that pruning would delete; `pinned_only` counts those kept by a pin."""
     return len(select(ctx, tx, selection(ctx, older_than_days, source, **filters)))
 
 
@@ -212,7 +212,7 @@ def prune_candidates(
     include_active: bool = False,
     **filters: Any,
 ) -> list[Json]:
-    """Give the sessions that pruning would delete, with how many messages each has.
+    """Return the sessions that pruning would delete, with how many messages each has.
 
     A session is as old as its last activity, or as its start if it has none. Pinned sessions are
     never among them, nor the others of their chain of compressions. One that never ended is taken
@@ -243,7 +243,7 @@ def prune_sessions(
     include_active: bool = False,
     **filters: Any,
 ) -> int:
-    """Delete the sessions that `prune_candidates` names, give their space back, and count them.
+    """Delete the sessions that `prune_candidates` returns, free their space, and count them.
 
     With `dry_run` they are only counted. A session that is used or pinned meanwhile stays.
     """
@@ -271,7 +271,7 @@ def delete_sessions(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Delete sessions with their messages for good, whatever their age; count those there were.
+    """Delete sessions with their messages, whatever their age; return how many there were.
 
     Those that they delegated to go along, and are not counted. With `dry_run` nothing is deleted.
     """
@@ -377,7 +377,7 @@ def _merge_some(ctx: StateContext, pages: int) -> bool:
 
 
 def vacuum(ctx: StateContext) -> int:
-    """Rewrite the file without its free pages; give how many full-text tables were merged.
+    """Rewrite the file without its free pages; return how many full-text tables were merged.
 
     It needs as much free space again, and everybody waits for it: `compact` is gentler.
     """
@@ -389,7 +389,7 @@ def vacuum(ctx: StateContext) -> int:
 
 
 def compact(ctx: StateContext, *, offload: bool = False, older_than_days: float = 0) -> Json:
-    """Make the file smaller without losing anything; tell what it was, is, and what was moved.
+    """Shrink the file without losing data; return its size before and after, and what moved.
 
     With `offload` the blobs of ended sessions, idle for so many days, are moved out of the
     messages first: see `offload_blobs`.
@@ -444,7 +444,7 @@ def archive_sessions(
 def archive_stale_sessions(
     ctx: StateContext, tx: Tx, idle_days: float | None, *, exclude_pinned: bool = True
 ) -> int:
-    """Archive the sessions that nobody touched for so many days, open ones too; count them."""
+    """Archive the sessions idle for a number of days, including open ones; count them."""
     if idle_days is None or idle_days < 0:
         return 0
     found = tx.all("stale_sessions", {"cutoff": ctx.clock() - float(idle_days) * DAY})
@@ -475,7 +475,7 @@ def maybe_auto_prune_and_vacuum(
     *,
     dry_run: bool = False,
 ) -> Json:
-    """Prune if that was not done lately, and vacuum if something went and that is longer ago.
+    """Prune if not done recently; vacuum if rows were deleted and the last vacuum is older.
 
     Says whether it was skipped, how many sessions went and whether the file was vacuumed; what goes
     wrong is in `error`, and never raised. With `dry_run` it only says how many would go.
@@ -511,7 +511,7 @@ def maybe_auto_archive(
     min_interval_hours: int = 24,
     exclude_pinned: bool = True,  # noqa: FBT001, FBT002
 ) -> Json:
-    """Archive idle sessions if that was not done lately; what goes wrong is in `error`."""
+    """Archive idle sessions if that was not done recently; failures are in `error`."""
     result: Json = {"skipped": False, "archived": 0}
 
     def act() -> None:
@@ -548,13 +548,13 @@ def _was_done(store: Any, key: str, pause: float) -> bool:
 
 
 def finalize_orphaned_compression_sessions(ctx: StateContext, tx: Tx) -> int:
-    """End continuations of compressed sessions that nobody used for a week; count them."""
+    """End continuations of compressed sessions that were unused for a week; count them."""
     now = ctx.clock()
     return tx.count("stranded_continuations", {"now": now, "cutoff": now - _STRANDED})
 
 
 def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str) -> int:
-    """Give sessions of the command line below a board's folder the source kanban, once."""
+    """Set the source of command-line sessions below a board's folder to kanban, once."""
     folder = str(workspaces_root).rstrip("/\\")
     key = f"kanban_worker_source_retagged:{folder}"
     if not folder or get_meta(ctx, tx, key) == "1":
@@ -570,5 +570,5 @@ def retag_kanban_worker_sessions(ctx: StateContext, tx: Tx, workspaces_root: str
 
 
 def logical_size_bytes(ctx: StateContext, tx: Tx) -> int:
-    """Give the size that the file has once its log is written into it."""
+    """Return the size of the file after its log is checkpointed into it."""
     return store_size(ctx.db, tx).bytes

@@ -51,7 +51,7 @@ def rewind_to_message(
     expected_target_content: Any = None,
     any_role: bool = False,
 ) -> Json:
-    """Take back a message of the user and everything after it in its session.
+    """Rewind a session to before a message of the user, which is hidden with all after it.
 
     Give `rewound_count`, `target_message` and `new_head_id`, the last live message before it. With
     `any_role` it may be anybody's. If the live messages are not `expected_active_ids`, or it does
@@ -125,7 +125,7 @@ def _rewinds(tx: Tx, session_id: str) -> list[tuple[int, int, int]]:
 
 
 def undo_rewind(ctx: StateContext, tx: Tx, session_id: str) -> int:
-    """Bring back what the last rewind of a session took; give how many messages.
+    """Undo the last rewind of a session; return the number of messages restored.
 
     Messages written after that rewind are taken back in turn: another undo brings them back.
     """
@@ -182,7 +182,7 @@ def _brought_back(tx: Tx, session_id: str) -> None:
 
 
 def restore_rewound(ctx: StateContext, tx: Tx, session_id: str, since_message_id: int) -> int:
-    """Make every message of a session from an id on live again; give how many came back."""
+    """Restore every rewound message of a session from an id on; return their number."""
     params = {"session_id": session_id, "first": since_message_id}
     ids = [int(row[0]) for row in tx.all("inactive_ids_from", params)]
     found = mark_messages(ctx, tx, ids, {"active": 1}) if ids else 0
@@ -237,7 +237,7 @@ def list_recent_user_messages(
     limit: int = 20,
     include_inactive: bool = False,  # noqa: FBT001, FBT002
 ) -> list[Json]:
-    """Give the last things that the user said, the newest first: id, timestamp and preview.
+    """Return the last messages of the user, the newest first: id, timestamp and preview.
 
     Notes of programs and summaries of compactions stand under the user's name, and are left out.
     """
@@ -304,7 +304,7 @@ def rewind_user_turn(
     warm_history: list[Json] | None = None,
     adopt_row_ids: bool = False,
 ) -> RewindOutcome:
-    """Take back the n-th thing that the user said, from 0 or from the end, and all after it.
+    """Rewind to before the n-th message of the user, counted from 0 or from the end.
 
     `warm_history` is the caller's own copy: it must say the same, and its beginning is given back,
     with `adopt_row_ids` under the numbers of the rows.

@@ -81,7 +81,7 @@ def update_session_meta(
 
 
 def patch_session_model_config(ctx: StateContext, tx: Tx, session_id: str, patch: Json) -> None:
-    """Set keys of a session's model_config and leave the others; None takes a key out."""
+    """Set keys of a session's model_config and keep the others; None removes a key."""
     if session_id and patch:
         change_config(ctx, tx, session_id, patch)
 
@@ -89,7 +89,7 @@ def patch_session_model_config(ctx: StateContext, tx: Tx, session_id: str, patch
 def get_session_model_config_value(
     ctx: StateContext, tx: Tx, session_id: str, key: str, default: Any = None
 ) -> Any:
-    """Give one key of a session's model_config."""
+    """Return one key of a session's model_config."""
     session = read_session(ctx, tx, session_id) or {}
     return read_config(session.get("model_config")).get(key, default)
 
@@ -100,7 +100,7 @@ def get_session_model_config_value(
 def update_session_model(
     ctx: StateContext, tx: Tx, session_id: str, model: str, provider: str | None = None
 ) -> None:
-    """Note that a session continues with another model; its prompt is to be rebuilt."""
+    """Record that a session continues with another model; its prompt must be rebuilt."""
     patch: Json = {"browser_model_lock": None}
     patch |= {name: value for name, value in (("model", model), ("provider", provider)) if value}
     column = to_column(model, "model").column
@@ -118,7 +118,7 @@ def update_session_runtime_lock(
     route_source: str | None = None,
     confirmed: bool = False,
 ) -> None:
-    """Note the model that a client has chosen for a session; its prompt is to be rebuilt."""
+    """Record the model that a client chose for a session; its prompt must be rebuilt."""
     lock = {
         "provider": provider or "",
         "model": model or "",
@@ -140,7 +140,7 @@ def update_session_billing_route(
     base_url: str,
     billing_mode: str | None = None,
 ) -> None:
-    """Say who bills a session from now on; its prompt is to be rebuilt."""
+    """Set the billing route of a session from now on; its prompt must be rebuilt."""
     values: Json = {"billing_provider": provider, "billing_base_url": base_url}
     if billing_mode is not None:
         values["billing_mode"] = billing_mode
@@ -176,7 +176,7 @@ def _without_none(values: Json) -> Json:
 
 
 def set_session_yolo(ctx: StateContext, tx: Tx, session_id: str, enabled: bool) -> None:  # noqa: FBT001
-    """Note whether a session runs everything without asking."""
+    """Record whether a session runs everything without asking for permission."""
     if session_id:
         change_config(ctx, tx, session_id, {"yolo_mode": bool(enabled)})
 
@@ -208,7 +208,7 @@ def need_session(tx: Tx, session_id: str) -> None:
 def set_relation(
     ctx: StateContext, tx: Tx, session_id: str, parent_id: str | None, relation: str
 ) -> None:
-    """Say what a session is to its parent, which it gets: compression, branch or delegate."""
+    """Set a session's parent and its relation to it: compression, branch or delegate."""
     if relation not in RELATIONS:
         msg = f"a session's relation to its parent is not {relation!r}"
         raise Invalid(msg, hint=f"use one of {', '.join(RELATIONS)}")

@@ -172,7 +172,7 @@ class SessionDB:
         return self.context.form.refusal
 
     def facts(self) -> StateFacts:
-        """Tell what is in the file, for `threadkeep status`."""
+        """Return what is in the file, for `threadkeep status`."""
         with self.context.db.read() as tx:
             return StateFacts(
                 schema_version=read_version(tx),
@@ -462,7 +462,7 @@ class SessionDB:
         progress: Progress | None = None,
         keep: BackupRetention | None = None,
     ) -> Path:
-        """Copy the live store to a new file, check the copy row by row, and give its path.
+        """Copy the live store to a new file, check the copy row by row, and return its path.
 
         Without a target it goes to the folder `backups` beside the store, where old ones go.
         """

@@ -224,7 +224,7 @@ def get_session_rich_row(
     session_id: str,
     compact_rows: bool = False,  # noqa: FBT001, FBT002
 ) -> Json | None:
-    """Give one session as a list shows it, None if there is none."""
+    """Return one session as it appears in lists, None if there is none."""
     rows = _rich(ctx, tx, [session_id], compact=compact_rows)
     return rows[0] if rows else None
 
@@ -239,7 +239,7 @@ def search_sessions_by_id(
     sources: Sequence[str] | None = None,
     exclude_sources: Sequence[str] | None = None,
 ) -> list[Json]:
-    """Find sessions by part of an id: the whole id first, then beginnings, then the rest.
+    """Find sessions by part of an id: exact matches first, then prefixes, then the rest.
 
     The id of any session of a chain of compressions finds the one that a list shows.
     """
@@ -279,11 +279,11 @@ def list_cron_job_runs(
 
 
 def list_skill_scaffolded_sessions(_ctx: StateContext, tx: Tx, limit: int = 200) -> list[Json]:
-    """Give titled sessions that began with the call of a skill: id, title and that message."""
+    """Return titled sessions that began with a skill call: id, title and that message."""
     return tx.dicts("begun_with_skill", {"limit": int(limit)})
 
 
 def get_first_assistant_text(_ctx: StateContext, tx: Tx, session_id: str) -> str:
-    """Give the first answer of a session as text, empty if there is none or it is not text."""
+    """Return the first answer of a session as text, empty if there is none or it is not text."""
     text = decode_content(tx.value("first_assistant_text", {"session_id": session_id}))
     return text if isinstance(text, str) else ""

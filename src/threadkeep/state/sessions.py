@@ -126,7 +126,7 @@ def create_session(
     display_name: str | None = None,
     relation: str | None = None,
 ) -> str:
-    """Begin a session and give its id; one that exists gets what it lacks, nothing is overwritten.
+    """Create a session and return its id; an existing one only gets the values that it lacks.
 
     A child has folder and profile from its parent, a continuation also its place in a messenger.
     `relation` says what the session is to its parent: compression, branch or delegate. A file of
@@ -228,7 +228,7 @@ def ensure_session(
     model: str | None = None,
     **others: Any,
 ) -> str | None:
-    """Begin a session unless there is one of that id; nothing of it is overwritten.
+    """Create a session unless one with that id exists; an existing one is not changed.
 
     It takes what `create_session` takes, and gives the id (in a file of version 6 nothing).
     """
@@ -237,7 +237,7 @@ def ensure_session(
 
 
 def end_session(ctx: StateContext, tx: Tx, session_id: str, end_reason: str | None) -> None:
-    """End a session; the first end of a session is the one that counts."""
+    """End a session; only the first end of a session counts."""
     reason = to_column(end_reason, "end_reason")
     values = {"id": session_id, "now": ctx.clock(), "end_reason": reason.column}
     if tx.count("end_session", values) and ctx.side:
@@ -257,7 +257,7 @@ def reopen_session(ctx: StateContext, tx: Tx, session_id: str) -> None:
 def promote_to_session_reset(
     ctx: StateContext, tx: Tx, session_id: str, reason: str = "session_reset"
 ) -> bool:
-    """End a session for a reset; also one whose end was an accident, but no deliberate one."""
+    """End a session for a reset; replaces an accidental end, but not a deliberate one."""
     row = tx.one("end_of_session", {"id": session_id})
     if row is None or not (row[0] is None or row[1] in _ACCIDENTS):
         return False
@@ -275,12 +275,12 @@ def update_system_prompt(
 
 
 def get_session(ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
-    """Give a session as a dict of its columns, None if there is none."""
+    """Return a session as a dict of its columns, None if there is none."""
     return read_session(ctx, tx, session_id)
 
 
 def resolve_session_id(_ctx: StateContext, tx: Tx, session_id_or_prefix: str) -> str | None:
-    """Give the id that is meant: the exact one, or the only one that begins so."""
+    """Return the full id: an exact match, or the only id with that prefix."""
     given = session_id_or_prefix
     if tx.one("session_exists", {"id": given}) is not None:
         return given
@@ -304,7 +304,7 @@ def search_sessions(
     offset: int = 0,
     workspace_key: str | None = None,
 ) -> list[Json]:
-    """Give sessions as they are stored, children too, the one used last first.
+    """Return sessions as they are stored, including children, the last used first.
 
     In a file of version 6 the newest comes first. `workspace_key` is a repository or folder.
     """
@@ -335,7 +335,7 @@ def session_count(
     exclude_children: bool = False,  # noqa: FBT001, FBT002
     exclude_sources: Sequence[str] | None = None,
 ) -> int:
-    """Count sessions, archived ones only when asked for; without children as a list has them."""
+    """Count sessions, archived ones only on request; children can be left out, as in lists."""
     wanted = SessionFilter(
         asked_sources(source, sources),
         list(exclude_sources or ()),
@@ -348,7 +348,7 @@ def session_count(
 
 
 def session_count_ge(_ctx: StateContext, tx: Tx, n: int = 1) -> bool:
-    """Tell whether there are at least so many sessions, archived ones too, without counting all."""
+    """Return whether there are at least `n` sessions, including archived ones."""
     return len(tx.all("some_sessions", {"limit": n})) >= n
 
 
@@ -386,7 +386,7 @@ def update_session_cwd(
     git_repo_root: str | None = None,
     replace_git_meta: bool = False,  # noqa: FBT001, FBT002
 ) -> int | None:
-    """Say in which folder a session works, and give the number of this change.
+    """Set a session's folder, and return the number of this change.
 
     In another folder, or with `replace_git_meta`, branch and repository are what is given, also
     where that is nothing; in the same one only what is given is changed. None: no such session.
@@ -416,7 +416,7 @@ def publish_session_git_metadata(
     git_branch: str | None = None,
     git_repo_root: str | None = None,
 ) -> bool:
-    """Store what was found in a folder, unless the session has moved on since it was asked for."""
+    """Store what was found in a folder, unless the session has changed folders since."""
     values = _git_facts(git_branch, git_repo_root)
     if not values or type(generation) is not int or generation < 1:
         return False
@@ -439,6 +439,6 @@ def distinct_session_cwds(
     tx: Tx,
     include_archived: bool = False,  # noqa: FBT001, FBT002
 ) -> list[Json]:
-    """Give every folder that sessions worked in, with how many there were and the latest time."""
+    """Return every folder that sessions used, with their number and the latest time."""
     rows = tx.dicts("folders_of_sessions", {"archived": include_archived})
     return [{**row, "last_active": float(row["last_active"])} for row in rows]

@@ -32,22 +32,22 @@ _BESIDE: Final = {
 
 
 def set_session_pinned(ctx: StateContext, tx: Tx, session_id: str, pinned: bool = True) -> bool:  # noqa: FBT001, FBT002
-    """Pin a session, so that pruning spares it; False if no such session exists."""
+    """Pin a session, so that pruning keeps it; False if no such session exists."""
     return _mark_chain(ctx, tx, session_id, "pinned", int(bool(pinned)))
 
 
 def set_session_archived(ctx: StateContext, tx: Tx, session_id: str, archived: bool = True) -> bool:  # noqa: FBT001, FBT002
-    """Archive a session, so that listings leave it out; False if no such session exists."""
+    """Archive a session, so that lists leave it out; False if no such session exists."""
     return _mark_chain(ctx, tx, session_id, "archived", int(bool(archived)))
 
 
 def set_session_hidden(ctx: StateContext, tx: Tx, session_id: str, hidden: bool) -> bool:  # noqa: FBT001
-    """Hide a session from every list that does not ask for hidden ones; False if there is none."""
+    """Hide a session from lists that do not include hidden ones; False if it does not exist."""
     return _mark_chain(ctx, tx, session_id, "hidden", int(bool(hidden)))
 
 
 def set_session_read(ctx: StateContext, tx: Tx, session_id: str, read: bool = True) -> bool:  # noqa: FBT001, FBT002
-    """Note that a session was read just now, or that it is unread; False if there is none."""
+    """Mark a session as read now, or as unread; False if it does not exist."""
     return _mark_chain(ctx, tx, session_id, "last_read_at", ctx.clock() if read else 0.0)
 
 
@@ -108,7 +108,7 @@ def sanitize_title(title: str | None) -> str | None:
 
 
 def set_session_title(ctx: StateContext, tx: Tx, session_id: str, title: str | None) -> bool:
-    """Give a session a title that no other session has; False if no such session exists.
+    """Set the title of a session, which must be unique; False if no such session exists.
 
     A title that an earlier session of the same chain of compressions has moves on to this one.
     """
@@ -136,7 +136,7 @@ def set_auto_title(
 
 
 def set_auto_title_if_empty(ctx: StateContext, tx: Tx, session_id: str, title: str) -> bool:
-    """Give a session a model's title unless it has one that ranks as high."""
+    """Set a model's title of a session unless it has one of the same or a higher rank."""
     return bool(set_auto_title(ctx, tx, session_id, title, source=LLM))
 
 
@@ -189,13 +189,13 @@ def _set(ctx: StateContext, tx: Tx, session_id: str, title: str | None, source: 
 
 
 def get_session_title_source(_ctx: StateContext, tx: Tx, session_id: str) -> str | None:
-    """Say who gave a session its title: derived, llm or user; None if it has none."""
+    """Return the source of a session's title: derived, llm or user; None without a title."""
     title, source = tx.one("title_and_source", {"id": session_id}) or (None, None)
     return None if title is None else source
 
 
 def set_session_title_source(ctx: StateContext, tx: Tx, session_id: str, source: str) -> bool:
-    """Change only who gave a title; False if no such session exists or it has no title."""
+    """Change only the source of a title; False if the session or its title does not exist."""
     if source not in _RANKS:
         msg = f"a title does not come from {source!r}"
         raise BadTitleSource(msg, hint=f"use one of {', '.join(_RANKS)}")
@@ -206,20 +206,20 @@ def set_session_title_source(ctx: StateContext, tx: Tx, session_id: str, source:
 
 
 def get_session_title(ctx: StateContext, tx: Tx, session_id: str) -> str | None:
-    """Give the title of a session, None if it has none or does not exist."""
+    """Return the title of a session, None if it has none or does not exist."""
     title: str | None = (read_session(ctx, tx, session_id) or {}).get("title")
     return title
 
 
 def get_session_by_title(ctx: StateContext, tx: Tx, title: str) -> Json | None:
-    """Give the session with exactly this title."""
+    """Return the session with exactly this title."""
     column = to_column(title, "title").column
     found = read_sessions(ctx, tx, "session_by_title", {"title": column})
     return found[0] if found else None
 
 
 def resolve_session_by_title(_ctx: StateContext, tx: Tx, title: str) -> str | None:
-    """Give the id that a title means: the newest of its numbered variants, else its own."""
+    """Return the id for a title: the newest of its numbered variants, else its own."""
     column = to_column(title, "title").column or ""
     if len(column) > MAX_TITLE_LENGTH:
         return None
@@ -230,7 +230,7 @@ def resolve_session_by_title(_ctx: StateContext, tx: Tx, title: str) -> str | No
 
 
 def get_next_title_in_lineage(_ctx: StateContext, tx: Tx, base_title: str) -> str:
-    """Give the next title after `base`: `base`, then `base #2`, `base #3` and so on.
+    """Return the next title after `base`: `base`, then `base #2`, `base #3` and so on.
 
     It is always one that the setter takes: a base that leaves no room for the number is shortened.
     """

@@ -42,7 +42,7 @@ def get_messages(
     *,
     before_id: int | None = None,
 ) -> list[Json]:
-    """Give the messages of a session in the order they were written, all columns.
+    """Return the messages of a session in the order they were written, all columns.
 
     Those that were taken back come with `include_inactive`, those that were summarised with
     `include_compacted`, each once. `after_id` and `before_id` page through long sessions; `latest`
@@ -95,7 +95,7 @@ def as_messages(ctx: StateContext, tx: Tx, rows: list[Json]) -> list[Json]:
 def iter_messages(
     ctx: StateContext, session_id: str, page: int = _PAGE, *, include_inactive: bool = False
 ) -> Iterator[Json]:
-    """Give the messages of a session one by one, holding a page of them in memory at a time."""
+    """Yield the messages of a session one by one, one page in memory at a time."""
     after = 0
     wanted = partial(get_messages, ctx, session_id=session_id, include_inactive=include_inactive)
     while True:
@@ -108,7 +108,7 @@ def iter_messages(
 
 
 def get_message(ctx: StateContext, tx: Tx, message_id: int) -> Json | None:
-    """Give one message with all its columns, None if there is none."""
+    """Return one message with all its columns, None if there is none."""
     found = as_messages(ctx, tx, tx.dicts("whole_message", {"id": message_id}))
     return found[0] if found else None
 
@@ -119,7 +119,7 @@ def get_message(ctx: StateContext, tx: Tx, message_id: int) -> Json | None:
 def get_messages_around(
     ctx: StateContext, tx: Tx, session_id: str, around_message_id: int, window: int = 5
 ) -> Json:
-    """Give a message with up to `window` neighbours on each side, and how many those are.
+    """Return a message with up to `window` neighbours on each side, and how many there are.
 
     Nothing is in the window if the session has no such message.
     """
@@ -145,7 +145,7 @@ def get_anchored_view(
     bookend: int = 3,
     keep_roles: Sequence[str] | None = ("user", "assistant"),
 ) -> Json:
-    """Give a message with its neighbours, and with how its session began and ended.
+    """Return a message with its neighbours, and the beginning and end of its session.
 
     Of the neighbours only `keep_roles` are given, of the beginning and the end only what has text
     and is not in the window already.
@@ -177,29 +177,29 @@ def get_anchored_view(
 
 
 def message_count(_ctx: StateContext, tx: Tx, session_id: str | None = None) -> int:
-    """Count the messages of a session, or of all, with those that were taken back or summarised."""
+    """Count the messages of a session, or of all, including rewound and summarised ones."""
     return int(tx.value("count_messages", {"session_id": session_id or None}))
 
 
 def has_archived_messages(_ctx: StateContext, tx: Tx, session_id: str) -> bool:
-    """Tell whether any message of a session was taken back or summarised."""
+    """Return whether any message of a session was rewound or summarised."""
     return tx.one("any_inactive", {"session_id": session_id}) is not None
 
 
 def get_active_message_watermark(_ctx: StateContext, tx: Tx, session_id: str) -> int:
-    """Give the highest id among the live messages of a session, 0 if there is none."""
+    """Return the highest id among the live messages of a session, 0 if there is none."""
     return int(tx.value("highest_active", {"session_id": session_id}) or 0)
 
 
 def get_active_message_ids(_ctx: StateContext, tx: Tx, session_id: str) -> list[int]:
-    """Give the ids of the live messages of a session, in order."""
+    """Return the ids of the live messages of a session, in order."""
     return [int(row[0]) for row in tx.all("active_ids", {"session_id": session_id})]
 
 
 def has_platform_message_id(
     _ctx: StateContext, tx: Tx, session_id: str, platform_message_id: str
 ) -> bool:
-    """Tell whether a message of the messenger is stored in a session already."""
+    """Return whether a message of the messenger is already stored in a session."""
     params = {"session_id": session_id, "name": platform_message_id}
     return tx.one("platform_message", params) is not None
 
@@ -213,7 +213,7 @@ def latest_message_row_id(
     offset: int = 0,
     require_text: bool = True,
 ) -> int | None:
-    """Give the newest live message of the user or the assistant, or one `offset` before it."""
+    """Return the newest live message of the user or the assistant, or one `offset` before it."""
     if not session_id or role not in ("user", "assistant") or offset < 0:
         return None
     params = {"session_id": session_id, "role": role, "offset": int(offset)}
@@ -222,18 +222,18 @@ def latest_message_row_id(
 
 
 def latest_user_message_row_id(ctx: StateContext, tx: Tx, session_id: str) -> int | None:
-    """Give the newest live message of the user."""
+    """Return the newest live message of the user."""
     return latest_message_row_id(ctx, tx, session_id, role="user")
 
 
 def get_message_role(_ctx: StateContext, tx: Tx, session_id: str, row_id: int) -> str | None:
-    """Tell who said a live message of a session."""
+    """Return the role of a live message of a session."""
     found = tx.value("role_of_message", {"id": int(row_id), "session_id": session_id})
     return None if found is None else str(found)
 
 
 def find_pr_url_messages(_ctx: StateContext, tx: Tx, session_ids: Sequence[str]) -> list[Json]:
-    """Give what tools of these sessions said that names a pull request, oldest first."""
+    """Return tool messages of these sessions that contain a pull request's URL, oldest first."""
     named = json.dumps([session_id for session_id in session_ids if session_id])
     return tx.dicts("pull_requests", {"session_ids": named})
 
@@ -253,7 +253,7 @@ def set_message_reaction(
     *,
     author: str = "user",
 ) -> list[Json] | None:
-    """Set the one reaction of somebody on a message, or take it away; give all that are left.
+    """Set or remove a person's one reaction on a message; return all its reactions.
 
     The same emoji again, or None, takes it away. None is given if the session has no such message.
     """
@@ -272,14 +272,14 @@ def set_message_reaction(
 def get_message_reactions(
     _ctx: StateContext, tx: Tx, session_id: str, message_row_id: int
 ) -> list[Json]:
-    """Give the reactions on a message."""
+    """Return the reactions on a message."""
     return _reactions(_metadata(tx, session_id, message_row_id) or {})
 
 
 def take_unseen_reactions(
     ctx: StateContext, tx: Tx, session_id: str, *, author: str = "user"
 ) -> list[Json]:
-    """Give somebody's reactions that were not given before, with the messages they are on."""
+    """Return an author's reactions that were not returned before, with their messages."""
     taken: list[Json] = []
     for message_id, role, content, column in tx.all("shown_with", {"session_id": session_id}):
         meta = decode_metadata(column) or {}
@@ -329,7 +329,7 @@ def set_latest_matching_message_display_kind(
     display_kind: str,
     display_metadata: Any = None,
 ) -> bool:
-    """Say how the newest live message with this text is shown; False if there is none."""
+    """Set how the newest live message with this text is shown; False if there is none."""
     if not session_id or not content or not display_kind:
         return False
     params = {"session_id": session_id, "role": role, "content": encode_content(content)}
@@ -345,7 +345,7 @@ def set_latest_matching_message_display_kind(
 def set_latest_user_api_content(
     ctx: StateContext, tx: Tx, session_id: str, content: Any, api_content: str
 ) -> int:
-    """Note what was sent for the newest live message of the user, if it says `content`."""
+    """Record what was sent for the user's newest live message, if its text is `content`."""
     found = tx.one("latest_of_user", {"session_id": session_id})
     if found is None or found[1] != encode_content(content):
         return 0
@@ -355,7 +355,7 @@ def set_latest_user_api_content(
 def set_message_api_content(
     ctx: StateContext, tx: Tx, session_id: str, row_id: int, content: Any, api_content: str
 ) -> int:
-    """Note what was sent for a live message of the user, if it says `content`."""
+    """Record what was sent for a live message of the user, if its text is `content`."""
     found = tx.one("said_by_user", {"id": row_id, "session_id": session_id})
     if found is None or found[0] != encode_content(content):
         return 0

@@ -48,7 +48,7 @@ def update_token_counts(
     *,
     idempotency_key: str | None = None,
 ) -> None:
-    """Add tokens and costs to a session and its model, or with `absolute` set the session's sums.
+    """Add tokens and costs to a session and its model; `absolute` sets the session's sums.
 
     A second call with the same `idempotency_key` in the session counts nothing.
     """
@@ -168,7 +168,7 @@ def record_auxiliary_usage(
     estimated_cost_usd: float | None = None,
     api_call_count: int | None = 1,
 ) -> None:
-    """Count what a side task spent (vision, titles, …), apart from the sums of its session."""
+    """Count the usage of a side task (vision, titles, …), apart from its session's sums."""
     if not session_id or not task:
         return
     ctx.widen(tx)
@@ -229,7 +229,7 @@ def _add(
 
 
 def get_dominant_session_model_route(_ctx: StateContext, tx: Tx, session_id: str) -> Json | None:
-    """Give the model and route that a session asked most often, None if that is not known."""
+    """Return the model and route that a session used most often, None if unknown."""
     return next(iter(tx.dicts("dominant_route", {"id": session_id})), None)
 
 
@@ -409,7 +409,7 @@ def _ordered(sums: dict[str, Json], by: str) -> list[Json]:
 def usage_totals(
     _ctx: StateContext, tx: Tx, *, min_message_count: int = 1, include_archived: bool = False
 ) -> dict[str, float]:
-    """Give tokens and cost of all sessions that nobody began for another."""
+    """Return tokens and cost of all sessions without a parent."""
     params = {"least": min_message_count, "archived": bool(include_archived)}
     tokens, cost = tx.one("usage_totals", params) or (0, 0)
     return {"tokens": int(tokens), "cost_usd": float(cost)}

@@ -166,13 +166,13 @@ def _without_index(ctx: StateContext, error: ThreadkeepError, act: Callable[[Tx]
 
 
 def get_meta(_ctx: StateContext, tx: Tx, key: str) -> str | None:
-    """Give the value of a key, None if there is none."""
+    """Return the value of a key, None if there is none."""
     value: str | None = tx.value("state_value", {"key": key})
     return value
 
 
 def set_meta(ctx: StateContext, key: str, value: str | None, *, cursor: Any = None) -> None:
-    """Keep a value under a key; with a `cursor` inside the transaction that it is in."""
+    """Store a value under a key; with a `cursor`, inside its transaction."""
     if cursor is None:
         write(ctx, put_meta, key, value)
     else:
@@ -186,7 +186,7 @@ def put_meta(ctx: StateContext, tx: Tx, key: str, value: str | None) -> None:
 
 
 def list_meta_prefix(_ctx: StateContext, tx: Tx, prefix: str) -> list[tuple[str, str | None]]:
-    """Give the keys that begin so, with their values."""
+    """Return the keys with a prefix, with their values."""
     if not prefix:
         return []
     escaped = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
