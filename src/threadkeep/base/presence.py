@@ -138,5 +138,5 @@ def _open_lock(path: Path) -> int:
         raise translate_os(error, path, "cannot create the lock file") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Damaged(f"{path} is not a regular file", hint="look at the folder, then remove it")
+        raise Damaged(f"{path} is not a regular file", hint="check the folder, then remove it")
     return descriptor

@@ -53,16 +53,16 @@ def read_secret(path: Path) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError as error:
-        raise NotFound(f"no token in {path}", hint="`threadkeep up` makes one") from error
+        raise NotFound(f"no token in {path}", hint="`threadkeep up` creates one") from error
     except OSError as error:
         raise translate_os(error, path, "cannot read the token") from error
     with os.fdopen(descriptor, "rb") as file:
         if os.fstat(descriptor).st_mode & 0o077:
             msg = f"others may read the token in {path}"
-            raise Invalid(msg, hint="delete the file: a new token is made")
+            raise Invalid(msg, hint="delete the file: a new token is created")
         secret = file.read(_MOST).decode("ascii", "replace").strip()
     if len(secret) < _LENGTH:
-        raise Invalid(f"{path} holds no token", hint="delete the file: a new one is made")
+        raise Invalid(f"{path} holds no token", hint="delete the file: a new one is created")
     return secret
 
 

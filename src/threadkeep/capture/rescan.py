@@ -366,7 +366,7 @@ def _rule(tx: Tx, around: intake.CaptureContext, name: str) -> str | None:
     """Tell whether a name is that of a rule."""
     if name == PRIVATE_RULE:
         msg = "what was marked as private is not put back"
-        raise Invalid(msg, hint="take the marker <private> out of the log, and capture it again")
+        raise Invalid(msg, hint="remove the marker <private> from the log, and capture it again")
     return (
         name if name in intake.redactor_of(around).names or name in forget.rules_noted(tx) else None
     )

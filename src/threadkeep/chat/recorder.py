@@ -115,7 +115,7 @@ class Recorder:
 
     @property
     def run_id(self) -> str:
-        """The id of the run this recorder writes down."""
+        """The id of the run that is being recorded."""
         return self._owner.run_id
 
     @property
@@ -131,7 +131,7 @@ class Recorder:
     # ------------------------------------------------------------------ what it takes
 
     def feed(self, chunk: Json | str | bytes) -> None:
-        """Take one chunk: an object, or its JSON text."""
+        """Record one chunk: an object, or its JSON text."""
         self._check_usable()
         given = json.decode(chunk) if isinstance(chunk, (str, bytes)) else chunk
         checked = with_real_id(validate_chunk(given, self.protocol))
@@ -155,7 +155,7 @@ class Recorder:
             raise
 
     def feed_sse(self, data: bytes) -> None:
-        """Take bytes of an AI SDK server-sent-event body, cut anywhere."""
+        """Record bytes of an AI SDK server-sent-event body, split anywhere."""
         self._check_usable()
         if not isinstance(data, (bytes, bytearray, memoryview)):
             msg = f"an SSE body comes as bytes, not {type(data).__name__}"
@@ -174,14 +174,14 @@ class Recorder:
             self._count_violation(error)
 
     def flush(self) -> None:
-        """Store everything taken so far, so that it survives even a power cut."""
+        """Store everything recorded so far, so that it survives even a power cut."""
         self._check_usable()
         with self._turn:
             self._settle_memory()
             self._write(durable=True, everything=True)
 
     def abort(self, reason: str | None = None) -> None:
-        """Write down that the run was stopped; what has arrived stays as it is."""
+        """Record that the run was stopped; what has arrived is kept."""
         self.feed({"type": "abort"} if reason is None else {"type": "abort", "reason": reason})
 
     def _feed(self, chunks: Sequence[Json]) -> None:
@@ -446,7 +446,7 @@ class Recorder:
     # ------------------------------------------------------------------ the end
 
     def close(self, error: BaseException | None = None) -> None:
-        """Complete the part rows and write down why the run ended; once is enough."""
+        """Complete the part rows and record why the run ended; may be called repeatedly."""
         if self._closed or self._pid != os.getpid():
             return  # a forked child leaves its parent's recording alone
         with self._turn:
@@ -513,7 +513,7 @@ def record(
     tools: Sequence[Any] = (),
     system_prompt: str | None = None,
 ) -> Recorder:
-    """Begin to record a reply; the id of an existing message continues that message.
+    """Start recording a reply; the id of an existing message continues that message.
 
     `save_on` "chunk" stores each chunk before `feed` returns, "step" and "turn" at the end of
     those. With `save_buffer_size` (bytes) or `save_buffer_ms` deltas may wait that long;

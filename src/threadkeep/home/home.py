@@ -88,7 +88,7 @@ class Home:
             raise Invalid(msg, hint="give its folder, or open the file with ChatStore.open(path)")
 
     def paths(self) -> Paths:
-        """Give the folders of this home."""
+        """Return the folders of this home."""
         return self._paths
 
     @property
@@ -109,7 +109,7 @@ class Home:
     # ------------------------------------------------------------------ where the stores are
 
     def place(self, store: str, path: Place | None = None) -> Place:
-        """Give what opens a store of a kind: its file, or the URL of the server that it is on."""
+        """Return the location of a store of a kind: its file, or the URL of its server."""
         if path is not None:
             return path if is_url(path) else self._path_of(store, path)
         configured = getattr(self.config.stores, store, None)
@@ -117,22 +117,22 @@ class Home:
         return url if url is not None and is_url(url) else self._path_of(store)
 
     def file(self, store: str, path: Place | None = None) -> Path | None:
-        """Give the file of a store of a kind, None if it is on a server."""
+        """Return the file of a store of a kind, None if it is on a server."""
         place = self.place(store, path)
         return None if is_url(place) else Path(place)
 
     def has(self, store: str, path: Place | None = None) -> bool:
-        """Tell whether a store of a kind is there; what is on a server is begun when it is used."""
+        """Return whether a store of a kind exists; on a server it is created when it is used."""
         file = self.file(store, path)
         return file is None or file.exists()
 
     def chat_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the chat store: the path given, the configured one, or the default."""
+        """Return the file of the chat store: the path given, the configured one, or the default."""
         found = self._given("chat", path)
         return _regular(found or self._paths.data / _CHAT_FILE, "chat")
 
     def state_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the state store: the path given, the configured one, or the default.
+        """Return the file of the state store: the path given, the configured one, or the default.
 
         The default is `state.db` in the data folder. If that is not there but Hermes Agent's own
         file is, it is Hermes's; not so in a home that was named, which keeps to its folder.
@@ -141,11 +141,11 @@ class Home:
         return _regular(found or self._default_state(), "state")
 
     def mail_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the index of mailboxes: the path given, or the default."""
+        """Return the file of the index of mailboxes: the path given, or the default."""
         return _regular(self._given("mailbox", path) or self._paths.data / _MAIL_FILE, "mailbox")
 
     def store_path(self, store: str, path: str | Path | None = None) -> Path:
-        """Give the file of a store by its kind: `chat`, `state`, `mailbox` or `knowledge`."""
+        """Return the file of a store by its kind: `chat`, `state`, `mailbox` or `knowledge`."""
         from threadkeep.home.backups import kind_of
 
         return self._path_of(kind_of(store).name, path)
@@ -155,7 +155,7 @@ class Home:
         return (paths | {"knowledge": self.knowledge_path})[store](path)
 
     def knowledge_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the knowledge store: the path given, the configured or the default."""
+        """Return the file of the knowledge store: the path given, the configured or the default."""
         found = self._given("knowledge", path)
         return _regular(found or self._paths.data / _KNOWLEDGE_FILE, "knowledge")
 
@@ -314,25 +314,25 @@ class Home:
         *,
         must_exist: bool = False,
     ) -> "Memory":
-        """Open memory, which recalls everything that the knowledge store keeps; close it after."""
+        """Open memory, which recalls everything in the knowledge store; close it after use."""
         from threadkeep.home.opening import open_memory
 
         return open_memory(self, self.knowledge(path, read_only, must_exist=must_exist))
 
     def reporter(self) -> "Reporter":
-        """Give what leaves reports in the spool of this home, without opening its store."""
+        """Return a reporter, which writes to the spool of this home without opening its store."""
         from threadkeep.home.capture import make_reporter
 
         return make_reporter(self)
 
     def redactor(self) -> "Redactor":
-        """Give what masks secrets before they are stored, with the rules of the configuration."""
+        """Return the redactor, which masks secrets by the rules of the configuration."""
         from threadkeep.home.capture import make_redactor
 
         return make_redactor(self.config, self._paths.config, self._environ)
 
     def adopt(self, program: str, path: str | Path | None = None, **options: Any) -> "AdoptReport":
-        """Bring in the data of an installed original: hermes, grida, hippo or nanoclaw."""
+        """Import the data of an installed program: hermes, grida, hippo or nanoclaw."""
         from threadkeep.home.capture import with_fallback
         from threadkeep.transfer.adopt import adopt
 
@@ -341,15 +341,15 @@ class Home:
 
     @cached_property
     def zone(self) -> str:
-        """The time zone that times without one are meant in: TZ, else the system's."""
+        """The time zone of times without one: TZ, else the system's."""
         return self.zone_named(None)
 
     def zone_named(self, name: str | None) -> str:
-        """Give a time zone by its name, this machine's if none is given; refuse an unknown one."""
+        """Return a time zone by its name, by default this machine's; refuses an unknown one."""
         return zone_name(name, self._environ)
 
     def mailroom(self, *, must_exist: bool = False, **options: Any) -> "Mailroom":
-        """Open the mailroom, which has the mailboxes of all sessions; close it after use.
+        """Open the mailroom with the mailboxes of all sessions; close it after use.
 
         See `Mailroom.open` for the options. A mailroom that is not there is begun, unless it
         must exist.
@@ -369,7 +369,7 @@ class Home:
         return MailIndex.open(target, read_only=True)
 
     def mail_folder(self, ref: str) -> Path:
-        """Give the folder of a mailbox: a path, the beginning of a session's id, or `last`."""
+        """Return the folder of a mailbox: a path, a prefix of a session's id, or `last`."""
         from threadkeep.home.mail import find_mail_session, is_folder
         from threadkeep.mailbox.folder import session_dir
 
@@ -382,7 +382,7 @@ class Home:
     def checked_input(
         self, lines: Iterable[bytes], *, path: str | Path | None = None
     ) -> Iterable[bytes]:
-        """Give lines to import into the chat store, the first session of them checked.
+        """Return lines to import into the chat store; their first session is checked.
 
         So input that is wrong from its beginning leaves no empty store behind.
         """
@@ -406,7 +406,7 @@ class Home:
         mail_path: str | Path | None = None,
         knowledge_path: str | Path | None = None,
     ) -> "Status":
-        """Look at the home and its stores without changing anything."""
+        """Report the state of the home and its stores without changing anything."""
         from threadkeep.base.sqlite.pragmas import engine
         from threadkeep.home import status as looked
 
@@ -441,7 +441,7 @@ class Home:
         store: str | None = None,
         progress: "Progress | None" = None,
     ) -> "list[BackupResult]":
-        """Copy every store that there is, the named one, or the one in the file `path`.
+        """Copy every existing store, the named one, or the one in the file `path`.
 
         `target` is a folder then, if there are several.
         """
@@ -460,13 +460,13 @@ class Home:
     def find_backup(
         self, name: str, *, path: str | Path | None = None, store: str | None = None
     ) -> Path:
-        """Give a backup by its path, by the beginning of its name, or as `last`."""
+        """Return a backup by its path, by a prefix of its name, or as `last`."""
         from threadkeep.home import backups as stored
 
         return stored.find_backup(self, name, path, store)
 
     def check_backup(self, backup: str | Path, *, store: str | None = None) -> list[str]:
-        """Check a backup row by row without restoring it; give what is wrong with it."""
+        """Check a backup row by row without restoring it; return its problems."""
         from threadkeep.home import backups as stored
 
         return stored.check_backup(self, Path(backup), store)
@@ -478,7 +478,7 @@ class Home:
         store: str | None = None,
         backup: str | Path | None = None,
     ) -> Path:
-        """Give the file that a restore replaces; a sound one that is something else is refused.
+        """Return the file that a restore replaces; refuses an intact file of another kind.
 
         Without a `store` the backup tells which one it is.
         """
@@ -494,7 +494,7 @@ class Home:
         path: str | Path | None = None,
         store: str | None = None,
     ) -> Path | None:
-        """Put a checked backup in the place of its store; give where the old data went.
+        """Replace a store with a checked backup; return where the old data was moved.
 
         Which store that is, the backup tells by itself.
         """
@@ -523,12 +523,12 @@ _SOCKET: Final = "daemon.sock"
 
 
 def spool_folder(home: Home) -> Path:
-    """Give the folder of a home in which reports lie until they are collected."""
+    """Return the folder in which reports wait to be collected."""
     return home.paths().data / _SPOOL
 
 
 def socket_path(home: Home) -> Path:
-    """Give the place where a home listens for reports."""
+    """Return the socket on which a home listens for reports."""
     named = home.config.socket.path
     if named is None:
         return home.paths().data / _SOCKET
@@ -536,7 +536,7 @@ def socket_path(home: Home) -> Path:
 
 
 def fallback_folders(home: Home, store: Path | None) -> tuple[Path, ...]:
-    """Give where Hippo's programs leave what they cannot deliver: by the store, by the socket."""
+    """Return where Hippo's programs leave what they cannot deliver: by the store, by the socket."""
     places = (socket_path(home),) if store is None else (store, socket_path(home))
     return tuple(dict.fromkeys(near.parent / FALLBACK for near in places))
 

@@ -47,7 +47,7 @@ def find_mail_session(index: MailIndex, ref: str) -> MailboxSession:
     if len(found) > 1:
         some = ", ".join(one.id for one in found[:3])
         msg = f"several sessions are meant by {ref[:80]!r}: {some} among them"
-        raise Invalid(msg, hint="give more of the id")
+        raise Invalid(msg, hint="use a longer prefix of the id")
     return found[0]
 
 
@@ -169,7 +169,7 @@ def one_mailbox(home: "Home", ref: str, *, state: str = "", limit: int = 200) ->
         session = find_mail_session(index, ref)
         box = _box(home, index, session)
     if box.open is None:
-        raise NotFound(box.problem, hint="`threadkeep mail verify` says more about it")
+        raise NotFound(box.problem, hint="run `threadkeep mail verify` for details")
     ctx = look_at(_folder(home, session), zone=home.zone)
     newest = letters(ctx, limit=limit + 1)
     slips = [_slip(one) for one in newest[-limit:]]

@@ -184,7 +184,7 @@ def _to_folder(url: str, folder: Path, tell: Tell) -> HomeMove:
             target.finish(one.refill)
         if not moved:
             msg = f"{address.shown} has no store that could be moved"
-            raise NotFound(msg, hint="look at the name of the home in the URL")
+            raise NotFound(msg, hint="check the name of the home in the URL")
     if folder.exists():
         folder.rmdir()
     new.rename(folder)
@@ -226,7 +226,7 @@ def _source_file(one: _Moved, path: Path) -> Iterator[tuple[SqliteSource, list[C
         lost = columns_in_use(tx, names, leaving_out=one.made_again)
         if lost:
             msg = f"{path} has what PostgreSQL cannot hold: {', '.join(lost)}"
-            raise Invalid(msg, hint="another program added it; take it out, or keep the file")
+            raise Invalid(msg, hint="another program added it; remove it, or keep the file")
         yield SqliteSource(str(path), tx), tables
 
 

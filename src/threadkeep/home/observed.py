@@ -187,7 +187,7 @@ def _named(path: Path, kind: Kind | None) -> HistoryFile:
     found = kind or kind_of(path)
     if found is None:
         msg = f"the name of {path} does not tell which shell wrote it"
-        raise Invalid(msg, hint="say it: --shell zsh, bash, fish or atuin")
+        raise Invalid(msg, hint="name it: --shell zsh, bash, fish or atuin")
     return HistoryFile(found, path)
 
 

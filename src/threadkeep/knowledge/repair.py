@@ -266,7 +266,7 @@ def _created_by(tx: Tx) -> str:
     made = definitions(tx, "table").get(_TABLE)
     if made is None:
         msg = f"the file has no table {_TABLE}"
-        raise Damaged(msg, hint="open it for writing once, which makes what is missing")
+        raise Damaged(msg, hint="open it for writing once, which creates what is missing")
     return made
 
 

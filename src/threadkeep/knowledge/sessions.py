@@ -53,7 +53,9 @@ def find_session(
     if not found or not name:
         raise NotFound(f"there is no session {name!r}", hint="`threadkeep sessions` lists them")
     ids = ", ".join(f"{one.agent}:{one.session_id}" for one in found[:_AMBIGUOUS_SHOWN])
-    raise Conflict(f"several sessions begin with {name!r}: {ids}", hint="give more of the id")
+    raise Conflict(
+        f"several sessions begin with {name!r}: {ids}", hint="use a longer prefix of the id"
+    )
 
 
 def children_of(tx: Tx, session: CapturedSession) -> list[CapturedSession]:

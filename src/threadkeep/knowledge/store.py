@@ -78,7 +78,7 @@ QUERIES: Final = QueriesOfKinds(load_queries(__package__, *_FILES))
 
 
 def queries_of(engine: Engine) -> Mapping[str, str]:
-    """Give the named queries of a knowledge store as an engine takes them."""
+    """Return the named queries of a knowledge store as an engine takes them."""
     return QUERIES if engine == "sqlite" else _of_postgres()
 
 
@@ -134,7 +134,7 @@ class _Verbs(Protocol):
 
 
 class ArchiveVerbs(msgspec.Struct, frozen=True):
-    """Logs and what was read of them: lines, entries, sessions, slices, files of memory."""
+    """Logs and what was read from them: lines, entries, sessions, slices, memory files."""
 
     context: KnowledgeContext
 
@@ -151,7 +151,7 @@ class ArchiveVerbs(msgspec.Struct, frozen=True):
 
 
 class EvidenceVerbs(msgspec.Struct, frozen=True):
-    """What shells, browsers and CI did, and the failures that came back."""
+    """What shells, browsers and CI did, and recurring failures."""
 
     context: KnowledgeContext
 
@@ -177,7 +177,7 @@ class EvidenceVerbs(msgspec.Struct, frozen=True):
 
 
 class NodeVerbs(msgspec.Struct, frozen=True):
-    """What was learned, and the notes of agents, as agents ask for them."""
+    """What was learned, and the notes of agents."""
 
     context: KnowledgeContext
 
@@ -259,7 +259,7 @@ class ProjectVerbs(msgspec.Struct, frozen=True):
 
 
 class UpkeepVerbs(msgspec.Struct, frozen=True):
-    """How capture fares: the health of sources, the service, the checks of files."""
+    """The state of capture: the health of sources, the service, the checks of files."""
 
     context: KnowledgeContext
 
@@ -286,7 +286,7 @@ class KnowledgeStore:
         timeout: float = DEFAULT_BUDGET,
         clock: Clock = now_ms,
     ) -> Self:
-        """Open a file, create it, or bring an older one up to `schema`; look at a newer one.
+        """Open a file, create it, or migrate an older one to `schema`; a newer one is only read.
 
         The URL of a home on a server opens its knowledge store there.
         """
@@ -307,7 +307,7 @@ class KnowledgeStore:
 
     @property
     def clock(self) -> Clock:
-        """What tells the time, in epoch milliseconds."""
+        """The clock, in epoch milliseconds."""
         return self.context.clock
 
     @property
@@ -326,7 +326,7 @@ class KnowledgeStore:
         return self.context.db.name
 
     def read(self, *, lenient: bool = False) -> AbstractContextManager[Tx]:
-        """Give a snapshot, for functions of this package that take `tx` first."""
+        """Return a read transaction, for functions of this package that take `tx` first."""
         return self.context.db.read(lenient=lenient)
 
     def write(
@@ -337,7 +337,7 @@ class KnowledgeStore:
         budget: float | None = None,
         foreign_keys: bool = True,
     ) -> AbstractContextManager[Tx]:
-        """Give a write transaction for the same functions; those of one `key` never overlap."""
+        """Return a write transaction for the same functions; those of one `key` never overlap."""
         if not foreign_keys and self.file is not None:  # a table is rebuilt
             file = sqlite_file(self.context.db)
             return file.write(durable=durable, budget=budget, foreign_keys=False)
@@ -345,7 +345,7 @@ class KnowledgeStore:
 
     @property
     def archive(self) -> ArchiveVerbs:
-        """Logs and what was read of them."""
+        """Logs and what was read from them."""
         return ArchiveVerbs(self.context)
 
     @property
@@ -385,7 +385,7 @@ class KnowledgeStore:
 
     @property
     def upkeep(self) -> UpkeepVerbs:
-        """How capture fares; `health`, `drops` and `alarms` tell it."""
+        """The state of capture; see `health`, `drops` and `alarms`."""
         return UpkeepVerbs(self.context)
 
     sessions = reads(session_list_.list_sessions)
@@ -416,7 +416,7 @@ class KnowledgeStore:
         budget: float | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> int:
-        """Index what is new or has changed, at most `limit` rows; give how many were.
+        """Index what is new or has changed, at most `limit` rows; return the number of rows.
 
         Whoever writes does this behind it, so that a question only reads.
         """
@@ -441,14 +441,14 @@ class KnowledgeStore:
             need_captured(tx, self.access)
 
     def facts(self) -> "checks_.KnowledgeFacts":
-        """Tell how much was captured into the file, and what was made of it."""
+        """Return how much was captured into the file, and what was derived from it."""
         from threadkeep.knowledge.checks import facts  # noqa: PLC0415  (for `status` alone)
 
         with self.read() as tx:
             return facts(tx, self.clock())
 
     def acknowledge(self, number: int, note: str | None = None) -> "health_.Alarm":
-        """Note that a person has seen an alarm; done again, the first note stays."""
+        """Acknowledge an alarm; if repeated, the first note is kept."""
         from threadkeep.knowledge.health import ack_alarm  # noqa: PLC0415  (few have alarms)
 
         refuse_write(self.access)
@@ -456,7 +456,7 @@ class KnowledgeStore:
             return ack_alarm(tx, number, self.clock(), note)
 
     def put_away(self) -> int:
-        """Remove the alarms that resolved on their own; give how many."""
+        """Remove the alarms that resolved on their own; return their number."""
         from threadkeep.knowledge.health import prune_alarms  # noqa: PLC0415
 
         refuse_write(self.access)
@@ -477,15 +477,15 @@ class KnowledgeStore:
         return make_backup(self.context.db, target, reason=reason, progress=progress, keep=keep)
 
     def vacuum(self) -> None:
-        """Write the store again, without free pages and what they held."""
+        """Rewrite the store without free pages and their contents."""
         give_back_space(self.context.db)
 
     def truncate_log(self) -> bool:
-        """Empty the write-ahead log into the file; False if a reader is in the way."""
+        """Checkpoint and truncate the write-ahead log; False if a reader prevents it."""
         return self.file is None or sqlite_file(self.context.db).truncate_log()
 
     def unlock_vectors(self) -> bool:
-        """Make the contract's vectors writable, where a file has some; tell whether they are."""
+        """Make the contract's vectors writable, if the file has any; return whether they are."""
         from threadkeep.knowledge.vectors import unlock  # noqa: PLC0415  (few need vectors)
 
         return unlock(self.context.db)

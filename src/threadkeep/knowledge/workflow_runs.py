@@ -481,7 +481,7 @@ def evidence_of_run(tx: Tx, run: int) -> Evidence:
     found = tx.one("run_to_link", {"id": run})
     if found is None:
         msg = f"there is no run {run} of CI"
-        raise NotFound(msg, hint="it was deleted since, or never stored")
+        raise NotFound(msg, hint="it was deleted, or never stored")
     repo, sha, at = found
     window = {"since": at - AROUND_MS, "until": at + AROUND_MS, "at": at}
     on_commit = tx.all("events_of_commit", {"sha": sha, "limit": _COMMANDS})

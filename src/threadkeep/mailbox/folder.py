@@ -87,7 +87,7 @@ class Folder:
         """Give the folder itself; raise if it is not a session folder."""
         if not all(map(os.path.exists, (self.inbound_path, self.outbound_path))):
             msg = f"{self.path} is not a mailbox: inbound.db and outbound.db are not both there"
-            raise NotFound(msg, hint="`threadkeep mail new` makes one; `mail ls` shows all")
+            raise NotFound(msg, hint="`threadkeep mail new` creates one; `mail ls` shows all")
         return self
 
     def beat(self, at: int | None = None) -> None:

@@ -295,7 +295,7 @@ class MailIndex:
             version = read_version(tx)
         if version is None:
             msg = f"{self.path} is not an index of mailboxes"
-            raise Invalid(msg, hint="check the path; opening it for writing makes a new one")
+            raise Invalid(msg, hint="check the path; opening it for writing creates a new one")
         refuse_newer(self.context.db, SCHEMA, version)
 
     def _backup_before_upgrade(self, reason: str) -> None:

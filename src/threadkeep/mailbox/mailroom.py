@@ -83,7 +83,7 @@ def serve(
     patience: float = 1.0,
     on_report: Callable[[ServeReport], None] | None = None,
 ) -> None:
-    """Deliver and sweep, each at its pace in seconds, until `stop` is set.
+    """Deliver and sweep at intervals in seconds, until `stop` is set.
 
     Up to `side_by_side` sessions are served at once, each by one thread for its deliveries and one
     for its sweeps; with 1 there is one for all. A turn waits `patience` seconds for them: a channel
@@ -274,7 +274,7 @@ class Mailroom:
         zone: str = "UTC",
         policy: Policy = DEFAULT,
     ) -> Self:
-        """Open all mailboxes of a folder, which is made if it is missing.
+        """Open all mailboxes of a folder, which is created if it is missing.
 
         `adapters` are the channels by their types, `runner` starts agents that have mail, and
         `actions` are what agents may ask of the host besides tasks.
@@ -306,12 +306,12 @@ class Mailroom:
     # ------------------------------------------------------------------ sessions
 
     def folder(self, session: Which) -> Folder:
-        """Give the folder of a session."""
+        """Return the folder of a session."""
         found = self._session(session)
         return Folder(session_dir(self.root / "mailbox", found.agent_group_id, found.id))
 
     def host(self, session: Which) -> Host:
-        """Give the host's side of a session; its folder is made if it is missing."""
+        """Return the host's side of a session; its folder is created if it is missing."""
         found = self._session(session)
         host = self._hosts.get(found.id)
         if host is None:  # not under a lock: one folder that hangs must not keep the others shut
@@ -325,7 +325,7 @@ class Mailroom:
         return known_zone(self.index.zone(session.agent_group_id), self._options["zone"])
 
     def set_zone(self, agent_group: str, zone: str | None) -> None:
-        """Set the zone in which an agent group's tasks are meant; None for the mailroom's own."""
+        """Set the zone of an agent group's tasks; None for the mailroom's own."""
         self.index.set_zone(agent_group, zone)
         group = self.index.agent_group(agent_group)
         for session in self.index.sessions(agent_group_id=group.id, status="active"):
@@ -346,7 +346,7 @@ class Mailroom:
         return host
 
     def context(self, session: Which) -> MailContext:
-        """Give the surroundings of a session, for verbs that take them."""
+        """Return the surroundings of a session, for verbs that take them."""
         return self.host(session).context
 
     def _ready(self, session: MailboxSession) -> MailContext:
@@ -372,7 +372,7 @@ class Mailroom:
         thread_id: str | None = None,
         mode: SessionMode = "shared",
     ) -> MailboxSession:
-        """Give an agent group, by id or name, a session; what is missing for it is made.
+        """Create a session for an agent group, given by id or name; anything missing is created.
 
         With a channel and a chat the two are wired: mail of the chat comes here from now on. A
         place that has a session keeps it.
@@ -400,7 +400,7 @@ class Mailroom:
         self.index.wire(chat.id, group.id, session_mode=mode)
 
     def refresh(self, session: Which) -> None:
-        """Tell the agent again whom it may write to and where its mail goes, if that changed.
+        """Update the agent's destinations and routing, if they have changed.
 
         A zone of the agent group is written down in the folder, for whoever opens that alone.
         """
@@ -431,12 +431,12 @@ class Mailroom:
     # ------------------------------------------------------------------ agents
 
     def is_running(self, session: Which) -> bool:
-        """Tell whether an agent works for a session, whoever started it."""
+        """Return whether an agent is running for a session, whoever started it."""
         found = self._session(session)
         return sweeping.is_running(self.context(found), self._runner_of(found))
 
     def wake(self, session: Which) -> bool:
-        """See to it that the agent of a session runs; False if it does not, and its mail waits.
+        """Make sure that the agent of a session runs; False if it does not, and its mail waits.
 
         Several who ask at the same time share one start.
         """
@@ -451,7 +451,7 @@ class Mailroom:
                 return False
 
     def turn(self, session: Which) -> threading.Lock:
-        """Give the lock under which one thread at a time changes what a session is about."""
+        """Return the lock under which one thread at a time changes what a session is about."""
         with self._guard:
             return self._turns[session if isinstance(session, str) else session.id]
 
@@ -470,14 +470,14 @@ class Mailroom:
     # ------------------------------------------------------------------ regular work
 
     def deliver(self, session: Which | None = None) -> dict[str, DeliveryReport]:
-        """Send what is due, of one session or of all that are active; gives what was done."""
+        """Send what is due, for one session or all active ones; returns what was done."""
         if session is not None:
             found = self._session(session)
             return {found.id: self.drain(found)}
         return for_each(self, self.drain)
 
     def sweep(self, session: Which | None = None) -> dict[str, SweepReport]:
-        """Take over answers, end what is stuck and wake who has mail, in one session or in all."""
+        """Process answers, stop hung agents and wake those with mail, in one session or in all."""
         if session is not None:
             found = self._session(session)
             return {found.id: self.sweep_one(found)}
@@ -518,7 +518,7 @@ class _OneRunner:
         self._session = session
 
     def is_running(self) -> bool:
-        """Tell whether the agent of the session runs."""
+        """Return whether the agent of the session is running."""
         return self._runner.is_running(self._session.id)
 
     def start(self) -> bool:
@@ -526,5 +526,5 @@ class _OneRunner:
         return self._room.wake(self._session)
 
     def stop(self, reason: str) -> None:
-        """End the agent."""
+        """Stop the agent."""
         self._runner.stop(self._session.id, reason)

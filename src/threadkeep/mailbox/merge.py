@@ -144,7 +144,7 @@ def merge(ctx: MailContext, found: MailDifference) -> None:
     """
     if is_held(ctx.folder.agent_lock_path):
         msg = f"an agent is running in {ctx.folder.path}, and its file is its own"
-        raise Conflict(msg, hint="end it first, then import again")
+        raise Conflict(msg, hint="stop it first, then import again")
     bring_up_inbound(ctx.folder)
     bring_up_outbound(ctx.folder)
     with ctx.folder.inbound.write() as tx:

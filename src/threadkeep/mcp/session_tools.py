@@ -128,7 +128,7 @@ def _read_place(cursor: str) -> int:
         return 0
     if not cursor.isdecimal() or not cursor.isascii() or len(cursor) > 16:  # noqa: PLR2004
         msg = f"{cut(cursor, 60)!r} is not a cursor"
-        raise Invalid(msg, hint="give the `next` of the answer before, as it is")
+        raise Invalid(msg, hint="pass the `next` of the previous answer unchanged")
     return int(cursor)
 
 

@@ -54,7 +54,7 @@ class Memory:
         self.include_excluded = include_excluded  # whatever a question says
 
     def without_meaning(self) -> "Memory":
-        """Give the same memory, which compares words alone."""
+        """Return the same memory without comparison by meaning."""
         parts = (self.store, self.sources, self.settings, self.clock)
         return Memory(*parts, zone=self.zone, include_excluded=self.include_excluded)
 
@@ -69,7 +69,7 @@ class Memory:
         newest: bool = False,
         fold: Fold = "text",
     ) -> RecallResult:
-        """Find what answers a question best; any text is one, `within` says what a hit must be.
+        """Find what answers a question best; any text is accepted, `within` restricts the hits.
 
         What has all words comes first; `newest` orders by time. Without words, the newest is given.
         What says the same is shown once, with a count; with `fold="session"` the best hit of a
@@ -88,14 +88,14 @@ class Memory:
             return recall_in(tx, self.sources, asked, compared)
 
     def open(self, ref: str, around: int = 3) -> HitDetail:
-        """Open a hit at its place, with so many neighbours on each side."""
+        """Open a hit in its context, with a number of neighbours on each side."""
         from threadkeep.memory.opened import open_ref  # noqa: PLC0415  (loaded when it is used)
 
         with self.store.read(lenient=True) as tx:
             return open_ref(tx, self.sources, ref, around)
 
     def index(self, limit: int | None = None) -> int:
-        """Index what is new or has changed, at most `limit` rows; give how many were."""
+        """Index what is new or has changed, at most `limit` rows; return the number of rows."""
         return self.store.index(limit)
 
     def _catch_up(self) -> None:
@@ -116,19 +116,19 @@ class Memory:
         return ask(self, question, **options)
 
     def timeline(self, **options: Any) -> "list[Moment]":
-        """Tell what happened in order (see `memory.timeline.timeline`)."""
+        """List what happened, in order (see `memory.timeline.timeline`)."""
         from threadkeep.memory.timeline import timeline  # noqa: PLC0415
 
         return timeline(self, **options)
 
     def fixed(self, error: str, **options: Any) -> "list[Fix]":
-        """Find how an error was overcome before (see `memory.fixed.fixed`)."""
+        """Find how an error was fixed before (see `memory.fixed.fixed`)."""
         from threadkeep.memory.fixed import fixed  # noqa: PLC0415
 
         return fixed(self, error, **options)
 
     def similar(self, what: str, **options: Any) -> RecallResult:
-        """Find what is like a hit or a text (see `memory.context.similar`)."""
+        """Find what is similar to a hit or a text (see `memory.context.similar`)."""
         from threadkeep.memory.context import similar  # noqa: PLC0415
 
         return similar(self, what, **options)
@@ -140,13 +140,13 @@ class Memory:
         return agent_query(self, query, within, **options)
 
     def context(self, query: str, **options: Any) -> str:
-        """Make a fenced block for a prompt (see `recall.context_block.context`)."""
+        """Build a fenced block for a prompt (see `recall.context_block.context`)."""
         from threadkeep.memory.context import context  # noqa: PLC0415
 
         return context(self, query, **options)
 
     def close(self) -> None:
-        """Let go of the model, if there is one, and close the store."""
+        """Release the model, if there is one, and close the store."""
         if self.meaning is not None:
             self.meaning.embedder.close()
         self.store.close()
@@ -163,7 +163,7 @@ class Memory:
 
 
 class MemoryReader(Protocol):
-    """What can be asked, and what opens what was found."""
+    """The verbs that answer questions, and those that open hits."""
 
     @property
     def store(self) -> KnowledgeStore:
@@ -175,7 +175,7 @@ class MemoryReader(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The clock."""
 
     def recall(
         self,
@@ -191,4 +191,4 @@ class MemoryReader(Protocol):
         """Find what was said, done and seen."""
 
     def open(self, ref: str, around: int = ...) -> HitDetail:
-        """Give the thing behind a hit."""
+        """Return what a hit refers to."""

@@ -365,7 +365,7 @@ def restore_compression_failure_cooldown_row(
     same = found == expected if expected["session_exists"] else not found["session_exists"]
     if not same:
         msg = f"the cool-down of session {session_id!r} is {found}, not {expected}"
-        raise CooldownChanged(msg, hint="nothing was changed; look at the session")
+        raise CooldownChanged(msg, hint="nothing was changed; check the session")
 
 
 # ---------------------------------------------------------------------- streaks

@@ -287,7 +287,7 @@ def _problems(ctx: StateContext, sessions: object) -> list[Json]:
     """Tell what is wrong with a list of objects, by place; other input is read as it comes."""
     if isinstance(sessions, (Mapping, str, bytes)) or not isinstance(sessions, Iterable):
         msg = "sessions must be a list"
-        raise ImportRefused(msg, hint="pass what `export` gave, in a list")
+        raise ImportRefused(msg, hint="pass what `export` returned, as a list")
     if not isinstance(sessions, list) or any(isinstance(one, (str, bytes)) for one in sessions):
         return []
     found, seen = [], set[str]()

@@ -38,7 +38,7 @@ class CompressionSessionClosedError(Conflict, RuntimeError):
         self.session_id = session_id
         super().__init__(
             f"session {session_id!r} was closed by a compaction",
-            hint="append to the session that get_compression_tip gives",
+            hint="append to the session that get_compression_tip returns",
         )
 
 

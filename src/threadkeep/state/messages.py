@@ -390,7 +390,7 @@ def _seconds(timestamp: Any, now: float) -> float:
         return float(moment) + 0.0
     except (TypeError, ValueError, OverflowError):
         msg = f"a timestamp must be Unix seconds, not {timestamp!a}"
-        raise Invalid(msg, hint="pass a number, such as datetime.timestamp() gives") from None
+        raise Invalid(msg, hint="pass a number, such as datetime.timestamp() returns") from None
 
 
 def _text(ctx: StateContext, value: Any, field: str, exact: dict[str, ColumnValue]) -> str | None:

@@ -36,7 +36,7 @@ def find_state_session(store: SessionDB, ref: str) -> str:
         several = two_that_begin(tx, ref)
     if several:
         msg = f"several sessions begin with {ref!r}: {', '.join(several)} among them"
-        raise Invalid(msg, hint="give more of the id")
+        raise Invalid(msg, hint="use a longer prefix of the id")
     msg = f"there is no session {ref!r}, neither by id nor by title"
     raise NotFound(msg, hint="`threadkeep state ls` shows the sessions")
 
@@ -65,7 +65,7 @@ def _newest(store: SessionDB) -> str:
         )
         if found:
             return str(found[0]["id"])
-    raise NotFound("there is no session yet", hint="`threadkeep state import` brings some in")
+    raise NotFound("there is no session yet", hint="import some with `threadkeep state import`")
 
 
 def is_adopted(store: SessionDB) -> bool:

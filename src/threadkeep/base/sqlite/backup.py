@@ -383,7 +383,7 @@ def _refuse_outside_users(target: Path) -> None:
     users = outside_users(target)
     if users:
         msg = f"{target} is damaged, and {' and '.join(users)} has it open: nothing was restored"
-        raise Busy(msg, hint="end that program, then restore again")
+        raise Busy(msg, hint="stop that program, then restore again")
 
 
 def _copy_file(source: Path, partial: Path, *, wal: bool) -> None:

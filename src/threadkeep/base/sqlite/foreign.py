@@ -267,7 +267,7 @@ def _refuse_resting(path: Path) -> None:
         left = rest.until - time.monotonic()
         if left > 0:
             msg = f"{path} has a query that never finished, so it is skipped for a while"
-            raise Damaged(msg, hint="look at its schema, and check it with its own program")
+            raise Damaged(msg, hint="inspect its schema, and check it with its own program")
 
 
 def _let_rest(path: Path) -> float:

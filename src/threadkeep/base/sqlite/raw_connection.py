@@ -179,7 +179,7 @@ class LiveConnection:
     def _refuse_inherited(self) -> None:
         if self._pid != os.getpid():
             msg = f"this connection to {self._file} was opened before a fork, in another process"
-            raise FileClosed(msg, hint="ask the store for its connection again")
+            raise FileClosed(msg, hint="get the store's connection again")
 
     def _let_go(self) -> None:
         turn, self._turn = self._turn, None

@@ -317,7 +317,7 @@ def check_place(path: Path) -> None:
         found = os.lstat(path)
     except FileNotFoundError:
         msg = f"there is no database at {path}"
-        raise NotFound(msg, hint="check the folder; `threadkeep mail new` makes one") from None
+        raise NotFound(msg, hint="check the folder; `threadkeep mail new` creates one") from None
     except OSError as error:
         raise translate_os(error, path, "cannot find") from error
     if not _is_plain(found):

@@ -95,11 +95,11 @@ def expected_version(answer: bytes) -> int:
         raise Invalid("it does not speak HTTP", hint="check the port")
     if not words[1:2] or not words[1].startswith(b"2"):
         said = b" ".join(words[1:]).decode("ascii", "replace")[:40]
-        raise Invalid(f"it answered {said!r}", hint="look at the brain's log")
+        raise Invalid(f"it answered {said!r}", hint="check the brain's log")
     health: Any = decode(body)
     expected = health.get(_FIELD) if isinstance(health, dict) else None
     if not isinstance(expected, int) or isinstance(expected, bool):
-        raise Invalid("it names no schema version", hint="it may be too old to")
+        raise Invalid("it names no schema version", hint="it may be too old to report one")
     return expected
 
 

@@ -38,7 +38,7 @@ def run_agent(
     every: float = 1.0,
     provider: str = "claude",
 ) -> None:
-    """Work on mail until `stop` is set: one turn at a time, the oldest mail first.
+    """Process mail until `stop` is set: one turn at a time, the oldest mail first.
 
     `handler` gets the mail of a turn and gives the answer. An exception from it fails the mail
     with its words as the reason, and the loop goes on.
@@ -65,7 +65,7 @@ def _try_step(container: "Container", handler: Handler, stop: threading.Event) -
 
 
 def step(container: "Container", handler: Handler, stop: threading.Event | None = None) -> bool:
-    """Take one turn, if any mail wants one; tell whether there was anything to do.
+    """Take one turn, if there is mail to process; return whether there was anything to do.
 
     Mail that came for information only is handed over with the next that wants an answer. An
     answer to a question that nobody waits for any more wants one.
@@ -109,7 +109,7 @@ def next_turn(waiting: Sequence[Mail], batch: int) -> list[Mail]:
 
 
 def is_command(mail: Mail) -> bool:
-    """Tell whether somebody who may speak to the agent wants the conversation forgotten."""
+    """Return whether somebody who may speak to the agent wants the conversation forgotten."""
     return mail.trigger and mail.kind in ("chat", "chat-sdk") and shapes.is_clear(mail.content)
 
 

@@ -60,7 +60,7 @@ class Container:
         return self.context.folder.path
 
     def start(self, provider: str = "claude") -> int:
-        """Begin to work for the session, alone; give how many orphaned claims were released.
+        """Start as the session's only container; return how many orphaned claims were released.
 
         Claims of an earlier life are released: the mail comes again. A second container in the
         same folder is refused as long as this one lives.
@@ -86,7 +86,7 @@ class Container:
         self.stop()
 
     def beat(self) -> None:
-        """Show a heartbeat; the host ends a container that shows none for long."""
+        """Write a heartbeat; the host stops a container without one for too long."""
         self.context.folder.beat()
 
     def run(
@@ -97,13 +97,13 @@ class Container:
         every: float = 1.0,
         provider: str = "claude",
     ) -> None:
-        """Work on mail with `handler`, one turn at a time, until `stop` is set."""
+        """Process mail with `handler`, one turn at a time, until `stop` is set."""
         agent_loop.run_agent(self, handler, stop=stop, every=every, provider=provider)
 
     # ------------------------------------------------------------------ mail to the agent
 
     def poll(self, limit: int | None = None) -> list[Mail]:
-        """Give the oldest mail that is due and in nobody's hands.
+        """Return the oldest mail that is due and not claimed.
 
         Mail for the moment of waking comes with the first poll only.
         """
@@ -113,18 +113,18 @@ class Container:
         return found
 
     def triggered(self) -> bool:
-        """Tell whether any mail that is due wants an answer, not only to be known."""
+        """Return whether any due mail should wake the agent."""
         return inbox.triggered(self.context, first=self._first)
 
     system_mail = calls(inbox.system_mail)
     claim = calls(inbox.claim)
 
     def complete(self, mails: Iterable[Which]) -> None:
-        """Say that mail was dealt with."""
+        """Mark mail as completed."""
         inbox.finish(self.context, mails, "completed", None)
 
     def fail(self, mails: Iterable[Which], reason: str) -> None:
-        """Say that mail could not be dealt with, and why; it is not retried automatically."""
+        """Mark mail as failed, with a reason; it is not retried automatically."""
         inbox.finish(self.context, mails, "failed", reason)
 
     release = calls(inbox.release)
@@ -186,7 +186,7 @@ class Container:
         often: bool = False,
         timeout: float = COMMAND_S,
     ) -> str:
-        """Ask the host for a task of our own, later or again and again; give its id.
+        """Request a task for the agent itself, once or recurring; return its id.
 
         A host that is not ours is waited for, `timeout` seconds at most: it makes the id, of the
         `name`. Later hosts refuse more than four runs a day without a script unless `often`.
@@ -204,11 +204,11 @@ class Container:
         )
 
     def cancel_task(self, task_id: str, *, timeout: float = COMMAND_S) -> OutMail:
-        """Ask the host to drop a task, with all its later runs."""
+        """Ask the host to cancel a task, with all its later runs."""
         return self._on_task("cancel_task", task_id, timeout)
 
     def pause_task(self, task_id: str, *, timeout: float = COMMAND_S) -> OutMail:
-        """Ask the host to hold a task."""
+        """Ask the host to put a task on hold."""
         return self._on_task("pause_task", task_id, timeout)
 
     def resume_task(self, task_id: str, *, timeout: float = COMMAND_S) -> OutMail:
@@ -227,7 +227,7 @@ class Container:
     def command(
         self, words: str, flags: Mapping[str, Any] | None = None, *, timeout: float = COMMAND_S
     ) -> Any:
-        """Run a command of the host, as `ncl` would, and give what it answers.
+        """Run a command of the host, as `ncl` would, and return its answer.
 
         Raise CommandRefused with its code if the host refuses it, Busy if it does not answer.
         """
@@ -236,7 +236,7 @@ class Container:
     run_command = calls(requests.run_command)
 
     def act(self, action: str, /, **fields: Any) -> OutMail:
-        """Ask the host for anything else it knows how to do."""
+        """Request any other action that the host has registered."""
         return outbound.act(self.context, action, **fields)
 
     tasks = calls(inbox.tasks)
@@ -257,11 +257,11 @@ class Container:
     prune = calls(sweeps.prune)
 
     def tool_started(self, tool: str, timeout_ms: int | None = None) -> None:
-        """Tell the host which tool runs now, and for how long it may."""
+        """Tell the host which tool is running, and how long it may take."""
         outbound.set_tool(self.context, tool, timeout_ms)
 
     def tool_ended(self) -> None:
-        """Tell the host that no tool runs."""
+        """Tell the host that no tool is running."""
         outbound.set_tool(self.context, None, None)
 
 

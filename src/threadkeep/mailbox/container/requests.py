@@ -27,14 +27,14 @@ def ask(
     title: str = "Question",
     to: str | None = None,
 ) -> str:
-    """Ask a question with buttons; give its id, for `answer` and `wait_for_answer`."""
+    """Ask a question with buttons; return its id, for `answer` and `wait_for_answer`."""
     question_id = ctx.new_id("msg")
     said = shapes.question(question_id, title, question, options)
     return outbound.send_content(ctx, "chat-sdk", said, to=to, message_id=question_id).id
 
 
 def answer(ctx: MailContext, question_id: str) -> Json | None:
-    """Give the answer to a question if it is there, and be done with it."""
+    """Return the answer to a question if it has arrived, and mark it as completed."""
     need_text(question_id, "question id")
     for mail in inbox.system_mail(ctx):
         if answers(mail, question_id):
@@ -44,7 +44,7 @@ def answer(ctx: MailContext, question_id: str) -> Json | None:
 
 
 def answers(mail: Mail, question_id: str | None = None) -> bool:
-    """Tell whether mail is the answer to a question, to this one if it is named."""
+    """Return whether mail is the answer to a question, to this one if it is named."""
     said = mail.content
     if said.get("type") != "question_response":
         return False
@@ -52,7 +52,7 @@ def answers(mail: Mail, question_id: str | None = None) -> bool:
 
 
 def wait_for_answer(ctx: MailContext, question_id: str, timeout: float = 300.0) -> Json | None:
-    """Wait for the answer to a question; None if nobody answers in time."""
+    """Wait for the answer to a question; None if there is none in time."""
     deadline = time.monotonic() + need_seconds(timeout, "timeout")
     while True:
         found = answer(ctx, question_id)
@@ -100,7 +100,7 @@ def _answered(ctx: MailContext, asked: OutMail, timeout: float) -> Json:
         left = deadline - time.monotonic()
         if left <= 0:
             msg = f"the host has not answered {asked.content['command']!r} within {timeout:g} s"
-            raise Busy(msg, hint="is it running? what was asked may still be done when it is")
+            raise Busy(msg, hint="is it running? the request may still be carried out later")
         ctx.folder.beat()
         time.sleep(min(pause, left))
         pause = min(pause * 2, _LAST_LOOK)
@@ -144,7 +144,7 @@ class Language:
         self._has_commands = None
 
     def has_commands(self, ctx: MailContext, timeout: float) -> bool:
-        """Tell whether the host takes commands for tasks; it is asked unless it is one of ours.
+        """Return whether the host takes commands for tasks; it is asked unless it is one of ours.
 
         Ours takes both, and need not be waited for. Whatever else the folder shows may be older
         than the host that serves it now.

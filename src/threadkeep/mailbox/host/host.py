@@ -96,11 +96,11 @@ class Host:
 
     @property
     def zone(self) -> str:
-        """The zone in which times without one are meant."""
+        """The zone in which times without one are interpreted."""
         return self.context.zone
 
     def use_zone(self, zone: str) -> None:
-        """Mean times without a zone in this one, whatever the folder's own is."""
+        """Interpret times without a zone in this one, whatever the folder's own is."""
         self.context = self.context._replace(zone=zone)
 
     def send(
@@ -133,7 +133,7 @@ class Host:
         source_session_id: str | None = None,
         hops: int = 0,
     ) -> Mail:
-        """Put a message into the agent's inbox; it is on the disk when this returns.
+        """Send a message to the agent's inbox; it is on the disk when this returns.
 
         Attachments with `data` (base64) become files of `inbox/`. The same id with the same
         content is written once. Without a `place` it comes from where the session's mail goes.
@@ -159,34 +159,34 @@ class Host:
     # ------------------------------------------------------------------ places
 
     def write_destinations(self, destinations: Iterable[Destination]) -> int:
-        """Replace all names the agent may write to."""
+        """Replace all destinations of the agent."""
         rows = need_each(destinations, (Destination,), "destinations")
         with self.context.folder.inbound.write() as tx:
             return inbound.write_destinations(tx, rows)
 
     def destinations(self) -> list[Destination]:
-        """List the names the agent may write to."""
+        """List the destinations of the agent."""
         with self.context.folder.inbound.read() as tx:
             return [destination_of(row) for row in tx.all("destinations")]
 
     def write_routing(self, place: Place) -> None:
-        """Set where mail goes that names no destination."""
+        """Set where mail without a destination is sent."""
         with self.context.folder.inbound.write() as tx:
             inbound.write_routing(tx, place)
 
     def routing(self) -> Place:
-        """Give where mail goes that names no destination."""
+        """Return where mail without a destination is sent."""
         with self.context.folder.inbound.read() as tx:
             return Place(*(tx.one("routing") or ()))
 
     def own_zone(self) -> str | None:
-        """Give the time zone that the session has of its own, None if it has none."""
+        """Return the session's own time zone, None if it has none."""
         with self.context.folder.inbound.read() as tx:
             zone: str | None = tx.value("meta", {"key": _ZONE})
             return zone
 
     def set_zone(self, zone: str | None) -> None:
-        """Give the session a time zone of its own for its tasks; None takes it away."""
+        """Set the session's own time zone for its tasks; None removes it."""
         if zone is not None:
             find_zone(zone)
         with self.context.folder.inbound.write() as tx:
@@ -211,7 +211,7 @@ class Host:
     resume_task = calls(tasks_.resume)
 
     def update_task(self, task_id: str, **changes: Any) -> int:
-        """Change prompt, script, process_after or recurrence of a task; give how many rows."""
+        """Change prompt, script, process_after or recurrence of a task; return the row count."""
         return tasks_.update(self.context, task_id, changes)
 
     rearm = calls(tasks_.rearm)
@@ -230,18 +230,18 @@ class Host:
     def drain(
         self, adapters: Mapping[str, Adapter], actions: Mapping[str, Handler] | None = None
     ) -> DeliveryReport:
-        """Send what is due through the channels given, and do what the agent asks of the host."""
+        """Send what is due through the given channels, and carry out the agent's requests."""
         return delivery.drain(self.context, LocalPost(self.context, adapters, actions))
 
     # ------------------------------------------------------------------ looking
 
     def due(self) -> int:
-        """Count the mail that wants the agent's attention now."""
+        """Count the mail that the agent should process now."""
         with self.context.folder.inbound.read() as tx:
             return int(tx.value("count_due", {"now": self.context.now_sql()}))
 
     def mail(self, which: str | int) -> Mail:
-        """Give inbound mail by its id or number."""
+        """Return inbound mail by its id or number."""
         with self.context.folder.inbound.read() as tx:
             return inbound.look_up(tx, which)
 

@@ -161,7 +161,9 @@ def tables_beside(ctx: MailContext, tx: Tx) -> frozenset[str]:
     found = frozenset(name for (name,) in tx.all("tables_beside"))
     if not {"processing_ack", "messages_out"} <= found:
         msg = f"{ctx.folder.outbound_path} lacks one of its tables, and was not read"
-        raise Damaged(msg, hint="`threadkeep mail verify` tells more; the agent may have done it")
+        raise Damaged(
+            msg, hint="run `threadkeep mail verify` for details; the agent may have changed it"
+        )
     return found
 
 

@@ -205,7 +205,7 @@ def _check_times(*times: object) -> None:
     for each in times:
         if each is not None and not isinstance(each, (int, float)):
             msg = f"a time is not {each!r}"
-            raise Invalid(msg, hint="pass Unix seconds, as time.time() gives them")
+            raise Invalid(msg, hint="pass Unix seconds, as time.time() returns them")
 
 
 def _listed(values: Sequence[str] | None) -> str | None:

@@ -180,7 +180,7 @@ class Recordings:
             kept = self._kept.get(name)
         if kept is None:
             msg = f"there is no recorder {name[:80]!r}, or not any more"
-            raise NotFound(msg, hint="begin another; what was fed is stored")
+            raise NotFound(msg, hint="start another; what was fed is stored")
         with kept.turn:
             kept.used = time.monotonic()
             return act(kept.recorder)

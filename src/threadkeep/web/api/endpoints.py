@@ -203,7 +203,7 @@ def _done(one: ApiVerb, request: Request, raw: bytes) -> Response:
 
 def _lines(raw: bytes) -> GivenLines:
     if not raw.strip():
-        raise Invalid("the body is empty", hint="send what an export gave")
+        raise Invalid("the body is empty", hint="send what an export returned")
     return GivenLines(raw)
 
 

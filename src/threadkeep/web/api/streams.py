@@ -403,7 +403,9 @@ def stop(stores: Stores, asked: OneClientChat, body: Wish) -> Doing:
     guard = frozenset(name for name in (body.run_id, body.message_id) if name is not None)
     if not guard:
         msg = "it is not said which reply is to stop"
-        raise Unfit(msg, hint="send its run_id, or its message_id; GET on this address tells them")
+        raise Unfit(
+            msg, hint="send its run_id, or its message_id; GET on this address returns them"
+        )
     return _told(ask_to_stop(stores.chat("change"), asked.chat_id, guard, body.reason))
 
 
