@@ -187,7 +187,7 @@ def test_the_same_bytes_are_left_and_the_missing_added(root: Path) -> None:
 def test_other_bytes_are_a_conflict_and_nothing_is_written(root: Path, other: bytes) -> None:
     write(root, b=b"1")
     before = snapshot(root)
-    with pytest.raises(Conflict, match="m1/b is there with other content"):
+    with pytest.raises(Conflict, match="m1/b already exists with other content"):
         write(root, a=b"new", b=other)
     assert snapshot(root) == before
 

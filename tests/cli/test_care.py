@@ -90,7 +90,7 @@ def test_verify_finds_a_changed_row_and_exits_with_1(run: Run, store: ChatStore)
         database.execute("DROP TRIGGER tk_message_changed")
         database.execute("UPDATE chat_messages SET role = 'system' WHERE role = 'user'")
     database.close()
-    assert "is not as it was written" in run("chat", "verify", code=1).stdout
+    assert "has changed since it was written" in run("chat", "verify", code=1).stdout
     assert document(run("chat", "verify", "--json", code=1))["ok"] is False
 
 

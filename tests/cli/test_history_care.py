@@ -224,4 +224,4 @@ def test_a_newer_file_is_not_brought_anywhere(demo: Run, home: Path) -> None:
     with closing(sqlite3.connect(home / "copy.db")) as db:
         db.execute("PRAGMA user_version = 24")
     told = demo("knowledge", "migrate", str(home / "copy.db"), code=5).stderr
-    assert "cannot be brought to version 18" in told
+    assert "cannot be migrated to version 18" in told

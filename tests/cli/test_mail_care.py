@@ -74,7 +74,7 @@ def test_one_dead_letter_is_tried_again_once(run: Run, box: str) -> None:
     (tried,) = document(run("mail", "retry", box, "2", "--json"))["retried"]
     assert (tried["id"], tried["seq"], tried["direction"]) == ("in-1", 2, "in")
     assert Host(box).mail(tried["now"]).text == "do it"
-    assert "is tried again already" in run("mail", "retry", box, "in-1", code=1).stderr
+    assert "is already being retried" in run("mail", "retry", box, "in-1", code=1).stderr
     told = run("mail", "retry", box, "out-2", code=1).stderr
     assert "may have been sent" in told
     assert "`threadkeep mail retry --force` sends it" in told

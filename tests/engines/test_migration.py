@@ -277,7 +277,7 @@ def test_what_is_half_done_can_be_dropped(
 
 def test_nothing_is_written_over(home: Home, url: str) -> None:
     migrate(home, url, tell=silent)
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="already exists"):
         migrate(home, url, tell=silent)
     with pytest.raises(Conflict, match="not empty"):
         migrate(home, str(home.paths().data), source=url, tell=silent)

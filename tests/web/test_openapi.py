@@ -31,7 +31,7 @@ THERE: dict[str, dict[str, Any]] = {
     "memory": {"ref": "message:1", "node": "1", "entity": 1},
 }
 # The words of the reader; a store may refuse what the description allows: a time that is no time.
-READER = ("invalid body", "invalid address", "there is not a parameter")
+READER = ("invalid body", "invalid address", "there is no parameter")
 TOO_LONG = {413, 414}
 # The gate asks everybody for the token before a verb is known; other tests look at it.
 NOT_HERE = [schemathesis.checks.ignored_auth]

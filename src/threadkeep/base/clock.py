@@ -57,7 +57,7 @@ def parse_duration(text: str) -> int:
     found = _DURATION.fullmatch(text.strip().lower())
     if not found:
         raise Invalid(
-            f"{text[:40]!r} is not a length of time",
+            f"{text[:40]!r} is not a duration",
             hint="write a whole number and a unit: 45s, 90m, 12h, 30d or 2w",
         )
     ms = int(found[1]) * _UNIT_MS[found[2]]

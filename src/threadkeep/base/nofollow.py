@@ -352,7 +352,7 @@ def _has(folder: int, name: str, data: bytes, path: Path) -> bool:
     except TooLarge:
         same = False
     if not same:
-        raise Conflict(f"{path} is there with other content", hint="choose another name")
+        raise Conflict(f"{path} already exists with other content", hint="choose another name")
     return True
 
 

@@ -71,7 +71,9 @@ def refuse_mixture(query: Query, *, dashes: str = "") -> None:
     if sum(ways) != 1:
         told = ", ".join(dashes + name for name in _WAYS)
         hint = f"give one of {told}, {dashes}since with {dashes}until, or a filter"
-        raise Invalid("forget what?" if not any(ways) else "that is given in two ways", hint=hint)
+        raise Invalid(
+            "forget what?" if not any(ways) else "the same filter is given in two ways", hint=hint
+        )
 
 
 def check(what: Query) -> Searches:

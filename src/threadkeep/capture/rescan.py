@@ -365,7 +365,7 @@ def undo(
 def _rule(tx: Tx, around: intake.CaptureContext, name: str) -> str | None:
     """Tell whether a name is that of a rule."""
     if name == PRIVATE_RULE:
-        msg = "what was marked as private is not put back"
+        msg = "private parts are not restored"
         raise Invalid(msg, hint="remove the marker <private> from the log, and capture it again")
     return (
         name if name in intake.redactor_of(around).names or name in forget.rules_noted(tx) else None

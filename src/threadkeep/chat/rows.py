@@ -116,7 +116,7 @@ def check_hash(tx: Tx, kind: str, row: Row) -> None:
     """
     expected = tx.value("get_hash", {"kind": kind, "id": row[0]})
     if expected is not None and content_hash(*row) != expected:
-        msg = f"the {kind} {from_sql(row[0])!r} is not as it was written"
+        msg = f"the {kind} {from_sql(row[0])!r} has changed since it was written"
         raise Damaged(msg, hint="restore a backup with `threadkeep restore`")
 
 

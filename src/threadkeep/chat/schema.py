@@ -96,7 +96,7 @@ def _check_rows(tx: Tx, kind: str, report: VerifyReport) -> None:
         if row[0] is None:
             report.unhashed += 1
         elif content_hash(*row[1:]) != row[0]:
-            _complain(report, f"the {kind} {from_sql(row[1])!r} is not as it was written")
+            _complain(report, f"the {kind} {from_sql(row[1])!r} has changed since it was written")
     missing = f"""SELECT h.id FROM tk_hashes h LEFT JOIN "{TABLES[kind]}" t ON t.id = h.id
                   WHERE h.kind = '{kind}' AND t.id IS NULL"""  # noqa: S608
     for (row_id,) in tx.all(Sql(missing)):
@@ -135,7 +135,7 @@ def _check_prompts(tx: Tx, report: VerifyReport) -> None:
     for digest, body in tx.each(Sql(ours)):
         report.checked += 1
         if prompt_digest(from_sql(body)) != digest:
-            _complain(report, f"the system prompt {digest!r} is not as it was written")
+            _complain(report, f"the system prompt {digest!r} has changed since it was written")
 
 
 def _complain(report: VerifyReport, problem: str) -> None:

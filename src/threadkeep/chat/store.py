@@ -92,9 +92,7 @@ class ChatStore:
         with self.context.db.read() as tx:
             version = read_version(tx)
         if not version:
-            msg = (
-                f"{self.context.db.name} is not a chat store, or one that must be brought up first"
-            )
+            msg = f"{self.context.db.name} is not a chat store, or one that must be migrated first"
             raise Invalid(msg, hint="open it for writing; `threadkeep chat verify --adopt` does")
         refuse_newer(self.context.db, SCHEMA, version)
 

@@ -190,7 +190,7 @@ class CapturedWork:
         if not q.strip():
             refuse_mixture(what)
         elif what != EVERYTHING:
-            raise Invalid("that is given in two ways", hint="give q, or other fields")
+            raise Invalid("the same filter is given in two ways", hint="give q, or other fields")
         else:
             what = parse_query(q, now_ms(), self._zone)
         would_go = self._stores.history("look").forget(what, dry_run=True)

@@ -46,7 +46,7 @@ def find_mail_session(index: MailIndex, ref: str) -> MailboxSession:
         raise NotFound(msg, hint=_SHOWN)
     if len(found) > 1:
         some = ", ".join(one.id for one in found[:3])
-        msg = f"several sessions are meant by {ref[:80]!r}: {some} among them"
+        msg = f"several sessions match {ref[:80]!r}, including {some}"
         raise Invalid(msg, hint="use a longer prefix of the id")
     return found[0]
 

@@ -139,7 +139,7 @@ def _to_server(home: "Home", url: str, tell: Tell) -> HomeMove:
     with ExitStack() as stack:
         connection = stack.enter_context(server.connected(address))
         if server.has_home(connection, address.home):
-            msg = f"{address.shown} is there already; nothing was changed"
+            msg = f"{address.shown} already exists; nothing was changed"
             raise Conflict(msg, hint="give the home another name: ?home=NAME")
         moved = []
         for one in found:
@@ -160,7 +160,7 @@ def _to_folder(url: str, folder: Path, tell: Tell) -> HomeMove:
     from threadkeep.base.postgres.table_copy import PostgresCopy
 
     if folder.exists() and any(folder.iterdir()):
-        msg = f"{folder} is there already, and not empty; nothing was changed"
+        msg = f"{folder} already exists and is not empty; nothing was changed"
         raise Conflict(msg, hint="name a folder that is not there yet with --to")
     new = folder.with_name(f"{folder.name}{_SUFFIX}")
     with ExitStack() as stack:

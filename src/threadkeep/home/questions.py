@@ -75,7 +75,9 @@ class Questions:
         first = int(read_cursor(cursor, int)[0]) if cursor else 0
         behind = first + limit
         if not 0 <= first <= behind <= _MOST_SEEN:
-            raise Invalid("nobody reads that far", hint="try other words, or filters")
+            raise Invalid(
+                f"recall lists at most {_MOST_SEEN:,} hits", hint="try other words, or filters"
+            )
         found = self._memory.recall(
             text,
             msgspec.structs.replace(within, kind=tuple(kind)) if kind else within,

@@ -167,7 +167,7 @@ def _targets(tx: Tx, queue: Queue, evidence: Evidence) -> list[int]:
     found = present(tx, queue, given)
     if len(found) < len(set(given)) or not found:
         gone = sorted(set(given) - set(found))
-        msg = f"a node is about {_ABOUT[queue]}s that are not there: {gone}"
+        msg = f"a node is about {_ABOUT[queue]}s that do not exist: {gone}"
         raise NotFound(msg, hint="they have been forgotten, or were never stored; skip the node")
     return found
 
@@ -424,7 +424,7 @@ def publish_memory(
     """
     row = tx.one("memory_to_publish", {"id": revision})
     if row is None:
-        msg = f"a node is about a revision that is not there: {revision}"
+        msg = f"a node refers to a revision that does not exist: {revision}"
         raise NotFound(msg, hint="its document has been forgotten; skip the node")
     _, document, hashed, captured, uuid, repository, logical_path, path, current, _ = row
     learned = {"model": model, "version": ENRICHMENT_VERSION, "now": now, "id": revision}

@@ -235,7 +235,7 @@ def refuse_newer_now(tx: Tx, opened: int = NEWEST) -> None:
     version = user_version(tx)
     if version > opened:
         fix = explain_version(version).fix or "open the store again"
-        msg = f"another program has brought the file to schema version {version}"
+        msg = f"another program has migrated the file to schema version {version}"
         raise SchemaMismatch(msg, hint=fix)
 
 

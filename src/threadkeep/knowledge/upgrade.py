@@ -111,7 +111,7 @@ def _look_before(database: Database, source: Path, to: int | None) -> _Look:
         rows, begun = count_rows(tx), is_begun(tx)
     finding = explain_version(0) if begun else find_version(database, source)
     if not finding.writable:
-        msg = f"{source} cannot be brought to version {target}: {finding.cause}"
+        msg = f"{source} cannot be migrated to version {target}: {finding.cause}"
         raise SchemaMismatch(msg, hint=finding.fix)
     if to is not None and finding.version > to:
         msg = f"{source} is at schema version {finding.version}, beyond {to}"

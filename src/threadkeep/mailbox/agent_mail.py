@@ -50,8 +50,8 @@ def _pass_on(source: MailContext, index: MailIndex, open_: Opener, mail: Outgoin
         return before
     hops = _hops(source, mail)
     if hops > source.policy.hops:
-        msg = f"agents have passed mail on {source.policy.hops} times and nobody else has spoken"
-        raise Refused(msg, hint="wait until somebody does")
+        msg = f"agents have forwarded mail {source.policy.hops} times, with no other sender"
+        raise Refused(msg, hint="wait until somebody else writes")
     session = _choose_session(source, index, target, mail)
     context = open_(session)
     written = inbound.insert_message(

@@ -43,7 +43,7 @@ def need_name(value: object, what: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        msg = f"the {what} {shown(text)} holds half a character"
+        msg = f"the {what} {shown(text)} contains an incomplete character"
         raise Invalid(msg, hint="send text that is valid Unicode") from None
     return text
 

@@ -234,7 +234,7 @@ def reopen_session(_ctx: MailIndexContext, tx: Tx, session_id: str) -> MailboxSe
     }
     successor = tx.one("active_session_at", place)
     if successor is not None and successor[0] != found.id:
-        msg = f"the session {successor[0]!r} has taken the place of {found.id!r}"
+        msg = f"the session {successor[0]!r} has replaced {found.id!r}"
         raise Conflict(msg, hint="close that one first")
     tx.run("set_session_status", {"id": found.id, "status": "active"})
     return need_session(tx, found.id)

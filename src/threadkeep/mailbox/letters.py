@@ -374,7 +374,7 @@ def _check_retry(tx: Tx, mail: Mail) -> None:
         raise Conflict(f"message {mail.id!r} is {mail.status}, not failed", hint=_HINT)
     _, _, retried_as, purged_at = tx.one("dead_of", {"id": mail.id}) or (None,) * 4
     if retried_as is not None:
-        msg = f"message {mail.id!r} is tried again already, as {retried_as!r}"
+        msg = f"message {mail.id!r} is already being retried, as {retried_as!r}"
         raise Conflict(msg, hint="follow that one; if it failed as well, retry it instead")
     if purged_at is not None:
         raise Conflict(f"the content of message {mail.id!r} was purged", hint="send it again")

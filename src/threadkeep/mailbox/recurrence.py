@@ -536,7 +536,7 @@ def _set(place: _Place, wall: int, zone: tzinfo, offset: int | None = None) -> _
 def _offset(instant: int, zone: tzinfo) -> int:
     if not _EARLIEST <= instant <= _LATEST:
         raise Invalid(
-            "a recurrence is asked for outside of the years 1 to 9999",
+            "recurrences are computed only for the years 1 to 9999",
             hint="give the time to look from as ISO text or as milliseconds since 1970",
         )
     offset = datetime.fromtimestamp(instant, zone).utcoffset()

@@ -147,7 +147,7 @@ def carry_out(order: MaintenanceTask, bell: "Bell") -> MaintenanceReport | None:
     try:
         return msgspec.json.decode(said, type=MaintenanceReport)
     except msgspec.MsgspecError:
-        msg = f"the process that looks after the stores ended with {process.returncode}"
+        msg = f"the maintenance process ended with {process.returncode}"
         raise ThreadkeepError(msg, hint="`threadkeep backup` shows what is wrong") from None
 
 

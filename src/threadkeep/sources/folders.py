@@ -40,7 +40,7 @@ def listed(folder: str, user: UserHome, *, is_root: bool = False) -> list[os.Dir
         tell_unseen(folder, error, user)
         return []
     if len(below) > MOST_ENTRIES:
-        why = f"it has more than {MOST_ENTRIES:,} entries; not all of them were looked at"
+        why = f"it has more than {MOST_ENTRIES:,} entries; not all of them were read"
         user.tell(UnreadablePlace(folder, why, "move what is not needed elsewhere"))
         below.pop()
     return sorted(below, key=lambda entry: entry.name)

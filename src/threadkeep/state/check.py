@@ -195,7 +195,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
             for row in tx.each(_query(tx, kind.rows), {"after": after, "limit": _PAGE}):
                 last = row[0]
                 if row[-1] is not None and fingerprint(row[:-1]) != row[-1]:
-                    problems.append(f"{kind.name} {last!r} is not as it was written")
+                    problems.append(f"{kind.name} {last!r} has changed since it was written")
     except ThreadkeepError as error:
         if not _is_damage(error):
             raise
@@ -240,7 +240,7 @@ def _exact_problems(tx: Tx) -> Iterator[str]:
         except ValueError:
             written = None
         if written != hash_:
-            yield f"{what} is not as it was written"
+            yield f"{what} has changed since it was written"
             continue
         try:
             readable = to_column(load(kind, value, partial(_blob_text, tx)), field).column

@@ -343,7 +343,7 @@ class Forms:
     def current(self) -> Form:
         """The form as of the last look."""
         if self._current is None:
-            msg = "nobody has looked at the file yet"
+            msg = "the file has not been read yet"
             raise SchemaMismatch(msg, hint="open the store first")
         return self._current
 

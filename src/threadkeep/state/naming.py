@@ -35,7 +35,7 @@ def find_state_session(store: SessionDB, ref: str) -> str:
     with store.context.db.read() as tx:
         several = two_that_begin(tx, ref)
     if several:
-        msg = f"several sessions begin with {ref!r}: {', '.join(several)} among them"
+        msg = f"several sessions begin with {ref!r}, including {', '.join(several)}"
         raise Invalid(msg, hint="use a longer prefix of the id")
     msg = f"there is no session {ref!r}, neither by id nor by title"
     raise NotFound(msg, hint="`threadkeep state ls` shows the sessions")

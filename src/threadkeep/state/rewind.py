@@ -315,7 +315,7 @@ def rewind_user_turn(
     asked = _asked(stored)
     place = max(len(asked) + user_ordinal, 0) if user_ordinal < 0 else user_ordinal
     if place >= len(asked):
-        msg = f"the user did not say {place + 1} things in session {session_id!r}"
+        msg = f"session {session_id!r} has fewer than {place + 1} messages of the user"
         raise RewindTargetUnavailableError(msg, hint="list_recent_user_messages shows them")
     prefix, target = stored[: asked[place]], stored[asked[place]]
     if warm_history is not None:

@@ -294,7 +294,7 @@ def checked_text(blob_hash: str, codec: Any, data: Any) -> str:
         msg = f"the blob {blob_hash} cannot be unpacked: {error}"
         raise ValueError(msg) from error
     if content_hash(text) != blob_hash:
-        msg = f"the blob {blob_hash} is not as it was written"
+        msg = f"the blob {blob_hash} has changed since it was written"
         raise ValueError(msg)
     return text
 

@@ -85,7 +85,7 @@ def adopt(
 
 def _other_than(source: Path, place: Path) -> Path:
     if same_file(source, place):
-        msg = f"{source} is the store of this home already"
+        msg = f"{source} is already the store of this home"
         raise Conflict(msg, hint="there is nothing to import: the store is used in place")
     return place
 

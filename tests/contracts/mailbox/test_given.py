@@ -35,7 +35,7 @@ def test_the_fields_of_an_action_may_have_any_name(factory: MailFactory) -> None
 
 def test_half_a_character_is_no_place(factory: MailFactory) -> None:
     pair = open_pair(factory)
-    with pytest.raises(Invalid, match="half a character"):
+    with pytest.raises(Invalid, match="an incomplete character"):
         pair.container.insert_message("chat", {"text": "x"}, Place("slack", "C\ud800"))
 
 

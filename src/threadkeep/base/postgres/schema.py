@@ -245,7 +245,7 @@ def add_member(connection: Connection, home: str, login: str, name: str) -> int:
         _become(connection, None)
         roles = _roles(connection, place)
         if roles.member is None:
-            msg = f"the home {home!r} was made by a login that may make no roles: it has one member"
+            msg = f"the home {home!r} was created by a login without CREATEROLE: it has one member"
             raise Invalid(
                 msg, hint="create another home with a login that has CREATEROLE, and migrate"
             )

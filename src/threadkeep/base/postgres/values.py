@@ -80,7 +80,7 @@ class _Several(Dumper):
     """Refuses what would be an array: a column holds one value."""
 
     def dump(self, obj: Any) -> Buffer | None:
-        msg = f"a column does not take a {type(obj).__name__}"
+        msg = f"a column does not accept a {type(obj).__name__}"
         raise DataError(msg)
 
 

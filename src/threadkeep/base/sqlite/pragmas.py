@@ -54,7 +54,7 @@ def apply(connection: sqlite3.Connection, *groups: tuple[Pragma, ...]) -> None:
             row = connection.execute(f"PRAGMA {pragma.name}").fetchone()
             # mmap_size answers nothing where memory mapping is compiled out: that is off, too.
             if row is not None and row[0] != pragma.reads_back:
-                msg = f"SQLite did not take PRAGMA {pragma.name} = {pragma.value}: it is {row[0]}"
+                msg = f"SQLite did not accept PRAGMA {pragma.name} = {pragma.value}: it is {row[0]}"
                 raise UnsupportedEngine(msg, hint="use a Python with a complete SQLite build")
 
 

@@ -135,7 +135,7 @@ def _what(
     if not said:
         refuse_mixture(what, dashes="--")
     elif pattern is not None or any(options.values()):
-        raise Invalid("that is given in two ways", hint="give a filter, or options")
+        raise Invalid("the same filter is given in two ways", hint="give a filter, or options")
     if not what.session:
         return what
     agent = what.agent[0] if len(what.agent) == 1 else None

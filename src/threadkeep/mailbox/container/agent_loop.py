@@ -158,7 +158,7 @@ def _chosen(reply: object) -> list[tuple[str, str]]:
     given = [] if reply is None else need_each(reply, (tuple, list), "answers of a handler")
     for one in given:
         if [type(part) for part in one] != [str, str]:
-            msg = f"a handler gave {shown(one)} as an answer"
+            msg = f"a handler returned {shown(one)} as an answer"
             raise Invalid(msg, hint="give a text, None, or pairs of a name and a text")
     return given
 

@@ -163,7 +163,7 @@ def _has(tx: Tx, table: str) -> bool:
 def attachment(ctx: MailContext, mail: Mail, name: str) -> bytes:
     """Read a file that came with mail; a later run of a series has the files of the first."""
     if not isinstance(mail, Mail):
-        msg = f"a file is read of a Mail, not of a {type(mail).__name__}"
+        msg = f"a file is read from a Mail, not from a {type(mail).__name__}"
         raise Invalid(msg, hint="`mail` gives it by its id or number")
     need_str(name, "name of a file")
     files = mail.content.get("attachments")

@@ -179,7 +179,7 @@ class Recordings:
         with self._guard:
             kept = self._kept.get(name)
         if kept is None:
-            msg = f"there is no recorder {name[:80]!r}, or not any more"
+            msg = f"there is no recorder {name[:80]!r}, or it has ended"
             raise NotFound(msg, hint="start another; what was fed is stored")
         with kept.turn:
             kept.used = time.monotonic()

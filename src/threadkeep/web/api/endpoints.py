@@ -70,7 +70,7 @@ def read_address(kind: type[S], pairs: Iterable[tuple[str, str]], path: Mapping[
 
 def _take(found: dict[str, Any], known: Mapping[str, inspect.Type], name: str, text: str) -> None:
     if name not in known:
-        raise Invalid(f"there is not a parameter {name[:80]!r} here", hint=_hint(known))
+        raise Invalid(f"there is no parameter {name[:80]!r} here", hint=_hint(known))
     if isinstance(_bare(known[name]), _LISTS):
         found.setdefault(name, []).append(_value(known[name], text))
     elif name in found:

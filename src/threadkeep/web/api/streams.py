@@ -402,7 +402,7 @@ def stop(stores: Stores, asked: OneClientChat, body: Wish) -> Doing:
     """Ask whoever records a reply to stop; name its run or its message, so that no other ends."""
     guard = frozenset(name for name in (body.run_id, body.message_id) if name is not None)
     if not guard:
-        msg = "it is not said which reply is to stop"
+        msg = "the request does not say which reply to stop"
         raise Unfit(
             msg, hint="send its run_id, or its message_id; GET on this address returns them"
         )

@@ -140,7 +140,7 @@ def _note_in(body: bytes) -> str:
     said: Any = json.decode(body)
     note = said.get("note", "") if isinstance(said, dict) else None
     if not isinstance(note, str):
-        raise Invalid("the note of an alarm is a text", hint='send {"note": "…"}, or nothing')
+        raise Invalid("the note of an alarm must be text", hint='send {"note": "…"}, or nothing')
     return note.strip()[:_NOTE]
 
 

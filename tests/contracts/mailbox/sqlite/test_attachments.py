@@ -154,7 +154,7 @@ def test_a_retry_is_content_and_adds_what_is_missing(folder: Path) -> None:
 def test_other_content_is_a_conflict(folder: Path) -> None:
     stage(folder, "m1", [attached(b"1", name="a.txt")], MS)
     before = tree(folder)
-    with pytest.raises(Conflict, match=r"m1/a\.txt is there with other content"):
+    with pytest.raises(Conflict, match=r"m1/a\.txt already exists with other content"):
         stage(folder, "m1", [attached(b"0", name="new"), attached(b"2", name="a.txt")], MS)
     assert tree(folder) == before
 

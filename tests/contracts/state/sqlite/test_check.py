@@ -102,7 +102,7 @@ def test_flipped_bit_in_the_file_is_found(tmp_path: Path) -> None:
     path.write_bytes(data)
     assert other_program(path, "PRAGMA integrity_check") == [("ok",)]
     with open_state(path) as db:
-        assert check(db.context) == ["message 1 is not as it was written"]
+        assert check(db.context) == ["message 1 has changed since it was written"]
 
 
 @pytest.mark.parametrize("table, named", [("messages", "message 2"), ("sessions", "session 's'")])
@@ -158,13 +158,13 @@ def test_writes_of_other_programs_are_no_damage_and_are_watched_from_then_on(
     assert check(used.context) == []
     assert unhashed(used) == (0, 0)
     quietly(used.db_path, "UPDATE messages SET content = 'hi!' WHERE session_id = 'h'")
-    assert check(used.context) == ["message 7 is not as it was written"]
+    assert check(used.context) == ["message 7 has changed since it was written"]
 
 
 def test_damaged_store_adopts_nothing(used: SessionDB) -> None:
     write_as_hermes(used.db_path)
     quietly(used.db_path, "UPDATE messages SET role = 'x' WHERE id = 3")
-    assert check(used.context) == ["message 3 is not as it was written"]
+    assert check(used.context) == ["message 3 has changed since it was written"]
     assert unhashed(used) == (2, 2)
 
 
@@ -209,9 +209,9 @@ def test_backup_is_judged_by_its_fingerprints(used: SessionDB, tmp_path: Path) -
     copy = make_backup(used.context.db, tmp_path / "good.db", check=problems_of)
     assert check_file(copy, problems_of) == []
     quietly(copy, "UPDATE messages SET content = 'x' WHERE id = 1")
-    assert check_file(copy, problems_of) == ["message 1 is not as it was written"]
+    assert check_file(copy, problems_of) == ["message 1 has changed since it was written"]
     quietly(used.db_path, "UPDATE messages SET content = 'x' WHERE id = 1")
-    with pytest.raises(Damaged, match="message 1 is not as it was written"):
+    with pytest.raises(Damaged, match="message 1 has changed since it was written"):
         make_backup(used.context.db, tmp_path / "bad.db", check=problems_of)
 
 

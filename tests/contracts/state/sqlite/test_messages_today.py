@@ -241,7 +241,7 @@ def test_going_back_by_what_the_user_said(db: SessionDB) -> None:
     own.append({"role": "user", "content": "other"})
     with pytest.raises(RuntimeError, match="in memory"):
         db.rewind_user_turn("s", -1, warm_history=own)
-    with pytest.raises(ValueError, match="did not say"):
+    with pytest.raises(ValueError, match="has fewer than"):
         db.rewind_user_turn("s", 2)
     own[-1]["content"] = "two"
     done = db.rewind_user_turn("s", -1, warm_history=own, adopt_row_ids=True)
