@@ -421,7 +421,7 @@ def set_compression_overload_streak(
 
 
 def increment_compression_overload_streak(ctx: StateContext, tx: Tx, session_id: str) -> int | None:
-    """Count one more aborted compaction; return the count, None if there is no such session."""
+    """Count one more aborted compaction; return the count, None if it does not exist."""
     if tx.one("session_exists", {"id": session_id}) is None:
         return None
     streak = get_compression_overload_streak(ctx, tx, session_id) + 1
