@@ -227,6 +227,9 @@ class Recording:
         With `doubt` it is not known either what became of what is pending. Afterwards pending is
         what the store does not have, in its order, and every row is to be written.
         """
+        if doubt:
+            # A statement whose connection was lost may still run: who has the counter sees its end.
+            tx.one("hold_numbers", {"stream_id": self.session_id})
         row = tx.one("recording_run", self.last_sent()) if self.stored or doubt else (None, True)
         self._holder, whole = row or (None, not self.sent)
         if whole and not doubt:

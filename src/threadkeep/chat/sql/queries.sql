@@ -549,6 +549,10 @@ SELECT kind, id, columns_json FROM tk_extra;
 -- Which run records a message, and whether its last chunk is there: a file loses none.
 SELECT run_id, 1 FROM tk_recordings WHERE message_id = :message_id;
 
+-- name: hold_numbers
+-- Nobody else gives numbers until the transaction ends; a write of a file is alone anyway.
+SELECT 1 FROM chat_sessions WHERE id = :stream_id;
+
 -- name: sums_from
 SELECT seq, checksum FROM chat_events WHERE stream_id = :stream_id AND seq >= :seq ORDER BY seq;
 

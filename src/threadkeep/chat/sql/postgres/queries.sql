@@ -52,6 +52,9 @@ INSERT INTO chat_events(
 SELECT :stream_id, raised.seq, :kind, :message_id, :part_id, :data_json, :created_at, :checksum
 FROM raised;
 
+-- name: hold_numbers
+SELECT 1 FROM tk_streams WHERE stream_id = :stream_id FOR UPDATE;
+
 -- name: recording_run
 SELECT run_id, {whole} FROM tk_recordings WHERE message_id = :message_id;
 
