@@ -214,8 +214,7 @@ def shown_commands() -> list[str]:
 def test_every_command_line_in_a_block_can_be_typed(line: str) -> None:
     """Its options and arguments are read as if it were run."""
     words = shlex.split(line)[1:]
-    # With its settings: a command remembers by which options its first context offered help.
-    ctx = click.Context(cli, info_name="threadkeep", **cli.context_settings)
+    ctx = click.Context(cli, info_name="threadkeep")
     command: click.Command = cli
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         _, found, words = command.resolve_command(ctx, words)

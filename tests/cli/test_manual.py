@@ -50,6 +50,6 @@ def test_no_text_becomes_a_request_or_an_escape(make: "type[str]", text: str) ->
     own = (".PP", ".TP")
     assert not [line for line in lines if line.startswith((".", "'")) and line not in own]
     bare = make(text).replace("\\e", "").replace("\\-", "").replace("\\&", "")
-    for known in ("\\(ga", "\\(aq", "\\fB", "\\fR", "\\[u"):
+    for known in ("\\(ga", "\\(aq", "\\fB", "\\fR", "\\[u", "|\\:"):
         bare = bare.replace(known, "")
     assert "\\" not in bare

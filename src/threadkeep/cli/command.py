@@ -66,6 +66,11 @@ class Commands(click.Group):
         lazy = [name for title, part in self.sections.items() if title for name in part]
         return [*lazy, *super().list_commands(ctx)]
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Offer help as `-h`, too."""
+        del ctx  # its names are those of whoever asks first, and click makes the option once
+        return _help_names(self)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command, or give None where there is none of this name."""
         entry = self.entries().get(cmd_name)
@@ -129,6 +134,11 @@ class Commands(click.Group):
             found = super().get_command(ctx, name)
             if found is not None and not found.hidden:
                 yield name, found
+
+
+def _help_names(command: click.Command) -> list[str]:
+    taken = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    return [name for name in ("-h", "--help") if name not in taken]
 
 
 def load(name: str, entry: CommandEntry) -> click.Command:
@@ -256,6 +266,11 @@ def command(
 
 class _Worded(click.Command):
     """A command that understands options of the version before; click has no other place."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Offer help as `-h`, too."""
+        del ctx  # its names are those of whoever asks first, and click makes the option once
+        return _help_names(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line, old names of options as the new ones."""

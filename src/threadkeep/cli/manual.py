@@ -68,7 +68,9 @@ def definition(term: str, text: str) -> str:
 
 def _definition(term: str, text: str) -> Iterator[str]:
     yield ".TP\n"
-    yield f"\\fB{escaped(_flat(term))}\\fR\n"
+    # A list of choices may be longer than a line, which ends behind one of them then.
+    words = escaped(_flat(term)).replace("|", "|\\:")
+    yield f"\\fB{words}\\fR\n"
     yield f"{escaped(_flat(text))}\n"
 
 

@@ -139,7 +139,6 @@ def _example_text() -> str:
     sections=SECTIONS,
     invoke_without_command=True,
     epilog=_example_text(),
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(
     __version__, "-V", "--version", prog_name="threadkeep", message="%(prog)s %(version)s"
