@@ -4,6 +4,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -181,10 +182,12 @@ def test_an_answer_that_is_none_is_told(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(answer)
+            with suppress(OSError):  # nobody listens any more
+                while True:  # what only reads is asked again
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.recv(1 << 16)
+                        connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -194,6 +197,7 @@ def test_an_answer_that_is_none_is_told(answer: bytes) -> None:
             pytest.raises(Unreachable, match=str(port)),
         ):
             home.chat().session("s")
+        listener.shutdown(socket.SHUT_RDWR)
         thread.join(30)
 
 
