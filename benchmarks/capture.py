@@ -156,7 +156,7 @@ def _kept(homes: Homes, folder: Path, cache: Path) -> Result:
 
 
 def _rate(runs: Sequence[Made], start: float = 0.0) -> float:
-    """Give the megabytes of source per second of CPU time."""
+    """Return the megabytes of source per second of CPU time."""
     return ratio(runs[0].read / MEGA, median(made.used.cpu for made in runs) - start)
 
 

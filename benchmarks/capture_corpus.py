@@ -45,7 +45,7 @@ class Template:
         self._pieces = _ID.split(data)  # every second one is an id
 
     def copy(self, number: int) -> bytes:
-        """Give copy `number`; the first, 0, is the text itself."""
+        """Return copy `number`; the first, 0, is the text itself."""
         if not number:
             return b"".join(self._pieces)
         pieces = self._pieces.copy()
@@ -54,7 +54,7 @@ class Template:
 
 
 def _other(name: bytes, copy: int) -> bytes:
-    """Give the id of a copy; a UUID keeps its end, which is where numbered ones differ."""
+    """Return the id of a copy; a UUID keeps its end, which is where numbered ones differ."""
     if name[8:9] != b"-":
         return name + b"%04x" % copy
     return b"%s%04x%s" % (name[:24], int(name[24:28], 16) ^ copy, name[28:])

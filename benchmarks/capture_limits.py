@@ -16,7 +16,7 @@ Parse = Callable[[bytes], Any]
 
 
 def parser(name: str) -> tuple[Parse, type[Exception]]:
-    """Give the function that parses one line, and what it raises when it cannot."""
+    """Return the function that parses one line, and what it raises when it cannot."""
     if name == "msgspec":
         module = importlib.import_module("msgspec")
         return module.json.Decoder().decode, module.DecodeError

@@ -34,7 +34,7 @@ class Clerk:
         self._now = _BEGUN
 
     def uuid(self) -> str:
-        """Give a new id of the usual form."""
+        """Return a new id of the usual form."""
         return str(UUID(int=self._random.getrandbits(128), version=4))
 
     def claude(self, session: str, size: int) -> bytes:

@@ -11,7 +11,7 @@ _VOCABULARY = 20_000
 
 
 def vocabulary(count: int = _VOCABULARY) -> list[str]:
-    """Give distinct words; the earlier ones are meant to be the frequent ones."""
+    """Return distinct words; the earlier ones are meant to be the frequent ones."""
     words: dict[str, None] = {}
     number = 0
     while len(words) < count:
@@ -123,6 +123,6 @@ def _cut(text: str) -> list[str]:
 
 
 def delta_text(chunk: Json) -> str:
-    """Give the text that a delta adds."""
+    """Return the text that a delta adds."""
     text: str = chunk["delta"] if "delta" in chunk else chunk["inputTextDelta"]
     return text

@@ -215,7 +215,7 @@ def _measured(place: Place, row: Row) -> Growth:
 
 
 def _cost(place: Place, row: Row, size: int) -> float:
-    """Give the CPU time of doing it once, in microseconds."""
+    """Return the CPU time of doing it once, in microseconds."""
     with place.fresh() as folder, row.prepare(place, folder, size) as work:
         work()
         runs = [used_by(work) for _ in range(place.either(15, 7))]

@@ -97,7 +97,7 @@ def _tell(mark: str) -> None:
 
 
 def _steps(sides: Sides) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Give each verb with its work; what it needs is made before, between the marks."""
+    """Return each verb with its work; what it needs is made before, between the marks."""
     host, container = sides
     yield "host send", lambda: host.send(QUESTION)
     yield "container poll", container.poll

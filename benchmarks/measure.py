@@ -21,7 +21,7 @@ class Counters(NamedTuple):
     written: int  # bytes handed to write(2)
 
     def since(self, earlier: "Counters") -> "Counters":
-        """Give what was used after `earlier`."""
+        """Return what was used after `earlier`."""
         return Counters(
             self.cpu - earlier.cpu, self.wall - earlier.wall, self.written - earlier.written
         )
@@ -78,5 +78,5 @@ def median_of(runs: Sequence[Counters]) -> Counters:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Give the value below which `share` of an ordered list lies; 0 of an empty one."""
+    """Return the value below which `share` of an ordered list lies; 0 of an empty one."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0

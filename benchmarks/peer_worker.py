@@ -134,7 +134,7 @@ def obey(peer: Peer, order: Any) -> int:
 
 
 def about(name: str, folder: Path) -> list[str]:
-    """Give the version of a peer, and how its file keeps what is not in it yet."""
+    """Return the version of a peer, and how its file keeps what is not in it yet."""
     modes = set()
     for path in folder.glob("*.db"):
         with closing(sqlite3.connect(path)) as connection:

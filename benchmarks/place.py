@@ -19,7 +19,7 @@ class Place(NamedTuple):
 
     @contextmanager
     def fresh(self) -> Iterator[Path]:
-        """Give an empty folder that is removed afterwards."""
+        """Return an empty folder that is removed afterwards."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             yield Path(name)

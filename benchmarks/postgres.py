@@ -143,7 +143,7 @@ def _raw(url: str, durable: str, store: str = "chat") -> Iterator[psycopg.Connec
 
 
 def _noted(call: Callable[[], object]) -> list[Statement]:
-    """Give the statements that a call sends."""
+    """Return the statements that a call sends."""
     found: list[Statement] = []
     execute, many = psycopg.Cursor.execute, psycopg.Cursor.executemany
 
@@ -177,7 +177,7 @@ _numbers: Final = count()
 def _again(
     connection: psycopg.Connection[Any], statements: Sequence[Statement]
 ) -> Callable[[], object]:
-    """Give what sends statements again, with new ids in the place of those that were made."""
+    """Return what sends statements again, with new ids in the place of those that were made."""
     sent = [(one.sql, dict(one.params or {})) for one in statements]
     made = {
         value

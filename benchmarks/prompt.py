@@ -42,7 +42,7 @@ def run(place: Place) -> Result:
 
 
 def _next_command() -> str:
-    """Give a command that does nothing, and that nobody typed before."""
+    """Return a command that does nothing, and that nobody typed before."""
     return f": {next(_numbers)}"
 
 
@@ -61,7 +61,7 @@ def _outside(name: str, folder: Path, prompts: int) -> Times:
 
 
 def _inside(name: str, folder: Path, prompts: int) -> list[float]:
-    """Give the milliseconds in the hook's own functions; none where a shell has no clock."""
+    """Return the milliseconds in the hook's own functions; none where a shell has no clock."""
     with shell_at_prompt(name, OURS, folder, clock=True) as shell:
         for _ in range(_WARM + prompts):
             shell.run(_next_command())

@@ -88,7 +88,7 @@ def _blocks(lines: Sequence[bytes]) -> list[bytes]:
 
 
 def _lines(most: int) -> list[bytes]:
-    """Give real transcripts where they are to be had, else lines made of words."""
+    """Return real transcripts where they are to be had, else lines made of words."""
     lines: list[bytes] = []
     size = 0
     for line in _transcript_lines() if _transcripts() else _made_lines():

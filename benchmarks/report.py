@@ -43,7 +43,7 @@ class Growth(NamedTuple):
 
     @property
     def exponent(self) -> float:
-        """Give the power of the size that the cost rises with: 0 is flat, 1 in proportion."""
+        """Return the power of the size that the cost rises with: 0 is flat, 1 in proportion."""
         return linear_regression(*(list(map(math.log, each)) for each in self[2:])).slope
 
 
@@ -86,13 +86,13 @@ def _laid(line: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def table_text(table: Table) -> str:
-    """Give a whole table as text."""
+    """Return a whole table as text."""
     note = [table.note] if table.note else []
     return "\n".join([table.title, "", *aligned(table.columns, table.rows), *note])
 
 
 def goals_text(goals: Sequence[Goal]) -> str:
-    """Give the goals as a table: what was met, what was missed."""
+    """Return the goals as a table: what was met, what was missed."""
     rows = [
         (
             goal.what,
@@ -106,7 +106,7 @@ def goals_text(goals: Sequence[Goal]) -> str:
 
 
 def json_text(results: Mapping[str, Result], about: Mapping[str, Any]) -> str:
-    """Give all that was measured as JSON; goals with their verdict, growths with exponents."""
+    """Return all that was measured as JSON; goals with their verdict, growths with exponents."""
     shown = {
         name: {
             "tables": [table._asdict() for table in result.tables],

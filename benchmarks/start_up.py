@@ -93,7 +93,7 @@ def _typed(env: Mapping[str, str], words: Sequence[str]) -> Used:
 
 
 def _imports(env: Mapping[str, str], words: Sequence[str]) -> list[tuple[int, str]]:
-    """Give the microseconds that each module took by itself, the least of five starts."""
+    """Return the microseconds that each module took by itself, the least of five starts."""
     least: dict[str, int] = defaultdict(lambda: sys.maxsize)
     command = [sys.executable, "-X", "importtime", "-m", "threadkeep", *words]
     for _ in range(5):

@@ -89,7 +89,7 @@ def by_hand(path: Path, number: int) -> Iterator[Step]:
 
 
 def _over(session: Session, append: Callable[[Any], object], size: int) -> Step:
-    """Give a function that appends the next messages of the session, again and again."""
+    """Return a function that appends the next messages of the session, again and again."""
     messages = [{**message, "timestamp": None} for message in session.messages]
     cut = [[message] for message in messages] if size == 1 else list(turns(messages))
     place = 0

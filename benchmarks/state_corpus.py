@@ -58,7 +58,7 @@ class Session(NamedTuple):
 
 
 def sessions(count: int = MESSAGES) -> Iterator[Session]:
-    """Give about `count` messages, 98 in a session on average as in the full corpus."""
+    """Return about `count` messages, 98 in a session on average as in the full corpus."""
     maker = Maker(11)
     total = max(1, round(SESSIONS * count / MESSAGES))
     left = count
@@ -75,7 +75,7 @@ def payload(session: Session) -> int:
 
 
 def _texts(message: Json) -> Iterator[str]:
-    """Give what was said, thought and called; roles, names and ids are not payload."""
+    """Return what was said, thought and called; roles, names and ids are not payload."""
     for name in ("content", "reasoning", "tool_calls"):
         value = message.get(name)
         if value is not None:

@@ -28,7 +28,7 @@ def run(place: Place) -> Result:
 
 
 def sizes(path: Path) -> dict[str, int]:
-    """Give the bytes of each table and index of a closed file, and of all together."""
+    """Return the bytes of each table and index of a closed file, and of all together."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         page = int(connection.execute("PRAGMA page_size").fetchone()[0])
         free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])

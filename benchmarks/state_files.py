@@ -33,14 +33,14 @@ class Filled(NamedTuple):
 
 @contextmanager
 def memory() -> Iterator[Path]:
-    """Give an empty folder in memory, or what comes nearest, that is removed afterwards."""
+    """Return an empty folder in memory, or what comes nearest, that is removed afterwards."""
     base = _MEMORY if os.access(_MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="threadkeep-", dir=base) as name:
         yield Path(name)
 
 
 def filled(place: Place, count: int) -> Filled:
-    """Give the files with so many messages; they stay as long as the run does."""
+    """Return the files with so many messages; they stay as long as the run does."""
     folder = place.folder / f"state-{count}"
     ours, plain = folder / "ours.db", folder / "plain.db"
     if not folder.exists():

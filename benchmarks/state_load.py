@@ -143,7 +143,7 @@ def _prune(place: Place, files: Filled) -> Table:
 
 
 def _cutoff(path: Path) -> float:
-    """Give the time before which a tenth of the sessions began."""
+    """Return the time before which a tenth of the sessions began."""
     with closing(sqlite3.connect(path)) as connection:
         begun = [row[0] for row in connection.execute("SELECT started_at FROM sessions")]
     return float(sorted(begun)[len(begun) // _PRUNED])

@@ -144,7 +144,7 @@ def _ask(running: Running, path: str) -> Timed:
 
 
 def _cpu(process: int) -> float:
-    """Give the CPU time of a process; 0 where the system does not tell."""
+    """Return the CPU time of a process; 0 where the system does not tell."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
     except OSError:
@@ -215,7 +215,7 @@ def _limit(name: str) -> float | None:
 
 
 def _told(one: Timed) -> float:
-    """Give what the server says that it took; of who does not say, the whole request."""
+    """Return what the server says that it took; of who does not say, the whole request."""
     return one.whole if one.server != one.server else one.server
 
 

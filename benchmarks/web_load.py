@@ -135,7 +135,7 @@ async def _read(reader: asyncio.StreamReader) -> int:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """Give the value that so many of all are below."""
+    """Return the value that so many of all are below."""
     return sorted(values)[min(int(len(values) * part), len(values) - 1)]
 
 

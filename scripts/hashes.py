@@ -57,7 +57,7 @@ class Archive(NamedTuple):
 
 
 def read_pins(text: str) -> dict[str, str]:
-    """Give the pinned versions by name, as they are written."""
+    """Return the pinned versions by name, as they are written."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return dict(line.split("==") for line in lines if line)
 
@@ -79,7 +79,7 @@ def needed(project: dict[str, Any], wanted: Iterable[str]) -> set[str]:
 
 
 def brought_by(project: dict[str, Any], name: str, extra: str) -> Iterator[Requirement]:
-    """Give what a package asks for, alone or with one of its extras."""
+    """Return what a package asks for, alone or with one of its extras."""
     if name == "threadkeep":
         extras = project["optional-dependencies"]
         yield from map(Requirement, extras[extra] if extra else project["dependencies"])
@@ -94,7 +94,7 @@ def brought_by(project: dict[str, Any], name: str, extra: str) -> Iterator[Requi
 
 
 def places(extra: str) -> Iterator[dict[str, str]]:
-    """Give the surroundings that a requirement may be meant for."""
+    """Return the surroundings that a requirement may be meant for."""
     for system in _SYSTEMS:
         for python in _PYTHONS:
             yield {"sys_platform": system, "python_version": python, "extra": extra}
@@ -129,7 +129,7 @@ def pip_settings() -> dict[str, list[str]]:
 
 
 def sources(settings: dict[str, list[str]]) -> tuple[list[str], list[str]]:
-    """Give the indexes and the folders or pages of links that pip would ask."""
+    """Return the indexes and the folders or pages of links that pip would ask."""
     links = settings.get("find-links", [])
     if settings.get("no-index", ["0"])[-1].lower() in ("1", "true", "yes", "on"):
         return [], list(dict.fromkeys(links))
@@ -144,7 +144,7 @@ def _default_index() -> str:
 
 
 def archives(name: str, indexes: Iterable[str], links: Iterable[str]) -> Iterator[Archive]:
-    """Give every file that is offered under a name."""
+    """Return every file that is offered under a name."""
     for index in indexes:
         page = f"{index.rstrip('/')}/{canonicalize_name(name)}/"
         yield from read_page(page)
@@ -157,7 +157,7 @@ def archives(name: str, indexes: Iterable[str], links: Iterable[str]) -> Iterato
 
 
 def local_path(address: str) -> Path | None:
-    """Give the path of an address that is one."""
+    """Return the path of an address that is one."""
     parts = urlsplit(address)
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))
@@ -241,7 +241,7 @@ def fits(tag: Tag) -> bool:
 
 
 def hashes_of(name: str, version: str, found: Iterable[Archive]) -> list[str]:
-    """Give the hashes of the files of a version, sorted: the same whoever was asked first."""
+    """Return the hashes of the files of a version, sorted: the same whoever was asked first."""
     usable = {one for one in found if is_usable(one.name, name, version)}
     told = {one.name for one in usable if one.sha256}
     fetched = {fetch(one.address) for one in usable if one.name not in told}

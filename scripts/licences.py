@@ -64,7 +64,7 @@ installed beside it, as they are. `to use it` is what `threadkeep[all]` brings a
 
 
 def licence_of(name: str) -> str:
-    """Give the licence that an installed package names, `unknown` if it names none."""
+    """Return the licence that an installed package names, `unknown` if it names none."""
     told = metadata(name)
     classified = [
         one.rpartition("::")[2].strip()
@@ -92,7 +92,7 @@ def refused(name: str, licence: str) -> str:
 
 
 def installed() -> Iterator[tuple[str, str, str]]:
-    """Give every pinned package that is installed, its licence, and what it is needed for."""
+    """Return every pinned package that is installed, its licence, and what it is needed for."""
     pins = read_pins((REPO / "constraints.txt").read_text("utf-8"))
     for group, names in groups(pins).items():
         for name in names:

@@ -42,7 +42,7 @@ _NO_COLUMN = frozenset({"PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT"})
 
 
 def pages() -> dict[str, str]:
-    """Give every page of the reference by its name."""
+    """Return every page of the reference by its name."""
     return {
         "cli.md": HEAD + cli_page(),
         "configuration.md": HEAD + configuration_page(),
@@ -281,7 +281,7 @@ def async_types() -> str:
 
 
 def files() -> dict[Path, str]:
-    """Give every file that is written, by its place."""
+    """Return every file that is written, by its place."""
     return {TYPES: async_types(), **{PAGES / name: text for name, text in pages().items()}}
 
 

@@ -66,7 +66,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def need_tool(name: str) -> str:
-    """Give the path of a program; without it skip the test, or fail it when CI=true."""
+    """Return the path of a program; without it skip the test, or fail it when CI=true."""
     path = shutil.which(name)
     if path is None:
         cannot_run(f"needs {name}, which is not here (`make test` as root on Debian installs it)")
@@ -82,7 +82,7 @@ def cannot_run(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Give the folder of optional test data: THREADKEEP_SHARED, else `shared` beside the repo."""
+    """Return the folder of optional test data: THREADKEEP_SHARED, else `shared` beside the repo."""
     named = os.environ.get("THREADKEEP_SHARED")
     folder = Path(named) if named else REPO.parent / "shared"
     if folder.is_dir():
@@ -104,7 +104,7 @@ def server_place(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> It
 
 @pytest.fixture(scope="session")
 def server_url(server_place: str, worker_id: str) -> str:
-    """Give the URL of a database of its own for each process of the run; add `home=` to it."""
+    """Return the URL of a database of its own for each process of the run; add `home=` to it."""
     from tests.support.postgres import fresh_database
 
     return fresh_database(server_place, f"tests_{worker_id}")

@@ -183,7 +183,7 @@ Given = dict[str, Any]
 
 
 def given_to(one: Verb, case: Case) -> Given:
-    """Give the arguments of a call: what is required, what is said above, and the key if any."""
+    """Return the arguments of a call: what is required, what is said above, and the key if any."""
     own = OWN.get(f"{one.owner.store}.{one.name}", {})
     names = [n for n, a in one.arguments.items() if a.required or n == one.again]
     given = {name: own.get(name, GIVEN.get(name)) for name in {**dict.fromkeys(names), **own}}

@@ -199,7 +199,7 @@ def test_every_command_named_in_the_documentation_exists() -> None:
 
 
 def shown_commands() -> list[str]:
-    """Give every line of the blocks that is a command of ours, without what is said beside it."""
+    """Return every line of the blocks that is a command of ours, without what is said beside it."""
     blocks = [
         block
         for page in PAGES

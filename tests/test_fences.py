@@ -26,7 +26,7 @@ _OTHER_CONTEXTS = {"memory", "context_block", "error"}
 
 @cache
 def query_names() -> frozenset[str]:
-    """Give the names of all queries of all stores."""
+    """Return the names of all queries of all stores."""
     folders = (SRC / store / "sql" for store in STORES)
     texts = [file.read_text() for folder in folders for file in folder.glob("*.sql")]
     return frozenset({*QUERIES, *(name for text in texts for name in parse_queries(text))})
@@ -79,7 +79,7 @@ def _may_be_a_query(value: ast.expr) -> bool:
 
 
 def _last_name(value: ast.expr) -> str:
-    """Give the last word of `a`, `a.b`, `a.b()`."""
+    """Return the last word of `a`, `a.b`, `a.b()`."""
     match value:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

@@ -22,7 +22,7 @@ TWICE: dict[str, str] = {}
 
 
 def public_classes() -> dict[str, list[str]]:
-    """Give the modules of every public class, by its name."""
+    """Return the modules of every public class, by its name."""
     found: dict[str, list[str]] = defaultdict(list)
     for module, tree in modules():
         for node in tree.body:

@@ -156,7 +156,7 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def modules() -> tuple[tuple[str, ast.Module], ...]:
-    """Give every module of the package: its path below threadkeep/, and its tree."""
+    """Return every module of the package: its path below threadkeep/, and its tree."""
     return tuple(
         (path.relative_to(SRC).as_posix(), ast.parse(path.read_text("utf-8")))
         for path in sorted(SRC.rglob("*.py"))

@@ -57,7 +57,7 @@ def trace() -> Iterator[Trace]:
 
 
 def steps(title: str) -> list[str]:
-    """Give the functions that the map lists for a walk."""
+    """Return the functions that the map lists for a walk."""
     (walk,) = re.findall(
         rf"\*\*{re.escape(title)}.*?\n\n(.*?)\n\n", MAP.read_text("utf-8"), re.DOTALL
     )

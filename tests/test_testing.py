@@ -100,7 +100,7 @@ def test_time_goes_by_when_told_to() -> None:
 
 
 def clauses(suite: str) -> dict[str, ast.FunctionDef]:
-    """Give the tests of all modules of a suite, which must not share a name."""
+    """Return the tests of all modules of a suite, which must not share a name."""
     found: dict[str, ast.FunctionDef] = {}
     for path in sorted((SUITES / suite).glob("*.py")):
         for node in ast.parse(path.read_text("utf-8")).body:

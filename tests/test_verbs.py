@@ -109,26 +109,26 @@ _TOOLS = {tool.name: tool for tool in offered(write=True)}
 
 
 def beyond(limits: msgspec.Meta) -> Any:
-    """Give a value that is just beyond limits."""
+    """Return a value that is just beyond limits."""
     if limits.ge is not None:
         return limits.ge - 1
     return "" if limits.max_length is None else "x" * (limits.max_length + 1)
 
 
 def within(kind: Any) -> Any:
-    """Give a value that no limits of a type refuse."""
+    """Return a value that no limits of a type refuse."""
     limits = limits_of(kind)
     return "x" if limits is None or limits.ge is None else 1
 
 
 def words_of(error: Invalid) -> str:
-    """Give what an error says of a value, without the value's name; -1 and -1.0 are the same."""
+    """Return what an error says of a value, without the value's name; -1 and -1.0 are the same."""
     return error.message.rpartition(": ")[2].partition(", not ")[0].partition(" ")[2]
 
 
 @pytest.fixture(scope="module")
 def chat() -> Iterator[ChatStore]:
-    """Give a store: verbs of chat look at it before they look at their arguments."""
+    """Return a store: verbs of chat look at it before they look at their arguments."""
     with ChatFactory() as factory, factory.open() as store:
         yield store
 

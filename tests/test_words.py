@@ -122,7 +122,7 @@ def old_words(text: str) -> list[str]:
 
 
 def fields_of(schema: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Give the names of a schema's fields, each with the schema that has it."""
+    """Return the names of a schema's fields, each with the schema that has it."""
     if isinstance(schema, list):
         for one in schema:
             yield from fields_of(one, name)
@@ -134,7 +134,7 @@ def fields_of(schema: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def misnamed(fields: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Give the fields with an old name that no reason is given for."""
+    """Return the fields with an old name that no reason is given for."""
     return {
         (place, name)
         for place, name in fields

@@ -66,7 +66,7 @@ def evaluate(memory: Memory, asked: Sequence[dict[str, str]], find: Find | None 
 
 
 def by_meaning(memory: Memory, meaning: Meaning) -> Find:
-    """Give a search by vectors alone."""
+    """Return a search by vectors alone."""
 
     def find(question: str) -> list[str]:
         (vector,) = meaning.embedder.embed([question])

@@ -98,7 +98,7 @@ def _record(turn: dict[str, Any], number: int, cwd: str, session: tuple[str, dat
 
 
 def questions(data: Sequence[dict[str, Any]]) -> list[Asked]:
-    """Give every question that names its evidence."""
+    """Return every question that names its evidence."""
     return [
         Asked(
             one["question"],
@@ -153,6 +153,6 @@ def _scored(asked: Sequence[Asked], keys: Callable[[Asked], list[str]]) -> Score
 
 
 def place_of(key: str) -> str:
-    """Give the place of a turn in its conversation, from the key of its message."""
+    """Return the place of a turn in its conversation, from the key of its message."""
     found = _PLACE.search(key)
     return found[0] if found else ""

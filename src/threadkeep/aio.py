@@ -57,7 +57,7 @@ class Pools:
         return asyncio.get_running_loop().run_in_executor(pool, call)
 
     async def pieces(self, begin: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
-        """Give what an iterator gives, a batch of it read in a thread at a time."""
+        """Return what an iterator gives, a batch of it read in a thread at a time."""
         found = await self.read(begin)
         while batch := await self.read(lambda: list(islice(found, _BATCH))):
             for piece in batch:
@@ -166,7 +166,7 @@ class AsyncChatStore(ChatVerbs):
         until_idle: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109  (silence allowed, not a deadline)
     ) -> AsyncIterator[Event]:
-        """Give a session's chunks as they commit; see `ChatStore.tail`."""
+        """Return a session's chunks as they commit; see `ChatStore.tail`."""
         session_id = ref_id(session, "session")
         await self.session(session_id)
         database = self.store.database

@@ -197,7 +197,7 @@ class Line:
         return Unreachable(msg, hint=hint)
 
     def _connection(self) -> HTTPConnection:
-        """Give the connection of this thread; one that was idle may have been closed over there.
+        """Return the connection of this thread; one that was idle may have been closed over there.
 
         A write that is sent into such a one would be lost or done twice, and nobody could tell.
         """
@@ -230,7 +230,7 @@ class Line:
 
 
 def problem_in(body: bytes, status: int, url: str) -> Exception:
-    """Give the error that an answer tells of."""
+    """Return the error that an answer tells of."""
     try:
         told = json.decode(body)
     except Invalid:
@@ -243,7 +243,7 @@ def problem_in(body: bytes, status: int, url: str) -> Exception:
 
 
 def _pause(said: str | None) -> float:
-    """Give how long to wait before asking again."""
+    """Return how long to wait before asking again."""
     try:
         wanted = float(said or "1")
     except ValueError:  # a date
@@ -376,7 +376,7 @@ def _sent(one: Verb, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _plain_value(value: Any, *, records: bool = False, text: bool = False) -> Any:
-    """Give an argument as JSON knows it: what has an id is named by it.
+    """Return an argument as JSON knows it: what has an id is named by it.
 
     What is no value of JSON is refused when it is written, but for the bytes of a `text`.
     """
@@ -396,7 +396,7 @@ def _is_view(value: Any) -> bool:
 
 
 def read_answer(one: Verb, value: Any) -> Any:
-    """Give an answer as the records that the verb says it gives."""
+    """Return an answer as the records that the verb says it gives."""
     return _read(value, one.answer)
 
 
@@ -583,27 +583,27 @@ class RemoteHome:
         self._line = line
 
     def chat(self) -> "ChatStore":
-        """Give the chat store."""
+        """Return the chat store."""
         return cast("ChatStore", RemoteStore(self._line, OWNERS["chat"]))
 
     def state(self) -> "SessionDB":
-        """Give the session store."""
+        """Return the session store."""
         return cast("SessionDB", RemoteStore(self._line, OWNERS["state"]))
 
     def knowledge(self) -> "Browse":
-        """Give what was captured and learned, to look at it."""
+        """Return what was captured and learned, to look at it."""
         return cast("Browse", RemoteStore(self._line, OWNERS["knowledge"]))
 
     def memory(self) -> "Questions":
-        """Give memory, to ask it."""
+        """Return memory, to ask it."""
         return cast("Questions", RemoteStore(self._line, OWNERS["memory"]))
 
     def captured(self) -> "CapturedWork":
-        """Give what is done with captured work: labels, notes of agents, projects, forgetting."""
+        """Return what is done with captured work: labels, notes of agents, projects, forgetting."""
         return cast("CapturedWork", RemoteStore(self._line, OWNERS["captured"]))
 
     def mail(self) -> "NamedMailboxes":
-        """Give the mailboxes, by the names of their sessions."""
+        """Return the mailboxes, by the names of their sessions."""
         return cast("NamedMailboxes", RemoteStore(self._line, OWNERS["mail"]))
 
     def close(self) -> None:

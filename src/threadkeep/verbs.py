@@ -579,7 +579,7 @@ OWNERS: Final[Mapping[str, VerbOwner]] = {one.store: one for one in _ALL}
 
 
 def each_verb() -> Iterator[Verb]:
-    """Give all verbs of all stores."""
+    """Return all verbs of all stores."""
     for lines in TABLES.values():
         yield from lines.values()
 

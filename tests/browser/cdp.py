@@ -44,7 +44,7 @@ class Pipe:
         return found
 
     def known(self, method: str, matches: Callable[[Message], bool]) -> Message | None:
-        """Give the parameters of an event that has come already, once; or None."""
+        """Return the parameters of an event that has come already, once; or None."""
         for index, message in enumerate(self._events):
             if message.get("method") == method and matches(message):
                 del self._events[index]

@@ -68,7 +68,7 @@ class Page:
         return self._pipe.event(method, lambda event: event.get("sessionId") == self._session)
 
     def known(self, method: str) -> Message | None:
-        """Give an event that has come already, or None."""
+        """Return an event that has come already, or None."""
         return self._pipe.known(method, lambda event: event.get("sessionId") == self._session)
 
     def run(self, expression: str, context: int | None = None) -> Any:
@@ -103,7 +103,7 @@ class Page:
         return self
 
     def content_context(self) -> int:
-        """Give the world of our content script, which is another one than the page's."""
+        """Return the world of our content script, which is another one than the page's."""
         self.call("Runtime.disable")
         self.call("Runtime.enable")
         while True:
@@ -157,7 +157,7 @@ class Chromium:
         return self.open(url).watched()
 
     def worker_target(self) -> str:
-        """Give the target of the extension's background, waiting until it is awake."""
+        """Return the target of the extension's background, waiting until it is awake."""
         while True:
             for target in self.pipe.call("Target.getTargets")["targetInfos"]:
                 if self._is_worker(target):
@@ -189,7 +189,7 @@ class Chromium:
         page.watched()
 
     def find(self, end: str) -> Page:
-        """Give the page whose address ends so, waiting until there is one."""
+        """Return the page whose address ends so, waiting until there is one."""
         while True:
             for one in self.pipe.call("Target.getTargets")["targetInfos"]:
                 if one["type"] == "page" and one["url"].endswith(end):

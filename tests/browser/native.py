@@ -66,7 +66,7 @@ class NativeHost:
                 return message
 
     def visits_before(self, kind: str) -> list[Message]:
-        """Give the visits that came before the next message of a kind."""
+        """Return the visits that came before the next message of a kind."""
         visits = []
         while (message := self._came.get(timeout=PATIENCE_S)).get("type", "visit") != kind:
             visits.append(message)

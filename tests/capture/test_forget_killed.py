@@ -77,7 +77,7 @@ def killed_at(place: tuple[Path, Path], action: Action, point: int) -> bool:
 
 
 def turning_points(ran_: list[str]) -> list[int]:
-    """Give the places before and behind everything that reaches the file."""
+    """Return the places before and behind everything that reaches the file."""
     marks = ("COMMIT", "VACUUM", "PRAGMA wal_checkpoint")
     places = [n for n, sql in enumerate(ran_) if sql.startswith(marks)]
     return sorted({n for place in places for n in (place, place + 1) if n < len(ran_)})

@@ -68,13 +68,13 @@ def world(tmp_path: Path) -> World:
 
 
 def noise(size: int, number: int) -> str:
-    """Give text that cannot be packed."""
+    """Return text that cannot be packed."""
     letters = random.Random(number)
     return "".join(letters.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(size))
 
 
 def soon(number: int) -> bytes:
-    """Give a line of 2 KB, a second after the one before."""
+    """Return a line of 2 KB, a second after the one before."""
     at = 50 * 60_000 + number * 1000
     return line(id=f"e{number}", kind="text", text=noise(1900, number), at=at)
 

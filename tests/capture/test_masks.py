@@ -29,7 +29,7 @@ def key(seed: int) -> list[str]:
 
 
 def body_left(world: World, lines: list[str]) -> list[str]:
-    """Give the lines of a key that can still be read in the archive."""
+    """Return the lines of a key that can still be read in the archive."""
     kept = b"\n".join(world.raw()).decode()
     return [line for line in lines[1:-1] if line[8:40] in kept]
 

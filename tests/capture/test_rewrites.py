@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> World:
 
 
 def rewritten(world: World, number: int = 100) -> bytes:
-    """Give the log with another word in one line, as long as before."""
+    """Return the log with another word in one line, as long as before."""
     data = world.log().read_bytes()
     changed = data.replace(b'"word%d"' % number, b'"WORD%d"' % number)
     assert len(changed) == len(data)

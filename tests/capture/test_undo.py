@@ -23,7 +23,7 @@ WORDS = f"duck token {TOKEN} and password={PASSWORD} here"
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Path, Path]:
-    """Give a home and a user whose log holds two secrets, captured."""
+    """Return a home and a user whose log holds two secrets, captured."""
     home, user = tmp_path / "home", tmp_path / "user"
     write(user)
     with open_history(home, user) as history:

@@ -39,7 +39,7 @@ DEMO = _small_demo()
 
 
 def captured(run: Run) -> Run:
-    """Give a home into which the demo was captured: a copy of one that is made once."""
+    """Return a home into which the demo was captured: a copy of one that is made once."""
     made = DEMO.parent / "captured"
     if not made.exists():
         run("--home", str(made), "capture", "--quiet", "--user-home", str(DEMO))

@@ -26,5 +26,5 @@ def make_theirs(folder: Path, inbound: int = 3, outbound: int = 5) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Give the bytes of both files: looking must not change them."""
+    """Return the bytes of both files: looking must not change them."""
     return {name: (folder / name).read_bytes() for name in ("inbound.db", "outbound.db")}

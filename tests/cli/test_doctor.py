@@ -16,7 +16,7 @@ from threadkeep.service.doctor import checks
 
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, home: Path) -> Path:
-    """Give a user whose one log is captured."""
+    """Return a user whose one log is captured."""
     user = tmp_path / "user"
     monkeypatch.setenv("HOME", str(user))
     for name in ("CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CODEX_HOME"):

@@ -51,7 +51,7 @@ def demo(run: Run, learned: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def own(run: Run, learned: Path, home: Path) -> Run:
-    """Give a copy of the demo's home that a test may change."""
+    """Return a copy of the demo's home that a test may change."""
     shutil.copytree(learned, home)
     return run
 

@@ -195,7 +195,7 @@ def line_with(process: "subprocess.Popen[bytes]", part: bytes) -> bytes:
 
 @pytest.fixture
 def short_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a home whose path a socket can have."""
+    """Return a home whose path a socket can have."""
     home = tmp_path_factory.mktemp("h") / "home"
     monkeypatch.setenv("THREADKEEP_HOME", str(home))
     return home

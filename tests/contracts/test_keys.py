@@ -23,7 +23,7 @@ TEXT = [
 
 @pytest.fixture
 def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
-    """Give what notes the key of each write to a database from now on."""
+    """Return what notes the key of each write to a database from now on."""
 
     def start(database: Database) -> list[str | None]:
         keys: list[str | None] = []

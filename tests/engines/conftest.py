@@ -11,6 +11,6 @@ from tests.support.postgres import connect
 
 @pytest.fixture(scope="session")
 def server(server_place: str) -> Iterator[psycopg.Connection[Any]]:
-    """Give a connection to the server, which is started when the first test asks for it."""
+    """Return a connection to the server, which is started when the first test asks for it."""
     with connect(server_place) as connection:
         yield connection

@@ -29,7 +29,7 @@ def compose() -> Any:
 
 @pytest.fixture
 def login(compose: Any, server: psycopg.Connection[Any]) -> Iterator[str]:
-    """Give what the login of the script connects with, once the script has made it."""
+    """Return what the login of the script connects with, once the script has made it."""
     script = compose["configs"]["roles"]["content"]
     (sql,) = re.findall(r"<<'SQL'\n(.*)SQL\n", script, re.DOTALL)
     for statement in sql.split(";"):

@@ -32,7 +32,7 @@ _TICKETS: Final = 1_000
 
 @pytest.fixture
 def url(server_url: str) -> Iterator[str]:
-    """Give the URL of a home in which nothing is."""
+    """Return the URL of a home in which nothing is."""
     place = f"{server_url}&home=k"
     database = PostgresDatabase(place, "knowledge", {})
     with database, database.connect() as connection:
@@ -43,7 +43,7 @@ def url(server_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def shared(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Give a home on a server; what belongs to this machine is in a folder of the test."""
+    """Return a home on a server; what belongs to this machine is in a folder of the test."""
     monkeypatch.setenv("THREADKEEP_HOME", str(tmp_path / "there"))
     return Home(url)
 
@@ -64,7 +64,7 @@ def test_a_home_on_a_server_gives_the_same_answers(shared: Home, tmp_path: Path)
 
 
 def answers(home: Home) -> dict[str, Any]:
-    """Give all answers, without what differs from run to run."""
+    """Return all answers, without what differs from run to run."""
     found = dict(knowledge_tour.answers(home))
     del found["context"]  # is fenced by a random number
     numbers = {one["id"] for one in found["graph"]["entities"]}
@@ -146,7 +146,7 @@ _LINES: Final = 6
 
 
 def log_of(session: str) -> str:
-    """Give a log of Claude Code with one prompt a line."""
+    """Return a log of Claude Code with one prompt a line."""
     lines = (
         {
             "type": "user",

@@ -38,7 +38,7 @@ HOSTILE: Final = [
 
 @pytest.fixture
 def url(server_url: str) -> Iterator[str]:
-    """Give the URL of a home that is not there, and leave none behind."""
+    """Return the URL of a home that is not there, and leave none behind."""
     url = f"{server_url}&home=moved{next(_homes)}"
     yield url
     address = HomeAddress.read(url)
@@ -49,7 +49,7 @@ def url(server_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """Give a home with conversations, one of them unfinished, and texts that are hard to keep."""
+    """Return a home with conversations, one of them unfinished, and texts that are hard to keep."""
     with ChatStore.open(tmp_path / "home" / "chat.db", event_log=True) as store:
         for number in range(4):
             session = new_session(store, title=f"session {number}")
@@ -166,7 +166,7 @@ def test_what_was_captured_is_moved_and_found_again(url: str, tmp_path: Path) ->
 
 
 def answers(home: Home) -> tuple[dict[str, Any], dict[str, set[str]]]:
-    """Give what a home answers, and which hits recall has: statistics of a new index differ."""
+    """Return what a home answers, and which hits recall has: statistics of a new index differ."""
     told = dict(knowledge_tour.answers(home))
     ranked = {name for name in told if name.split()[0] in _RANKED}
     rest = {name: told[name] for name in told.keys() - ranked - _OF_THE_MOMENT}

@@ -156,7 +156,7 @@ def unwalled(plan: Any, above: str = "") -> Iterator[str]:
 
 
 def plans_of(connection: psycopg.Connection[Any], query: str) -> list[Any]:
-    """Give the plans of a query, for any values; none if it has none."""
+    """Return the plans of a query, for any values; none if it has none."""
     text, names = numbered_parameters(query)
     if not re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", text):
         return []

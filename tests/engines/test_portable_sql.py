@@ -90,7 +90,7 @@ def state() -> Iterator[Store]:
 
 @contextmanager
 def knowledge(part: str) -> Iterator[Store]:
-    """Give a knowledge file with all tables that any version has."""
+    """Return a knowledge file with all tables that any version has."""
     with KnowledgeFactory() as factory, opened(factory.place(factory.open())) as file:
         for change in CHANGES:
             add_missing(file, script_of(change))
@@ -219,7 +219,7 @@ def order_terms(query: str) -> Iterator[str]:
 
 
 def may_be_null(file: sqlite3.Connection) -> Mapping[str, frozenset[str]]:
-    """Give the columns of each table in which NULL may stand."""
+    """Return the columns of each table in which NULL may stand."""
     return {
         table: frozenset(
             name

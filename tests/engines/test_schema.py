@@ -37,7 +37,7 @@ Server = psycopg.Connection[Any]
 
 @pytest.fixture
 def fresh(server: Server) -> Iterator[Server]:
-    """Give a connection of its own, and leave no home behind."""
+    """Return a connection of its own, and leave no home behind."""
     with connect(place_of(server)) as connection:
         yield connection
     with connect(place_of(server)) as connection:
@@ -58,7 +58,7 @@ def login(server: Server, name: str, options: str = "") -> str:
 
 
 def unique_indexes(connection: Server, home: str) -> dict[str, list[str]]:
-    """Give the columns of each primary key and unique index of a home, by schema and name."""
+    """Return the columns of each primary key and unique index of a home, by schema and name."""
     sql = """
         SELECT n.nspname || '.' || t.relname || '.' || c.relname,
           (SELECT array_agg(a.attname ORDER BY k.place)

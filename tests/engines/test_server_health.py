@@ -28,7 +28,7 @@ LOGIN: Final = "examined"
 
 @pytest.fixture
 def url(server_url: str) -> Iterator[str]:
-    """Give the URL of a home that is not there, and leave none behind."""
+    """Return the URL of a home that is not there, and leave none behind."""
     url = f"{server_url}&home=looked{next(_homes)}"
     yield url
     with closing(connect(HomeAddress.read(url), "pg_catalog")) as connection:
@@ -37,7 +37,7 @@ def url(server_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def home(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """Give a connection to a chat store's schema that is there."""
+    """Return a connection to a chat store's schema that is there."""
     place = StorePlace(HomeAddress.read(url).home, "chat")
     with closing(connect(HomeAddress.read(url), place.path)) as connection:
         prepare_on(connection, place, CHAT)

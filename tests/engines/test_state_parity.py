@@ -49,7 +49,7 @@ class Pair(NamedTuple):
 
 
 def told(ask: Callable[[SessionDB], Any], db: SessionDB) -> Any:
-    """Give an answer, or the kind of the refusal."""
+    """Return an answer, or the kind of the refusal."""
     try:
         return ask(db)
     except (ThreadkeepError, ValueError, TypeError) as error:

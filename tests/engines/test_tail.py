@@ -32,7 +32,7 @@ DOCUMENT = (
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Give the place of a store that is not there yet."""
+    """Return the place of a store that is not there yet."""
     if request.param == "sqlite":
         yield str(tmp_path / "store" / "knowledge.db")
         return

@@ -50,7 +50,7 @@ class Team(NamedTuple):
         return sql
 
     def try_as_bob(self, sql: str) -> Any:
-        """Give the rows that Bob gets, the number he changed, or the error."""
+        """Return the rows that Bob gets, the number he changed, or the error."""
         return attempt(self.bob, self.fill(sql))
 
 

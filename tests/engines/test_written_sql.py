@@ -88,7 +88,7 @@ def _is_sql(node: ast.AST) -> bool:
 
 @pytest.fixture(scope="module")
 def statements(tmp_path_factory: pytest.TempPathFactory) -> tuple[Statements, Path]:
-    """Give what a tour of a home on SQLite ran, and the file of its knowledge."""
+    """Return what a tour of a home on SQLite ran, and the file of its knowledge."""
     found, home = Statements(), knowledge_tour.new_home(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite_tx, "_written", found)

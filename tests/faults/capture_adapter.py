@@ -145,7 +145,7 @@ def show_session(history: History, session: CapturedSession) -> Iterator[str]:
 
 
 def wrong_counts(tx: Tx, sessions: list[CapturedSession]) -> Iterator[str]:
-    """Give what of the store's counts does not fit: logs, lines, words."""
+    """Return what of the store's counts does not fit: logs, lines, words."""
     if not is_whole(tx):
         yield "it is not whole"
     logs = all_logs(tx)

@@ -129,5 +129,5 @@ def first_difference(found: list[tuple[object, ...]], wanted: list[tuple[object,
 
 
 def lines_below(user: Path) -> dict[str, list[bytes]]:
-    """Give the lines of all line logs below a folder, by path."""
+    """Return the lines of all line logs below a folder, by path."""
     return {str(path): lines_of(path) for path in sorted(user.rglob("*.jsonl"))}

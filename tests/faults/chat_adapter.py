@@ -40,7 +40,7 @@ class Writer:
         self.late: tuple[Save, Chunk] | None = None
 
     def session(self, name: str) -> str:
-        """Give the session of this id, whoever comes first makes it."""
+        """Return the session of this id, whoever comes first makes it."""
         if name not in {session.id for session in all_sessions(self.store)}:
             with contextlib.suppress(Conflict):  # another process was first
                 self.store.create_session(agent="faults", model="p/m", session_id=name)
@@ -215,7 +215,7 @@ def write(options: argparse.Namespace) -> None:
 
 
 def all_sessions(store: ChatStore) -> Iterator[Session]:
-    """Give every session, page by page."""
+    """Return every session, page by page."""
     cursor = None
     while True:
         page = store.sessions(archived=None, ephemeral=True, limit=500, cursor=cursor)

@@ -33,7 +33,7 @@ def answer(value: object) -> None:
 
 
 def commands() -> Iterator[str]:
-    """Give what the parent says, until it hangs up."""
+    """Return what the parent says, until it hangs up."""
     for line in sys.stdin:
         yield line.strip()
 
@@ -94,7 +94,7 @@ def _shown(store: ChatStore, key: str) -> dict[str, Any]:
 
 
 def _refused(action: Callable[[], object]) -> str:
-    """Give the class of the error that an action meets while no file may grow, if any."""
+    """Return the class of the error that an action meets while no file may grow, if any."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     sys.dont_write_bytecode = True  # compiled modules would be cut off at the limit

@@ -81,10 +81,10 @@ class World:
         return ask(self.home.knowledge_path(), sql, *params)
 
     def commands(self) -> list[str]:
-        """Give all commands, in the order in which they were stored."""
+        """Return all commands, in the order in which they were stored."""
         return [row[0] for row in self.rows("SELECT command FROM events ORDER BY id")]
 
     def bytes_of_store(self) -> bytes:
-        """Give all bytes of the database and of what lies beside it."""
+        """Return all bytes of the database and of what lies beside it."""
         file = self.home.knowledge_path()
         return b"".join(path.read_bytes() for path in file.parent.glob(f"{file.name}*"))

@@ -13,7 +13,7 @@ Check = Callable[[tools.Run], str]
 
 @pytest.fixture
 def fault_tools(shared_data: Path) -> Path:
-    """Give the folder of the fault tools, which are optional data."""
+    """Return the folder of the fault tools, which are optional data."""
     folder = shared_data / "faults"
     if not folder.is_dir():
         pytest.skip(f"needs the fault tools in {folder}; set THREADKEEP_SHARED to their parent")
@@ -22,7 +22,7 @@ def fault_tools(shared_data: Path) -> Path:
 
 @pytest.fixture
 def check(fault_tools: Path, tmp_path: Path) -> Check:
-    """Give the function that makes a run, which must pass, and gives what the tool printed."""
+    """Return the function that makes a run, which must pass, and gives what the tool printed."""
 
     def make(run: tools.Run) -> str:
         reason = tools.missing(run, tmp_path)

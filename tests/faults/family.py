@@ -91,7 +91,7 @@ class Child:
         return self.hear()
 
     def answers(self) -> list[Any]:
-        """Give every whole answer that is still to come, until the child ends."""
+        """Return every whole answer that is still to come, until the child ends."""
         return [json.loads(line) for line in self._from if line.endswith(b"\n")]
 
     def kill(self) -> None:

@@ -45,13 +45,13 @@ MINUTE = ("--seconds", "60")
 
 
 def plan(seed: int) -> list[tools.Run]:
-    """Give every run of the long form."""
+    """Return every run of the long form."""
     stores = chat_plan(seed) + state_plan(seed) + mail_plan(seed)
     return stores + knowledge_plan() + capture_plan(seed)
 
 
 def chat_plan(seed: int) -> list[tools.Run]:
-    """Give the runs of the chat store."""
+    """Return the runs of the chat store."""
     return [
         tools.kill9(300, seed=seed),
         tools.kill9(100, writers=4, seed=seed + 1),
@@ -78,7 +78,7 @@ def chat_plan(seed: int) -> list[tools.Run]:
 
 
 def state_plan(seed: int) -> list[tools.Run]:
-    """Give the runs of the session store."""
+    """Return the runs of the session store."""
     full = ("error", "--errno", "ENOSPC")
     odd = (UNNUMBERED, *STATE_VERSIONS, WITHOUT_INDEX)
     return [
@@ -110,7 +110,7 @@ def state_plan(seed: int) -> list[tools.Run]:
 
 
 def mail_plan(seed: int) -> list[tools.Run]:
-    """Give the runs of the mailbox."""
+    """Return the runs of the mailbox."""
     full = ("error", "--errno", "ENOSPC")
     versions = INBOUND_VERSIONS + OUTBOUND_VERSIONS
     return [
@@ -132,7 +132,7 @@ def mail_plan(seed: int) -> list[tools.Run]:
 
 
 def knowledge_plan() -> list[tools.Run]:
-    """Give the runs of the knowledge store: the upgrade, from before each kind of step."""
+    """Return the runs of the knowledge store: the upgrade, from before each kind of step."""
     full = ("error", "--errno", "ENOSPC")
     return [
         *(tools.migcrash((version,), "syscall", store=KNOWLEDGE) for version in (1, 5, 12, 16, 17)),
@@ -147,7 +147,7 @@ def knowledge_plan() -> list[tools.Run]:
 
 
 def capture_plan(seed: int) -> list[tools.Run]:
-    """Give the runs of capture: agents write logs that are captured line by line."""
+    """Return the runs of capture: agents write logs that are captured line by line."""
     return [
         tools.kill9(200, mode="own", seed=seed, store=CAPTURE),
         tools.kill9(100, writers=4, mode="shared", seed=seed + 1, store=CAPTURE),

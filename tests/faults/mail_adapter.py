@@ -49,7 +49,7 @@ _KEY = re.compile(r"(?P<iter>\d+)-(?P<writer>\d+)-(?P<place>\d+)(?P<side>[io])")
 
 
 def folder_of(database: Path) -> Path:
-    """Give the session folder that belongs to the path a tool knows."""
+    """Return the session folder that belongs to the path a tool knows."""
     if database.name == "outbound.db":
         return database.parent
     return database.with_name(f"{database.name}.mail")
@@ -70,7 +70,7 @@ def text_of(key: str) -> str:
 
 
 def files_of(key: str) -> dict[str, bytes]:
-    """Give the file that goes with every eighth message."""
+    """Return the file that goes with every eighth message."""
     known = _KEY.fullmatch(key)
     if known is None or int(known["place"]) % FILE_EVERY:
         return {}

@@ -15,7 +15,7 @@ _SINCE = 1_767_225_600_000  # 2026-01-01
 
 
 def fast() -> int:
-    """Give a time that runs sixty times as fast as life, the same in every process."""
+    """Return a time that runs sixty times as fast as life, the same in every process."""
     return _SINCE + (now_ms() - _SINCE) * _SPEED
 
 
@@ -35,7 +35,7 @@ class Effects:
         self.path = path
 
     def all(self) -> list[Effect]:
-        """Give all effects so far."""
+        """Return all effects so far."""
         if not self.path.exists():
             return []
         parts = [line.split(" ", 3) for line in self.path.read_text().splitlines()]

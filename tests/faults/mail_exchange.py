@@ -50,7 +50,7 @@ class Program:
         self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, bufsize=0)
 
     def fileno(self) -> int:
-        """Give where its words come from, for select."""
+        """Return where its words come from, for select."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
@@ -60,7 +60,7 @@ class Program:
         self.process.stdin.write("".join(f"{line}\n" for line in lines).encode())
 
     def read(self) -> list[str]:
-        """Give what it has said; a program that ended by itself is a failure."""
+        """Return what it has said; a program that ended by itself is a failure."""
         said = os.read(self.fileno(), 65536)
         assert said, f"{self.command[2]} ended by itself with {self.process.wait(PATIENCE)}"
         return self._lines(said)

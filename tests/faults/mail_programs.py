@@ -35,7 +35,7 @@ PACE = 0.01  # between two looks while nothing happens
 
 
 def orders(wait: float) -> list[str]:
-    """Give what the parent has said meanwhile; end with it."""
+    """Return what the parent has said meanwhile; end with it."""
     if not select.select([0], [], [], wait)[0]:
         return []
     said = os.read(0, 65536)

@@ -36,7 +36,7 @@ def now() -> int:
 
 
 def first_version() -> list[str]:
-    """Give the statements that make a file of version 1."""
+    """Return the statements that make a file of version 1."""
     kept = []
     for statement in split_statements(head_of(SCHEMA_VERSION)):
         code = "\n".join(line for line in statement.splitlines() if not _is_later(line))

@@ -74,7 +74,7 @@ FULL_TEXT: Final = (
 
 
 def tables(version: int) -> list[str]:
-    """Give the statements that make the two tables and the version's, as Hermes spells them."""
+    """Return the statements that make the two tables and the version's, as Hermes spells them."""
     sessions = (
         *_SESSION_COLUMNS,
         *(_BILLING_COLUMNS if version >= 5 else ()),
@@ -143,7 +143,7 @@ def _title(place: int, version: int) -> str | None:
 
 
 def old_message(place: int, number: int, version: int) -> dict[str, object]:
-    """Give the columns of a message in such a file, as its version has them."""
+    """Return the columns of a message in such a file, as its version has them."""
     role = ("user", "assistant", "tool")[number % 3]
     call = {"id": f"call{number}", "function": {"name": "terminal", "arguments": "{}"}}
     message: dict[str, object] = {

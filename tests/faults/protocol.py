@@ -75,7 +75,7 @@ def tell(*words: object) -> None:
 
 
 def _enough() -> int:
-    """Give after how many acknowledgements this process waits to be killed; 0 if never."""
+    """Return after how many acknowledgements this process waits to be killed; 0 if never."""
     return int(os.environ.get(_STAY, "0"))
 
 

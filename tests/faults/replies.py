@@ -74,7 +74,7 @@ def moments(told: Story) -> Iterator[Moment]:
 
 
 def _states(told: Story) -> Iterator[tuple[int, StreamState, bool]]:
-    """Give (revision, state, whether a stream ends here) after each chunk."""
+    """Return (revision, state, whether a stream ends here) after each chunk."""
     state, rev, number = StreamState(message_id=told.key), 0, 0
     late = () if told.late is None else ((told.late,),)
     for place, segment in enumerate((*told.segments, *late)):
@@ -92,7 +92,7 @@ def _shows(change: Change) -> bool:
 
 
 def revision_of(key: str, found: str) -> int:
-    """Give the revision of a reply that looks like this, -1 if none ever did."""
+    """Return the revision of a reply that looks like this, -1 if none ever did."""
     told = story(key)
     # Nearly all replies are complete: look there first, hashing every chunk's state is slow.
     for rev, state, ends in _states(told):

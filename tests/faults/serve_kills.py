@@ -63,7 +63,7 @@ class Working:
         return json.dumps({"type": "user", **about, "message": message}).encode() + b"\n"
 
     def logs(self) -> dict[str, list[bytes]]:
-        """Give the lines of all transcripts, by path."""
+        """Return the lines of all transcripts, by path."""
         return {str(path): lines_of(path) for path in sorted(self._projects.rglob("*.jsonl"))}
 
 
@@ -86,7 +86,7 @@ def serve_under_kills(folder: Path, kills: int, seed: int) -> dict[str, int]:
 
 
 def children_of(pid: int) -> list[int]:
-    """Give the processes that a process started."""
+    """Return the processes that a process started."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         found += [int(word) for word in task.read_text().split()]

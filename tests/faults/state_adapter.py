@@ -80,7 +80,7 @@ class Writer:
         self.places: Counter[str] = Counter()
 
     def keys(self, session: str, count: int) -> list[str]:
-        """Give the next keys of this writer in a session."""
+        """Return the next keys of this writer in a session."""
         first = self.places[session]
         self.places[session] += count
         mark = "b" if count == TOGETHER else ""

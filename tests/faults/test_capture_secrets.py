@@ -43,7 +43,7 @@ class Planter:
         self.needles: dict[str, str] = {}
 
     def text(self, place: str, kinds: Sequence[str] = KINDS) -> str:
-        """Give a text full of secrets, for a named place."""
+        """Return a text full of secrets, for a named place."""
         found = [self._remember(place, kind, SHAPED[kind](self._rng)) for kind in kinds]
         lines = [f"{MARK} the key is {secret} here" for secret in found]
         for kind in CONTEXTS:
@@ -52,7 +52,7 @@ class Planter:
         return "\n".join(lines)
 
     def word(self, place: str) -> str:
-        """Give one secret that a path or a name may hold."""
+        """Return one secret that a path or a name may hold."""
         kind = self._rng.choice(SHORT)
         return self._remember(place, kind, SHAPED[kind](self._rng))
 
@@ -165,7 +165,7 @@ def plant_others(user: Path, plant: Planter) -> None:
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """Give a user home with secrets in it, and the end of each by where it stands."""
+    """Return a user home with secrets in it, and the end of each by where it stands."""
     user, plant = tmp_path_factory.mktemp("planted"), Planter(611)
     for put in (plant_claude, plant_codex, plant_opencode, plant_others):
         put(user, plant)
@@ -197,14 +197,14 @@ def blocks_of(database: Path) -> dict[str, bytes]:
 
 
 def indexed(database: Path) -> Iterator[str]:
-    """Give the words of the index, which the file holds in pieces."""
+    """Return the words of the index, which the file holds in pieces."""
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("CREATE VIRTUAL TABLE temp.w USING fts5vocab(main, tk_entry_words, row)")
         yield from (row[0] for row in connection.execute("SELECT term FROM temp.w"))
 
 
 def words_left(database: Path, needles: dict[str, str]) -> set[str]:
-    """Give the secrets of which a long piece is a word of the index."""
+    """Return the secrets of which a long piece is a word of the index."""
     words = "\n".join(indexed(database))
     left = set()
     for name, needle in needles.items():

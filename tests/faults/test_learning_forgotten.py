@@ -176,7 +176,7 @@ SECRET = token()
 
 @pytest.fixture
 def unmasked(tmp_path: Path) -> tuple[Path, Path]:
-    """Give a store with a secret in a session, a command and a page, which came in unmasked."""
+    """Return a store with a secret in a session, a command and a page, which came in unmasked."""
     user, file = tmp_path / "user", tmp_path / "k.db"
     told = [said("s1", n, f"use {SECRET} for the ducks {n}") for n in range(3)]
     write_claude(user, "s1", [*told, *ran("s1", 4, f"curl -H 'token {SECRET}'", "ok")])

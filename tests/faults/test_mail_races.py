@@ -42,7 +42,7 @@ class Pair:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:
-    """Give a folder with mail in the hands of a container that has died."""
+    """Return a folder with mail in the hands of a container that has died."""
     made = Pair(tmp_path / "ag-1" / "sess-1")
     made.begin().stop()
     return made

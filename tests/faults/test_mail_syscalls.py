@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trace(tmp_path: Path, folder: Path) -> Trace:
-    """Give the function that runs lines in a process and gives its calls while they ran."""
+    """Return the function that runs lines in a process and gives its calls while they ran."""
     strace, log = need_tool("strace"), tmp_path / "trace"
 
     def run(lines: str, before: str = "") -> str:

@@ -226,7 +226,7 @@ def test_cut_connections_lose_nothing_and_store_nothing_twice(server: OwnServer)
 
 @pytest.fixture
 def disk(server: OwnServer) -> Iterator[tuple[str, Path]]:
-    """Give the URL of a home in a database on a small disk, and the folder of the disk."""
+    """Return the URL of a home in a database on a small disk, and the folder of the disk."""
     with small_disk(server.folder / f"disk-{os.urandom(4).hex()}", "24m") as folder:
         (place := folder / "tables").mkdir()
         owner = (server.folder / "data").stat()
@@ -292,7 +292,7 @@ def test_a_move_to_a_full_disk_leaves_nothing_half_done(
 
 @contextmanager
 def proxy(target: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """Give the folder of a proxy to a server, and what cuts all its connections."""
+    """Return the folder of a proxy to a server, and what cuts all its connections."""
     found = Proxy(target)
     try:
         yield found.folder, found.cut

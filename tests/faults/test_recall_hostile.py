@@ -89,7 +89,7 @@ def memory(machine: Machine) -> Iterator[Memory]:
 
 @pytest.fixture
 def copied(machine: Machine, tmp_path: Path) -> Machine:
-    """Give a copy of the machine to damage."""
+    """Return a copy of the machine to damage."""
     shutil.copytree(machine.world.home, tmp_path / "copy")
     return Machine(tmp_path / "copy")
 

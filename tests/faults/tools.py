@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     output: str
 
     def line(self) -> str:
-        """Give the one line that says it all."""
+        """Return the one line that says it all."""
         word = "ok  " if self.passed else "FAIL"
         facts = "; ".join(fact for fact in map(self._fact, _FACTS) if fact)
         return f"{word} {self.run.name:<32} {self.seconds:6.1f} s  {facts}"
@@ -69,7 +69,7 @@ _FACTS = (
 
 
 def tools_folder() -> Path:
-    """Give the folder of the tools, whether it is there or not."""
+    """Return the folder of the tools, whether it is there or not."""
     named = os.environ.get("THREADKEEP_SHARED")
     return (Path(named) if named else REPO.parent / "shared") / "faults"
 
@@ -95,7 +95,7 @@ class Store(NamedTuple):
         return "outbound.db" if self.folder else "t.db"
 
     def command(self, *words: str) -> list[str]:
-        """Give the adapter's command for these words, to be run without the tools."""
+        """Return the adapter's command for these words, to be run without the tools."""
         return [sys.executable, str(HERE / self.adapter), *words]
 
     def writer(self, mode: str, *words: str) -> str:
@@ -282,7 +282,7 @@ def tear(cases: int, *, mode: str = "ordered", seed: int, store: Store = CHAT) -
 
 
 def hostile(store: Store = CHAT) -> Run:
-    """Give every kind of bad input to every kind of field."""
+    """Return every kind of bad input to every kind of field."""
     command = adapter(store.hostile, "--db {db} --root {root}")
     # After so many seconds it counts as hanging, on however busy a machine.
     return Run(f"{store.prefix}hostile", "hostile", ("--timeout", "120", "--adapter", command))

@@ -22,7 +22,7 @@ END = int(datetime(2099, 12, 31, tzinfo=UTC).timestamp() * 1000)
 
 
 def shown(zone: tzinfo, at: int) -> tuple[str, int, int]:
-    """Give the day, the weekday and the hour that SQL finds for a moment."""
+    """Return the day, the weekday and the hour that SQL finds for a moment."""
     with closing(sqlite3.connect(":memory:")) as connection:
         sql = f"SELECT {local_quarter('q', zone)} FROM (SELECT ? / {QUARTER} AS q)"
         (local,) = connection.execute(sql, (at,)).fetchone()

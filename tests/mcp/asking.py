@@ -25,14 +25,14 @@ def ask(room: ToolContext, name: str, **arguments: Any) -> ToolOutput:
 
 
 def data(room: ToolContext, name: str, **arguments: Any) -> dict[str, Any]:
-    """Give what a tool answers as plain data."""
+    """Return what a tool answers as plain data."""
     found = ask(room, name, **arguments).data
     assert found is not None
     return found
 
 
 def refused(room: ToolContext, name: str, **arguments: Any) -> str:
-    """Give what a tool says that must refuse."""
+    """Return what a tool says that must refuse."""
     answer = call(TOOLS[name], room, arguments)
     assert answer.is_error
     assert "failed inside" not in answer.text
@@ -40,7 +40,7 @@ def refused(room: ToolContext, name: str, **arguments: Any) -> str:
 
 
 def command_of(home: Path, *words: str) -> list[str]:
-    """Give the command that serves a home over a pipe."""
+    """Return the command that serves a home over a pipe."""
     return [sys.executable, "-P", "-m", "threadkeep", "--home", str(home), "mcp", *words]
 
 

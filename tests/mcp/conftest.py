@@ -75,7 +75,7 @@ def _run(tx: Tx, now: int) -> None:
 
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a home that was captured, learned from, and observed."""
+    """Return the folder of a home that was captured, learned from, and observed."""
     folder = tmp_path_factory.mktemp("agents") / "home"
     _fill(Home(folder))
     return folder
@@ -83,7 +83,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def room(filled: Path) -> Iterator[ToolContext]:
-    """Give what tools are called with."""
+    """Return what tools are called with."""
     home = Home(filled)
     stores = Stores(home)
     yield make_room(stores)

@@ -17,7 +17,7 @@ ANYTHING = st.none() | st.booleans() | st.floats() | NUMBERS | WORDS | st.lists(
 
 
 def fitting(described: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Give values that the schema of an argument allows."""
+    """Return values that the schema of an argument allows."""
     if "enum" in described:
         return st.sampled_from(described["enum"])
     if "anyOf" in described:

@@ -19,7 +19,7 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
 def caller(app: HttpApp, host: str = "127.0.0.1:7718", **headers: str) -> httpx2.AsyncClient:
-    """Give a client of HTTP that speaks to the application without a network."""
+    """Return a client of HTTP that speaks to the application without a network."""
     transport = httpx2.ASGITransport(app=app)
     return httpx2.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers)
 

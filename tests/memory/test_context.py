@@ -49,7 +49,7 @@ HOSTILE = st.lists(
 
 
 def seen(text: str) -> str:
-    """Give a text as a careless reader sees it: no hidden characters, widths and case aside."""
+    """Return a text as a careless reader sees it: no hidden characters, widths and case aside."""
     shown = (one for one in text if unicodedata.category(one) not in {"Cf", "Mn"})
     return unicodedata.normalize("NFKC", "".join(shown)).casefold()
 

@@ -85,7 +85,7 @@ class Process:
             assert link.recv(100).startswith(b"HTTP/1.1")
 
     def ended(self) -> tuple[int, str]:
-        """Give its exit code, and what it said on stderr."""
+        """Return its exit code, and what it said on stderr."""
         self.process.wait(PATIENCE)  # its input stays open till then
         _, errors = self.process.communicate()
         return self.process.returncode, (self._held[2] + errors).decode()
@@ -165,7 +165,7 @@ def mcp(folder: Path, _: str) -> Iterator[Process]:
 
 
 def command(*words: str, hear: str, stream: int) -> Start:
-    """Give how a command is started, and what it says when it is at work."""
+    """Return how a command is started, and what it says when it is at work."""
 
     @contextmanager
     def start(folder: Path, _: str) -> Iterator[Process]:

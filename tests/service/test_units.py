@@ -110,7 +110,7 @@ def unit_in(user: Path, platform: str = "linux", **environ: str) -> Unit:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Give all that is below a folder."""
+    """Return all that is below a folder."""
     found = sorted(folder.rglob("*"))
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None

@@ -73,7 +73,7 @@ def free_port() -> int:
 
 
 def children_of(parent: int) -> list[int]:
-    """Give the processes that any thread of a process started."""
+    """Return the processes that any thread of a process started."""
     tasks = Path(f"/proc/{parent}/task").iterdir()
     return [int(word) for task in tasks for word in (task / "children").read_text().split()]
 

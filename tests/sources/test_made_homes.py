@@ -160,7 +160,7 @@ def shortened(value: Any, part: float) -> Any:
 
 
 def said_in(home: Path) -> dict[str, Any]:
-    """Give what a store says, without the places at which it is archived."""
+    """Return what a store says, without the places at which it is archived."""
     told = content(home / "knowledge.db")
     entries = sorted(((*row[:5], *row[7:]) for row in told["entries"]), key=repr)
     return {"entries": entries, "usage": told["usage"], "segments": told["segments"]}

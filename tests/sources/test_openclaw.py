@@ -21,7 +21,7 @@ CREATE TABLE session_transcript_archives (session_id TEXT, generation TEXT, enco
 
 
 def events(session: str, prompt: str) -> list[str]:
-    """Give what a short session is made of."""
+    """Return what a short session is made of."""
     usage = {"input": 100, "output": 20, "cacheRead": 50, "cacheWrite": 7}
     answer = {
         "role": "assistant",

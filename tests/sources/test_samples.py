@@ -235,7 +235,7 @@ def test_every_line_of_a_sample_is_given_back(data: Path, tmp_path: Path, sample
 
 
 def said(told: dict[str, Any]) -> dict[str, Any]:
-    """Give what documents say, without the places at which it is archived."""
+    """Return what documents say, without the places at which it is archived."""
     entries = [(*row[:5], *row[7:]) for row in told["entries"]]
     return {"entries": entries, "usage": told["usage"], "segments": told["segments"]}
 

@@ -14,7 +14,7 @@ JUDGE = Path(__file__).with_name("judge.mjs")
 
 
 def installed_modules(protocol: int) -> Path:
-    """Give the node_modules folder with the SDK, installing it first when it is not there."""
+    """Return the node_modules folder with the SDK, installing it first when it is not there."""
     return installed_together(f"ai{protocol}", {"ai": VERSIONS[protocol]})
 
 

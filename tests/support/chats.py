@@ -79,12 +79,12 @@ def turn(
 
 
 def texts(store: ChatStore, session: Session | str, view: Any = "transcript") -> list[str]:
-    """Give the text of every message of a view, in order."""
+    """Return the text of every message of a view, in order."""
     return [text_of(message) for message in store.ui_messages(session, view)]
 
 
 def found_in(hits: list[ChatHit]) -> set[str]:
-    """Give the ids of the messages that were found."""
+    """Return the ids of the messages that were found."""
     return {hit.message_id for hit in hits}
 
 

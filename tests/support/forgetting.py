@@ -98,7 +98,7 @@ def texts(history: History, session: str) -> list[str]:
 
 
 def all_sessions(history: History) -> dict[str, tuple[list[bytes], list[str]]]:
-    """Give the raw lines and the transcript of every session."""
+    """Return the raw lines and the transcript of every session."""
     return {
         one.session_id: (
             list(history.raw(one)),
@@ -142,7 +142,7 @@ def add_node(database: Path, text: str, **links: int) -> int:
 
 
 def bytes_left(database: Path) -> bytes:
-    """Give every byte of a store that nobody has open: its files, and its blocks as text."""
+    """Return every byte of a store that nobody has open: its files, and its blocks as text."""
     files = (Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
     found = [path.read_bytes() for path in files if path.exists()]
     for data, size in rows(database, "SELECT data, size FROM tk_blocks"):

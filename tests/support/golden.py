@@ -16,22 +16,22 @@ class Golden(NamedTuple):
     prefix: str
 
     def cases(self) -> list[Case]:
-        """Give streams with the message that each ends in."""
+        """Return streams with the message that each ends in."""
         return _lines(self.folder / f"{self.prefix}cases.jsonl")
 
     def invalid(self) -> list[Case]:
-        """Give streams with a violation, and the message before it."""
+        """Return streams with a violation, and the message before it."""
         found = list(self.folder.glob("*invalid*.jsonl"))
         return _lines(found[0])
 
     def snapshots(self) -> dict[str, list[Case]]:
-        """Give the message after every chunk of every case."""
+        """Return the message after every chunk of every case."""
         with gzip.open(self.folder / f"{self.prefix}snapshots.jsonl.gz", "rt") as lines:
             return {case["id"]: case["snapshots"] for case in map(json.loads, lines)}
 
 
 def golden(shared_data: Path, protocol: int) -> Golden:
-    """Give the cases of version 6 or 7."""
+    """Return the cases of version 6 or 7."""
     folder = shared_data / "data" / ("chat" if protocol == 6 else "chat_v7")
     return Golden(protocol, folder, "" if protocol == 6 else "v7_")
 

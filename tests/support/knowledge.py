@@ -36,7 +36,7 @@ def do(path: Path, *statements: str) -> None:
 
 
 def objects(path: Path) -> dict[str, str]:
-    """Give what the file is made of, but for SQLite's own, the index's own, and our own."""
+    """Return what the file is made of, but for SQLite's own, the index's own, and our own."""
     rows = ask(path, "SELECT type, name, tbl_name, sql FROM sqlite_master")
     return {
         f"{kind}:{name}": normal(sql)
@@ -53,7 +53,7 @@ def normal(sql: str) -> str:
 
 
 def shape(path: Path, table: str) -> Shape:
-    """Give columns, keys, references and indexes of a table, the order of columns aside."""
+    """Return columns, keys, references and indexes of a table, the order of columns aside."""
     with closing(sqlite3.connect(path)) as connection:
 
         def pragma(name: str, of: str) -> list[Row]:
@@ -81,7 +81,7 @@ def rows(path: Path, table: str) -> list[dict[str, Any]]:
 
 
 def everything(path: Path) -> dict[str, Any]:
-    """Give all that a file holds: version, objects, rows, words."""
+    """Return all that a file holds: version, objects, rows, words."""
     tables = [name for (name,) in ask(path, "SELECT name FROM sqlite_master WHERE type = 'table'")]
     plain = [name for name in tables if "_fts" not in name and "_words" not in name]
     held: dict[str, Any] = {name: rows(path, name) for name in plain}

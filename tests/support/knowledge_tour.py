@@ -61,7 +61,7 @@ _COMMANDS: Final = (
 
 
 def new_home(folder: Path) -> Home:
-    """Give a home with the newest schema, which has all tables."""
+    """Return a home with the newest schema, which has all tables."""
     home = Home(folder)
     home.paths().config.parent.mkdir(parents=True, exist_ok=True)
     home.paths().config.write_text("[stores]\nknowledge_schema = 23\n")

@@ -41,7 +41,7 @@ class Pair(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """Give the folder of the session."""
+        """Return the folder of the session."""
         return place_of(self.box)
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:

@@ -66,7 +66,7 @@ class GoldenFolder:
         self.runner = Starter()
 
     def copy(self, name: str) -> Path:
-        """Give a fresh copy of the folder."""
+        """Return a fresh copy of the folder."""
         return Path(shutil.copytree(self._folder, self._scratch / name / "ag-1" / "sess-1"))
 
     @cached_property

@@ -10,5 +10,5 @@ from threadkeep.base.sqlite.tx import SqliteTx
 
 
 def tx_of(connection: sqlite3.Connection, queries: Mapping[str, str] | None = None) -> SqliteTx:
-    """Give the transaction that a connection is in."""
+    """Return the transaction that a connection is in."""
     return SqliteTx(connection, queries or {}, partial(translate, path=Path(":memory:")))

@@ -102,11 +102,11 @@ class Files:
             return [dict(row) for row in connection.execute(sql, given)]
 
     def columns(self, file: str, table: str) -> set[str]:
-        """Give the names of a table's columns."""
+        """Return the names of a table's columns."""
         return {row["name"] for row in self.run(file, f"PRAGMA table_info('{table}')")}
 
     def top(self, file: str, table: str) -> int:
-        """Give the highest number of a table."""
+        """Return the highest number of a table."""
         return int(self.run(file, f"SELECT COALESCE(MAX(seq), 0) AS m FROM {table}")[0]["m"])
 
 
@@ -172,7 +172,7 @@ class NanoContainer:
     # ------------------------------------------------------------------ mail to the agent
 
     def pending(self, *, first: bool = False) -> list[Row]:
-        """Give the newest due mail, oldest first, without what has any answer."""
+        """Return the newest due mail, oldest first, without what has any answer."""
         woken = "AND (on_wake = 0 OR :first)"
         found = self.inbound(
             f"""SELECT * FROM messages_in WHERE status = 'pending'
@@ -224,7 +224,7 @@ class NanoContainer:
     # ------------------------------------------------------------------ mail from the agent
 
     def next_seq(self) -> int:
-        """Give the next odd number, which nobody keeps for us."""
+        """Return the next odd number, which nobody keeps for us."""
         top = max(
             self.files.top("inbound", "messages_in"), self.files.top("outbound", "messages_out")
         )
@@ -254,7 +254,7 @@ class NanoContainer:
         return self.write("chat", {"text": text, **more}, **self.routing())
 
     def routing(self) -> Row:
-        """Give where mail goes that names nobody."""
+        """Return where mail goes that names nobody."""
         return self.inbound(
             "SELECT channel_type, platform_id, thread_id FROM session_routing WHERE id = 1"
         )[0]

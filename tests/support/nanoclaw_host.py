@@ -229,7 +229,7 @@ class NanoHost:
     # ------------------------------------------------------------------ deliveries
 
     def undelivered(self) -> list[Row]:
-        """Give what is to be sent now: all that is due and has no row in `delivered`."""
+        """Return what is to be sent now: all that is due and has no row in `delivered`."""
         known = {row["message_out_id"] for row in self.inbound("SELECT * FROM delivered")}
         due = self.outbound(
             """SELECT * FROM messages_out WHERE deliver_after IS NULL OR deliver_after <= :now

@@ -72,7 +72,7 @@ class LaterHost(NanoHost):
         )
 
     def undelivered(self) -> list[Row]:
-        """Give what is to be sent now, sorted by the text of its time."""
+        """Return what is to be sent now, sorted by the text of its time."""
         known = {row["message_out_id"] for row in self.inbound("SELECT * FROM delivered")}
         due = self.outbound(
             """SELECT * FROM messages_out

@@ -51,7 +51,7 @@ def make_newer_state(path: Path, number: int = 26) -> None:
 
 
 def objects_of(path: Path) -> list[tuple[str, str, str | None]]:
-    """Give what a file is made of, but for Telegram's tables and SQLite's own statistics."""
+    """Return what a file is made of, but for Telegram's tables and SQLite's own statistics."""
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return sorted(row for row in rows if not ("telegram" in row[1] or row[1].startswith("sqlite_")))

@@ -10,12 +10,12 @@ from tests.conftest import IN_CI, REPO, cannot_run, need_tool
 
 
 def installed(package: str, version: str) -> Path:
-    """Give the node_modules folder that holds the package, installing it when it is not there."""
+    """Return the node_modules folder that holds the package, installing it when it is not there."""
     return installed_together(package, {package: version})
 
 
 def installed_together(name: str, versions: Mapping[str, str]) -> Path:
-    """Give the node_modules folder that holds several packages, under a name of its own."""
+    """Return the node_modules folder that holds several packages, under a name of its own."""
     need_tool("node")
     npm = need_tool("npm")
     folder = REPO / ".cache" / name

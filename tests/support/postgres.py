@@ -47,7 +47,7 @@ _SMALL: Final = {21, 23}  # smallint and integer: a time in milliseconds does no
 
 @contextmanager
 def running_server(run: Path) -> Iterator[str]:
-    """Give the connection string of the server of a test run, whose folder all workers share."""
+    """Return the connection string of the server of a test run, whose folder all workers share."""
     users = run / "postgres"
     users.mkdir(exist_ok=True)
     with _alone(users):

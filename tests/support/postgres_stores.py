@@ -93,7 +93,7 @@ def use_server(url: str) -> None:
 
 
 def take_home(contract: str) -> str:
-    """Give the URL of a home in which nothing is, for one contract."""
+    """Return the URL of a home in which nothing is, for one contract."""
     global _made  # noqa: PLW0603
     free = _free.setdefault(contract, [])
     if free:

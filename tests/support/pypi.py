@@ -9,7 +9,7 @@ from tests.conftest import REPO, cannot_run
 
 
 def from_pypi(package: str, version: str) -> Path:
-    """Give the folder with the commands of a package, installing it when it is not there."""
+    """Return the folder with the commands of a package, installing it when it is not there."""
     folder = REPO / ".cache" / f"{package}-{version}"
     folder.mkdir(parents=True, exist_ok=True)
     commands, done = folder / "bin", folder / "installed"

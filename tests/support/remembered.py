@@ -21,7 +21,7 @@ START = datetime(2026, 10, 1, 10, 0, tzinfo=UTC)
 
 
 def ms(minute: float) -> int:
-    """Give a minute after the beginning as epoch milliseconds."""
+    """Return a minute after the beginning as epoch milliseconds."""
     return int((START + timedelta(minutes=minute)).timestamp() * 1000)
 
 

@@ -154,7 +154,7 @@ class Loopback:
 
 @cache
 def loopback() -> Loopback:
-    """Give the server of this process."""
+    """Return the server of this process."""
     return Loopback()
 
 

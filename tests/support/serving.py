@@ -53,7 +53,7 @@ class ServeProcess:
         return line
 
     def errors(self) -> str:
-        """Give what it said on stderr, once it has ended."""
+        """Return what it said on stderr, once it has ended."""
         assert self.process.stderr is not None
         self.process.wait(PATIENCE)
         return self.process.stderr.read().decode()

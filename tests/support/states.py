@@ -16,7 +16,7 @@ class Clock:
         self.now = now
 
     def __call__(self) -> float:
-        """Give the time, a millisecond later each time."""
+        """Return the time, a millisecond later each time."""
         self.now += 0.001
         return self.now
 

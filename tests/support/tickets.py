@@ -129,7 +129,7 @@ def waiting(tx: Tx, queue: Queue, **values: Any) -> int:
 
 
 def ticket_row(tx: Tx, queue: Queue, target: int) -> dict[str, Any]:
-    """Give a ticket as it is stored."""
+    """Return a ticket as it is stored."""
     table = QUEUES[queue]
     return tx.dicts(Sql(f"SELECT * FROM {table.name} WHERE {table.target} = ?"), (target,))[0]
 

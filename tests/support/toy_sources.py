@@ -168,7 +168,7 @@ def line(**record: Any) -> bytes:
 
 
 def said(number: int, text: str = "", **more: Any) -> bytes:
-    """Give the line of one entry: every third is a prompt, a minute after the one before."""
+    """Return the line of one entry: every third is a prompt, a minute after the one before."""
     kind = ("prompt", "text", "tool_call")[number % 3]
     return line(
         id=f"e{number}", kind=kind, text=text or f"word{number}", at=number * 60_000, **more

@@ -192,7 +192,7 @@ _NOT_CONTENT = {"id", "session_id", "created_at", "updated_at", "probe_tag"}
 
 
 def content(database: Path) -> dict[str, Rows]:
-    """Give all that capture wrote into a store that nobody has open."""
+    """Return all that capture wrote into a store that nobody has open."""
     with closing(sqlite3.connect(database)) as connection:
         connection.text_factory = lambda value: value.decode("utf-8", "backslashreplace")
         found = {}
@@ -214,7 +214,7 @@ def _left_out(name: str) -> set[str]:
 
 
 def archived(database: Path) -> dict[tuple[str, str], list[bytes]]:
-    """Give the archived lines of every log, by its path and item, read with plain SQL."""
+    """Return the archived lines of every log, by its path and item, read with plain SQL."""
     sql = (
         "SELECT l.path, l.item, k.data, k.size, k.digest FROM tk_logs l"
         " LEFT JOIN tk_log_blocks b ON b.log_id = l.id LEFT JOIN tk_blocks k ON k.id = b.block_id"
@@ -245,6 +245,6 @@ def assert_sound(database: Path) -> None:
 
 
 def lines_of(path: Path) -> list[bytes]:
-    """Give the lines of a file; the last one counts with or without its line feed."""
+    """Return the lines of a file; the last one counts with or without its line feed."""
     lines = path.read_bytes().split(b"\n")
     return lines[:-1] if lines[-1] == b"" else lines

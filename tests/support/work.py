@@ -52,7 +52,7 @@ def steps_taken() -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def tracked_memory() -> Iterator[Callable[[Callable[[], object]], int]]:
-    """Give a function that says how many bytes an action had in use beyond what was there."""
+    """Return a function that says how many bytes an action had in use beyond what was there."""
     tracemalloc.start()
 
     def peak_of(action: Callable[[], object]) -> int:

@@ -153,7 +153,7 @@ class World:
             return [dict(row) for row in connection.execute(sql)]
 
     def held(self) -> dict[str, list[Any]]:
-        """Give all that the store holds, in a form in which two stores can be compared."""
+        """Return all that the store holds, in a form in which two stores can be compared."""
         found: dict[str, list[Any]] = {}
         for table in _WHOLE:
             left_out = _DIFFERING.get(table, {"id"})
@@ -167,7 +167,7 @@ class World:
         return {name: sorted(rows, key=repr) for name, rows in found.items()}
 
     def _words(self) -> list[Any]:
-        """Give which words lead to which entries; those of replaced entries lead nowhere."""
+        """Return which words lead to which entries; those of replaced entries lead nowhere."""
         with closing(sqlite3.connect(self.database)) as connection:
             connection.execute(
                 "CREATE VIRTUAL TABLE temp.v USING fts5vocab(main, tk_entry_words, instance)"
@@ -176,7 +176,7 @@ class World:
             return connection.execute(sql).fetchall()
 
     def change_counter(self) -> bytes:
-        """Give the counter that the database file holds, and the size of its write-ahead log."""
+        """Return the counter that the database file holds, and the size of its write-ahead log."""
         wal = Path(f"{self.database}-wal")
         size = wal.stat().st_size if wal.exists() else 0
         return self.database.read_bytes()[24:28] + size.to_bytes(8, "big")

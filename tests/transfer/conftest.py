@@ -14,7 +14,7 @@ DEMO = REPO / "src" / "threadkeep" / "demo" / "history"
 
 @pytest.fixture(scope="session")
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a home into which the demo was captured."""
+    """Return a home into which the demo was captured."""
     home = tmp_path_factory.mktemp("demo") / "home"
     with open_history(home, DEMO) as history:
         history.capture()

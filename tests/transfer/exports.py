@@ -136,7 +136,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
 
 
 def flat(told: Conversation) -> Flat:
-    """Give every block as a plain value, with who said it."""
+    """Return every block as a plain value, with who said it."""
     return [_flat(message.role, block) for message, block in blocks_of(told)]
 
 
@@ -155,7 +155,7 @@ def _flat(role: str, block: Block) -> tuple[Any, ...]:
 
 
 def held(form: str, told: Conversation) -> Flat:
-    """Give what a format can hold of a conversation: words for what it has no place for."""
+    """Return what a format can hold of a conversation: words for what it has no place for."""
     in_words = _IN_WORDS.get(form)
     if in_words is None:
         return list(_with_pairs(form, told))
@@ -200,7 +200,7 @@ def _joined(form: str, told: Conversation) -> Iterator[tuple[Any, ...]]:
 
 
 def _in_cline(told: Conversation) -> Iterator[tuple[Any, ...]]:
-    """Give results with words for pictures, and what stands in the person's name as a note."""
+    """Return results with words for pictures, and what stands in the person's name as a note."""
     for message, block in blocks_of(told):
         if isinstance(block, ToolResult):
             yield _described(block, error=block.error)

@@ -68,7 +68,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def store(home: Home) -> Path:
-    """Give the file of a home that has rows of its own."""
+    """Return the file of a home that has rows of its own."""
     home.knowledge().close()
     do(home.knowledge_path(), *OURS)
     return home.knowledge_path()
@@ -83,7 +83,7 @@ def hippo(tmp_path: Path) -> Path:
 
 
 def facts(path: Path) -> dict[str, Counter[Any]]:
-    """Give the rows of each table without their numbers: a reference is the row it leads to."""
+    """Return the rows of each table without their numbers: a reference is the row it leads to."""
     with closing(sqlite3.connect(path)) as file:
         file.row_factory = sqlite3.Row
         tables = [way.table for way in WAYS if way.table in contract_tables()]

@@ -48,7 +48,7 @@ def begin(home: Home, schema: int) -> Path:
 
 
 def told(path: Path) -> dict[str, Counter[Any]]:
-    """Give the rows of memory without their numbers, and without what refers to numbers."""
+    """Return the rows of memory without their numbers, and without what refers to numbers."""
     with closing(sqlite3.connect(path)) as db:
         db.row_factory = sqlite3.Row
         tables = sorted(MEMORY - {"knowledge_node_memory_chunks"})

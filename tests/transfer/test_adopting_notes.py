@@ -76,7 +76,7 @@ def found(history: History, word: str) -> list[tuple[str, str]]:
 
 
 def dump(path: Path) -> list[str]:
-    """Give all that a file holds, but for SQLite's own notes on how large its tables are."""
+    """Return all that a file holds, but for SQLite's own notes on how large its tables are."""
     with closing(sqlite3.connect(path)) as file:
         return [one for one in file.iterdump() if "sqlite_s" not in one]
 

@@ -61,7 +61,7 @@ class World:
             return {word: places(history, word) for word in WORDS}
 
     def sums(self) -> dict[str, Any]:
-        """Give what is summed up over all sessions."""
+        """Return what is summed up over all sessions."""
         with open_browse(self.home) as browse:
             usage = browse.usage().total
         status = knowledge_status(self.home.knowledge_path())
@@ -244,7 +244,7 @@ def test_logs_that_call_each_other_their_origin_are_both_found(tmp_path: Path) -
 
 
 def answer(origin: str, own: str, text: str) -> dict[str, Any]:
-    """Give an answer of Claude Code that ran a command, with the mark of a copy."""
+    """Return an answer of Claude Code that ran a command, with the mark of a copy."""
     call = {"type": "tool_use", "id": f"toolu_{own}", "name": "Bash", "input": {"command": text}}
     usage = {"input_tokens": 1000, "output_tokens": 500}
     message = {"id": f"msg_{own}", "role": "assistant", "model": "claude-opus-4-5-20251101"}

@@ -62,7 +62,7 @@ class Watched:
 
 
 def let_in(browser: Browser, site: Site, **options: Any) -> tuple[BrowserContext, Watched]:
-    """Give a browser context that came with a one-time link, and what watches it."""
+    """Return a browser context that came with a one-time link, and what watches it."""
     context = browser.new_context(base_url=site.page, **options)
     watched = Watched(context, site.own)
     page = context.new_page()
@@ -75,7 +75,7 @@ def let_in(browser: Browser, site: Site, **options: Any) -> tuple[BrowserContext
 
 @pytest.fixture
 def page(browser: Browser, site: Site) -> Iterator[Page]:
-    """Give a page of a browser that is let in; at the end nothing bad may have happened."""
+    """Return a page of a browser that is let in; at the end nothing bad may have happened."""
     context, watched = let_in(browser, site)
     yield context.new_page()
     context.close()

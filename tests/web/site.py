@@ -71,12 +71,12 @@ class Site:
 
     @property
     def own(self) -> str:
-        """Give the host under which browsers see the page."""
+        """Return the host under which browsers see the page."""
         return f"{own_name(self.token)}:{self.port}"
 
     @property
     def page(self) -> str:
-        """Give the address at which browsers see the page."""
+        """Return the address at which browsers see the page."""
         return f"http://{self.own}"
 
     def link(self) -> str:
@@ -131,5 +131,5 @@ def captured_home(folder: Path, user: Path = DEMO) -> Path:
 
 
 def host_of(url: str) -> str:
-    """Give host and port of an address."""
+    """Return host and port of an address."""
     return urlsplit(url).netloc

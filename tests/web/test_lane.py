@@ -36,7 +36,7 @@ class Job:
 
 
 def going() -> Job:
-    """Give a piece of work that does not wait."""
+    """Return a piece of work that does not wait."""
     job = Job()
     job.go.set()
     return job

@@ -45,7 +45,7 @@ ONCE = settings(
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Give a site with something in every store, that answers as quickly as it is asked."""
+    """Return a site with something in every store, that answers as quickly as it is asked."""
     site = Site(captured_home(tmp_path_factory.mktemp("full") / "home"))
     gate: Any = site.server.config.app
     gate._known = gate._strangers = Bucket(1e12, 1e12)

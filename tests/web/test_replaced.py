@@ -76,7 +76,7 @@ def read(site: Site, path: str) -> Answer:
 
 
 def shown(site: Site, name: str) -> list[str]:
-    """Give the addresses whose answer has a name in it."""
+    """Return the addresses whose answer has a name in it."""
     return [path for path in READS if name in read(site, path).text]
 
 

@@ -35,7 +35,7 @@ def site(user: Path, rich: Rich, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def reader(browser: Browser, site: Site) -> Iterator[Page]:
-    """Give one page for all tests here; at the end nothing bad may have happened in it."""
+    """Return one page for all tests here; at the end nothing bad may have happened in it."""
     context, watched = let_in(browser, site, viewport={"width": 1280, "height": 800})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     yield context.new_page()

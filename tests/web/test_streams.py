@@ -61,14 +61,14 @@ def store(site: Site) -> Iterator[ChatStore]:
 
 @pytest.fixture
 def chat(store: ChatStore, request: pytest.FixtureRequest) -> str:
-    """Give the id of a chat that a client made up, with a question in it."""
+    """Return the id of a chat that a client made up, with a question in it."""
     name = "client-" + re.sub(r"\W+", "-", request.node.name)
     store.create_session(agent="web", model={}, session_id=name)
     return name
 
 
 def named(chunks: Iterable[Json], message_id: str) -> list[Json]:
-    """Give the chunks with another id of their message: ids are unique in a store."""
+    """Return the chunks with another id of their message: ids are unique in a store."""
     return [c | {"messageId": message_id} if c["type"] == "start" else c for c in chunks]
 
 
@@ -87,7 +87,7 @@ class Follower:
         self.status = self.answer.status
 
     def line(self) -> str:
-        """Give the next line that is not blank."""
+        """Return the next line that is not blank."""
         while raw := self.answer.readline():
             if raw.strip():
                 return raw.decode().rstrip("\n")

@@ -53,7 +53,7 @@ def make_site(folder: Path) -> Site:
 
 
 def twin(site: Site, path: str) -> Any:
-    """Give the data of a page."""
+    """Return the data of a page."""
     before, mark, after = path.partition("?")
     answer = site.get(f"{'/index' if before == '/' else before}.json{mark}{after}")
     assert answer.status == 200, answer.text

@@ -20,7 +20,7 @@ _LONGEST_TERM: Final = 1_600  # bytes; PostgreSQL's B-tree takes 2,704
 
 
 def terms_of(text: str, *, stemmed: bool) -> list[bytes]:
-    """Give the words of a text as they are indexed, in order."""
+    """Return the words of a text as they are indexed, in order."""
     words = fold(" ".join(split_words(text))).split()
     return [_term(stem(word) if stemmed else word) for word in words]
 
@@ -68,12 +68,12 @@ class TermList(NamedTuple):
     places: "array[int]"
 
     def packed(self) -> tuple[int, bytes, bytes]:
-        """Give it as a row has it: how many documents, which, where."""
+        """Return it as a row has it: how many documents, which, where."""
         docs = to_bytes(array("H", self.offsets)) + pack(self.counts)
         return len(self.offsets), docs, pack(self.places)
 
     def places_by_offset(self, wanted: AbstractSet[int]) -> "Iterator[tuple[int, array[int]]]":
-        """Give the places in some of the documents."""
+        """Return the places in some of the documents."""
         starts = accumulate(self.counts, initial=0)
         for offset, start, number in zip(self.offsets, starts, self.counts, strict=False):
             if offset in wanted:

@@ -32,7 +32,7 @@ def is_due(due: int, now: int, interval: int) -> bool:
 
 
 def believed(now: int, last: int | None, interval: int) -> int:
-    """Give the time up to which something may be deleted by its age, where `last` was so before.
+    """Return the time up to which something may be deleted by its age, where `last` was so before.
 
     It is done once in an interval, and goes on by two at most: a clock that is a year ahead must
     not delete a year, and nobody can tell it from a machine that was off.
@@ -71,7 +71,7 @@ def parse_duration(text: str) -> int:
 
 
 def find_zone(name: str) -> tzinfo:
-    """Give a time zone by its name; refuse what is none."""
+    """Return a time zone by its name; refuse what is none."""
     if not isinstance(name, str):
         msg = f"the time zone must be text, not {type(name).__name__}"
         raise Invalid(msg, hint="pass the time zone as a string")
@@ -88,7 +88,7 @@ def find_zone(name: str) -> tzinfo:
 
 
 def known_zone(name: str | None, otherwise: str) -> str:
-    """Give the name of a zone, or another where it is none: what nobody knows counts as unset."""
+    """Return the name of a zone, or another where it is none: what nobody knows counts as unset."""
     try:
         find_zone(name or "")
     except Invalid:
@@ -101,7 +101,7 @@ def zone_name(
     environ: Mapping[str, str],
     read_link: Callable[[str], str] = os.readlink,
 ) -> str:
-    """Give the host's zone: the given one, else TZ, else the system's, else UTC."""
+    """Return the host's zone: the given one, else TZ, else the system's, else UTC."""
     if given is not None:
         find_zone(given)
         return given

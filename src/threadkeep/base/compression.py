@@ -26,7 +26,7 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: bytes, size: int) -> bytes:
-    """Give a block of this many bytes back; raises Damaged if it is not what was compressed."""
+    """Return a block of this many bytes back; raises Damaged if it is not what was compressed."""
     try:
         # A frame may say that it is larger, and that much memory would be taken for it; in a
         # stranger's file so may the row that it stands in.
@@ -46,7 +46,7 @@ def is_compressed(data: bytes) -> bool:
 
 
 def compressed_size(data: bytes) -> int:
-    """Give how many bytes a block says that it was of; -1 if it does not say."""
+    """Return how many bytes a block says that it was of; -1 if it does not say."""
     try:
         return zstandard.frame_content_size(data)
     except zstandard.ZstdError:
@@ -57,12 +57,12 @@ class Readable(Protocol):
     """Something that gives its bytes piece by piece."""
 
     def read(self, size: int, /) -> bytes:
-        """Give at most so many bytes, none at the end."""
+        """Return at most so many bytes, none at the end."""
         ...
 
 
 def most_unpacked(packed: int) -> int:
-    """Give how many bytes a compressed stream of this size may unpack to."""
+    """Return how many bytes a compressed stream of this size may unpack to."""
     return max(_ANY_CASE, _MOST_TIMES * packed)
 
 

@@ -543,5 +543,5 @@ def write_default(path: Path) -> None:
 
 
 def store_path(named: str, config_file: Path, environ: Mapping[str, str]) -> Path:
-    """Give the path that a `[stores]` entry names."""
+    """Return the path that a `[stores]` entry names."""
     return config_file.parent / expand(named, environ)

@@ -73,7 +73,7 @@ class Database(Protocol):
         """Run one statement as its own transaction; give the number of rows it changed."""
 
     def changes(self) -> int:
-        """Give a number that differs after anybody's commit; hand it to `changed`."""
+        """Return a number that differs after anybody's commit; hand it to `changed`."""
 
     def changed(self, seen: int, timeout: float | None = None) -> int:
         """Wait until somebody, here or in another process, commits after `seen`.

@@ -49,7 +49,7 @@ def is_url(place: Place) -> bool:
 
 
 def without_password(place: Place) -> Place:
-    """Give a place as it may be shown."""
+    """Return a place as it may be shown."""
     return _PASSWORD.sub(r"\1", place) if isinstance(place, str) and is_url(place) else place
 
 
@@ -104,7 +104,7 @@ def prepare(database: Database, schema: Schema, backup: Callable[[str], object] 
 
 
 def server_of(database: Database) -> "PostgresDatabase":
-    """Give a database with what only one on a server has."""
+    """Return a database with what only one on a server has."""
     if database.engine == "postgres":
         return cast("PostgresDatabase", database)
     msg = f"{database.name} is not on a server"

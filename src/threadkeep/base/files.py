@@ -258,7 +258,7 @@ _PROC: Final = Path("/proc")
 
 
 def holders_of(path: Path) -> list[tuple[int, str]] | None:
-    """Give the processes that have a database or a file beside it open, None if nobody tells.
+    """Return the processes that have a database or a file beside it open, None if nobody tells.
 
     Processes of other users do not show theirs, so there may be more.
     """
@@ -329,7 +329,7 @@ def write_note(path: Path, text: str) -> None:
 
 
 def read_note(path: Path) -> str | None:
-    """Give what was kept in a private file."""
+    """Return what was kept in a private file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _NOTE_FLAGS)
     except OSError:

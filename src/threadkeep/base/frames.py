@@ -44,7 +44,7 @@ class FrameDecoder:
         self._buffer += data
 
     def take(self) -> bytes | None:
-        """Give the next whole frame, None if it has not come yet; TooLarge if it never may."""
+        """Return the next whole frame, None if it has not come yet; TooLarge if it never may."""
         if len(self._buffer) < HEAD:
             return None
         length = int.from_bytes(self._buffer[:HEAD], self._order)

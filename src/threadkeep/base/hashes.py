@@ -35,7 +35,7 @@ def checksum(*fields: Field, behind: int = 0) -> int:
 
 
 def fingerprint(fields: Sequence[Field]) -> int:
-    """Give 64 bits over the fields of a row as the database gives them back; valid text only."""
+    """Return 64 bits over the fields of a row as the database gives them back; valid text only."""
     digest = blake2b(msgspec.msgpack.encode(fields), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 

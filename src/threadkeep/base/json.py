@@ -180,7 +180,7 @@ _MOST_VALUES: Final = 1_000_000
 
 
 def decode_line(line: bytes) -> list[Any]:
-    """Give the JSON values of a line: one, none if it is blank, several if lines were glued.
+    """Return the JSON values of a line: one, none if it is blank, several if lines were glued.
 
     A byte order mark, and NUL bytes around them (a crash leaves a file's tail filled with them),
     are passed over. Raises Invalid for what is no JSON, and for more values than memory has room.

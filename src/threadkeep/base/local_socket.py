@@ -38,7 +38,7 @@ class Identity(NamedTuple):
 
 
 def place_of(wanted: Path, *, uid: int, temporary: Path | None = None) -> Path:
-    """Give where a socket really is: the kernel takes short paths only.
+    """Return where a socket really is: the kernel takes short paths only.
 
     One that is too long gets a name of its own in the user's own temporary folder.
     """
@@ -215,7 +215,7 @@ _LOCAL, _REMOTE, _USER = 1, 2, 7  # the columns of these tables
 
 
 def peer_user(client: Address, server: Address) -> int | None:
-    """Give the user id of whoever connected; None where the system does not tell."""
+    """Return the user id of whoever connected; None where the system does not tell."""
     wanted = (_written(client), _written(server))
     for table in _TABLES:
         try:

@@ -99,7 +99,7 @@ def without(wanted: Match, unwanted: Iterable[Match]) -> Match:
 
 
 def phrases_in(match: Match) -> Iterator[Phrase]:
-    """Give every phrase that is wanted."""
+    """Return every phrase that is wanted."""
     if isinstance(match, Phrase):
         yield match
     elif isinstance(match, Without):
@@ -198,7 +198,7 @@ def match_of(term: Term, *, expand: bool = True) -> Match:
 
 
 def _completions(prefix: str) -> list[Phrase]:
-    """Give the words that a prefix may be the start of."""
+    """Return the words that a prefix may be the start of."""
     if not (prefix.isascii() and prefix.isalpha()):
         return []
     if not _SHORTEST_STEM <= len(prefix) <= _LONGEST_STEM:

@@ -207,7 +207,7 @@ def remove_empty(root: Path, part: str, *more: str) -> None:
 
 
 def _path(root: Path, parts: Iterable[str], *name: str) -> Path:
-    """Give the path as errors show it, once each part of it is one plain name."""
+    """Return the path as errors show it, once each part of it is one plain name."""
     below = (*parts, *name)
     for part in below:
         if part in {"", ".", ".."} or "/" in part or "\0" in part or not _encodable(part):

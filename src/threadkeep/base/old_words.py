@@ -44,7 +44,7 @@ NAMES: Final = frozenset(one.old for one in _WORDS)
 
 
 def renamed(name: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
-    """Give the name and value of today for those of before; what is known is left alone."""
+    """Return the name and value of today for those of before; what is known is left alone."""
     for one in _WORDS:
         is_free = name not in known or one.new == name
         if one.old == name and is_free and one.new in known:

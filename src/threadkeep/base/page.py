@@ -61,7 +61,7 @@ def page_of(
     *,
     newest_first: bool = False,
 ) -> Page[T]:
-    """Give a page of a list in the order of its keys, each of which only one item has.
+    """Return a page of a list in the order of its keys, each of which only one item has.
 
     It continues behind a key, whatever came or went since.
     """
@@ -89,7 +89,7 @@ def page_before(
     cursor: str | None,
     kind: type = int,
 ) -> Page[T]:
-    """Give a page of what is fetched newest first: `fetch(before, count)`, keys (time, name).
+    """Return a page of what is fetched newest first: `fetch(before, count)`, keys (time, name).
 
     What happened at the very time of the cursor is fetched again, and more of it where there are
     many of one time.

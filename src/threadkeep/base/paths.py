@@ -80,7 +80,7 @@ def _xdg_paths(environ: Mapping[str, str]) -> Paths:
 
 
 def _xdg(environ: Mapping[str, str], name: str, default: str) -> Path:
-    """Give one XDG folder; the specification says that a relative path counts as not set."""
+    """Return one XDG folder; the specification says that a relative path counts as not set."""
     value = environ.get(name, "")
     return Path(value) if _is_absolute(value) else _user_home(environ) / default
 
@@ -111,7 +111,7 @@ _HINTS = {
 
 
 def environment() -> Mapping[str, str]:
-    """Give the process's environment, with the home of the user where HOME is not set."""
+    """Return the process's environment, with the home of the user where HOME is not set."""
     if os.environ.get("HOME"):
         return os.environ
     try:
@@ -121,7 +121,7 @@ def environment() -> Mapping[str, str]:
 
 
 def hermes_file(environ: Mapping[str, str]) -> Path | None:
-    """Give the file of Hermes Agent: in HERMES_HOME, else in `.hermes` of the user's home."""
+    """Return the file of Hermes Agent: in HERMES_HOME, else in `.hermes` of the user's home."""
     named, home = environ.get("HERMES_HOME"), environ.get("HOME")
     if named:
         return expand(named, environ) / "state.db"
@@ -156,7 +156,7 @@ def same_file(one: Path, other: Path) -> bool:
 
 
 def free_name(target: Path, source: Path) -> Path:
-    """Give the name for a copy: the target itself, or a new name in it if it is a folder."""
+    """Return the name for a copy: the target itself, or a new name in it if it is a folder."""
     name = target / f"{source.stem}-{now_ms()}.db" if target.is_dir() else target
     if not name.parent.is_dir():
         msg = f"there is no folder {name.parent}"
@@ -172,7 +172,7 @@ def free_name(target: Path, source: Path) -> Path:
 
 
 def repository_folder(folder: str) -> str:
-    """Give the folder of the repository that an agent's working copy was made of, or the folder.
+    """Return the folder of the repository that an agent's working copy was made of, or the folder.
 
     Cursor's copies lie below its own folder: there the last name is that of the repository.
     """
@@ -187,5 +187,5 @@ def repository_folder(folder: str) -> str:
 
 
 def project_name(folder: str) -> str:
-    """Give the name of the project that a folder is of: the last one of its repository's."""
+    """Return the name of the project that a folder is of: the last one of its repository's."""
     return repository_folder(folder).rpartition("/")[2]

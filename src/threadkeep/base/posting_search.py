@@ -78,7 +78,7 @@ class PostingSearch:
     # ------------------------------------------------------------------ documents
 
     def numbers(self, found: Found, span: Span = (0, LAST_ROW), *, dead: bool = False) -> list[int]:
-        """Give the numbers of documents within a span, without those that are dead."""
+        """Return the numbers of documents within a span, without those that are dead."""
         numbers: list[int] = []
         known = self._numbers(found)
         for block, offsets in found.items():
@@ -128,7 +128,7 @@ class PostingSearch:
     # ------------------------------------------------------------------ what a match finds
 
     def find(self, match: Match, among: Among | None = None) -> dict[int, AbstractSet[int]]:
-        """Give the documents that have what is asked for, of all or of some."""
+        """Return the documents that have what is asked for, of all or of some."""
         if isinstance(match, Phrase):
             return self._with_phrase(match, among)
         if isinstance(match, Without):
@@ -167,7 +167,7 @@ class PostingSearch:
         return sum(each) if isinstance(match, AnyOf) else min(each, default=0)
 
     def ranges(self, phrase: Phrase) -> list[TermRange]:
-        """Give the terms of a phrase, word by word; the last may be all that begin so."""
+        """Return the terms of a phrase, word by word; the last may be all that begin so."""
         terms = terms_of(" ".join(phrase.words), stemmed=self._stemmed)
         last = len(terms) - 1
         return [_range(term, prefix=phrase.prefix and at == last) for at, term in enumerate(terms)]
@@ -206,7 +206,7 @@ class PostingSearch:
     # ------------------------------------------------------------------ rows
 
     def _counts(self, terms: TermRange) -> dict[int, int]:
-        """Give how many documents of each block have a word; who has several is counted so."""
+        """Return how many documents of each block have a word; who has several is counted so."""
         kept = self._kept.counts
         if terms not in kept:
             sql = "SELECT block, n FROM {index}_postings WHERE term >= :term AND term < :behind"
@@ -219,7 +219,7 @@ class PostingSearch:
     def _lists(
         self, what: str, terms: TermRange, among: Iterable[int] | None
     ) -> dict[int, list[Row]]:
-        """Give the rows of a word in some blocks, those that were not read yet from the table."""
+        """Return the rows of a word in some blocks, those that were not read yet from the table."""
         counts = self._kept.counts.get(terms)
         known = self._kept.lists.setdefault((what, terms), {})
         wanted = list(self.heads if among is None else among)
@@ -291,7 +291,7 @@ class PostingSearch:
     # ------------------------------------------------------------------ scores
 
     def scores(self, match: Match, rows: int, words: int) -> Iterator[tuple[int, float]]:
-        """Give the documents that are found with their scores, as FTS5 computes them.
+        """Return the documents that are found with their scores, as FTS5 computes them.
 
         `rows` and `words` are those of the whole index.
         """
@@ -317,7 +317,7 @@ class PostingSearch:
                 yield (head.first + offset if head.whole else own[block][offset]), -1.0 * score
 
     def _weight(self, phrase: Phrase, rows: int) -> float:
-        """Give how much a phrase says; one that more than half have says next to nothing."""
+        """Return how much a phrase says; one that more than half have says next to nothing."""
         found = self.find(phrase)
         having = sum(len(docs - self.heads[block].dead) for block, docs in found.items())
         weight = math.log((rows - having + 0.5) / (having + 0.5))
@@ -331,7 +331,7 @@ class PostingSearch:
     def _counted(
         self, match: Match, block: int, docs: AbstractSet[int]
     ) -> Iterator[tuple[Phrase, list[tuple[int, int]]]]:
-        """Give how often each phrase stands in documents; only where all around it is found."""
+        """Return how often each phrase stands in documents; only where all around it is found."""
         if isinstance(match, Phrase):
             yield match, self._often(match, block, docs)
             return
@@ -340,7 +340,7 @@ class PostingSearch:
             yield from self._counted(part, block, here)
 
     def _often(self, phrase: Phrase, block: int, docs: AbstractSet[int]) -> list[tuple[int, int]]:
-        """Give how often a phrase stands in the documents of a block that have it."""
+        """Return how often a phrase stands in the documents of a block that have it."""
         ranges = self.ranges(phrase)
         if len(ranges) != 1:
             here = self.find(phrase, {block: docs})
@@ -356,12 +356,12 @@ class PostingSearch:
 
 
 def _range(term: bytes, *, prefix: bool) -> TermRange:
-    """Give the terms from which to which: this one alone, or all that begin with it."""
+    """Return the terms from which to which: this one alone, or all that begin with it."""
     return term, term[:-1] + bytes([term[-1] + 1]) if prefix else term + b"\0"
 
 
 def _documents(rows: Iterable[Row], wanted: AbstractSet[int] | None) -> set[int]:
-    """Give the documents in lists of a block, of all or of some."""
+    """Return the documents in lists of a block, of all or of some."""
     found: set[int] = set()
     for n, docs in rows:
         offsets = to_array("H", docs[: 2 * n])
@@ -379,7 +379,7 @@ def _at(offsets: "array[int]", wanted: int) -> int:
 
 
 def _places(rows: Iterable[Row], wanted: Collection[int]) -> "Iterator[tuple[int, array[int]]]":
-    """Give where a word stands in some documents of a block."""
+    """Return where a word stands in some documents of a block."""
     for n, docs, pos in rows:
         offsets, counts = to_array("H", docs[: 2 * n]), unpack(docs[2 * n :], n)
         starts = list(accumulate(counts, initial=0))
@@ -391,7 +391,7 @@ def _places(rows: Iterable[Row], wanted: Collection[int]) -> "Iterator[tuple[int
 
 
 def _phrases(match: Match) -> Iterator[Phrase]:
-    """Give every phrase, wanted or not."""
+    """Return every phrase, wanted or not."""
     if isinstance(match, Phrase):
         yield match
     elif isinstance(match, Without):

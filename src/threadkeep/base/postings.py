@@ -90,7 +90,7 @@ class Postings(NamedTuple):
         newest: bool = True,
         limit: int = -1,
     ) -> list[int]:
-        """Give the documents that have what is asked for, from one end, at most so many."""
+        """Return the documents that have what is asked for, from one end, at most so many."""
         search = PostingSearch(tx, self.table, stemmed=self.stemmed)
         heads = [one for one in search.heads.values() if one.last >= span[0]]
         heads = [one for one in heads if one.first <= span[1]]
@@ -111,7 +111,7 @@ class Postings(NamedTuple):
         return found[:limit] if limit >= 0 else found
 
     def having(self, tx: Tx, match: Match, ids: Iterable[int]) -> set[int]:
-        """Give those of some documents that have what is asked for."""
+        """Return those of some documents that have what is asked for."""
         search = PostingSearch(tx, self.table, stemmed=self.stemmed)
         return set(search.numbers(search.find(match, search.places(set(ids)))))
 
@@ -129,7 +129,7 @@ class Postings(NamedTuple):
         return json.dumps(self.ids(tx, match, limit=newest))
 
     def scored(self, tx: Tx, match: Match) -> str:
-        """Give what the piece `{ranked:index}` takes as `:match`: the same with their scores."""
+        """Return what the piece `{ranked:index}` takes as `:match`: the same with their scores."""
         return json.dumps(self.scores(tx, match))
 
     def scores(self, tx: Tx, match: Match) -> list[tuple[int, float]]:
@@ -139,7 +139,7 @@ class Postings(NamedTuple):
         return list(search.scores(match, rows, words))
 
     def lengths(self, tx: Tx, span: tuple[int, int]) -> dict[int, int]:
-        """Give how many words each document of a span has, by its number."""
+        """Return how many words each document of a span has, by its number."""
         found: dict[int, int] = {}
         for row in self._blocks(tx, Stored.columns, span):
             block = Stored(row)
@@ -149,7 +149,7 @@ class Postings(NamedTuple):
         return found
 
     def last(self, tx: Tx, span: tuple[int, int]) -> int | None:
-        """Give the largest number of a document in a span, dead or not."""
+        """Return the largest number of a document in a span, dead or not."""
         found: list[int] = []
         mixed: list[int] = []
         for block, last in self._blocks(tx, "block, last", span):
@@ -168,7 +168,7 @@ class Postings(NamedTuple):
         return int(size)
 
     def sums(self, tx: Tx) -> tuple[int, int]:
-        """Give how many documents there are, and how many words they have together."""
+        """Return how many documents there are, and how many words they have together."""
         sql = "SELECT coalesce(sum(rows), 0), coalesce(sum(words), 0) FROM {index}_blocks"
         ((rows, words),) = self.rows(tx, sql)
         return int(rows), int(words)
@@ -367,7 +367,7 @@ class Postings(NamedTuple):
         return Sql(sql.replace("{index}", self.table))
 
     def rows(self, tx: Tx, sql: str, values: Mapping[str, object] = _NOTHING) -> list[Row]:
-        """Give the rows of a query over the tables of the index."""
+        """Return the rows of a query over the tables of the index."""
         return tx.all(self._sql(sql), values)
 
     def _run(self, tx: Tx, sql: str, values: Mapping[str, object] = _NOTHING) -> None:

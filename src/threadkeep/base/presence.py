@@ -34,7 +34,7 @@ def touch(path: Path, at: int | None = None) -> None:
 
 
 def touched_ms(path: Path) -> int | None:
-    """Give when a file was last touched, in epoch milliseconds; None if no such file exists."""
+    """Return when a file was last touched, in epoch milliseconds; None if no such file exists."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -65,7 +65,7 @@ class Spool:
         return _put(self.folder, f"{time.time_ns()}-{uuid4().hex[:12]}{WHOLE}", data)
 
     def waiting(self) -> list[Path]:
-        """Give the files that nobody has taken yet, or that are not done with."""
+        """Return the files that nobody has taken yet, or that are not done with."""
         return [path for path in self._files() if _kind(path.name)]
 
     def take(self) -> list[SpoolFile]:
@@ -140,7 +140,7 @@ class Spool:
                     path.unlink()
 
     def _files(self) -> list[Path]:
-        """Give the plain files, those that were left first before the others."""
+        """Return the plain files, those that were left first before the others."""
         found: list[tuple[int, str]] = []
         try:
             with os.scandir(self.folder) as entries:

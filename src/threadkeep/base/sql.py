@@ -90,13 +90,13 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
 
 
 def _piece_of(name: str, argument: str | None, engine: Engine) -> str:
-    """Give a piece that each engine fills in."""
+    """Return a piece that each engine fills in."""
     return _OF_ENGINE[engine][name].format(argument)
 
 
 @lru_cache(maxsize=512)
 def fill_pieces(sql: str, engine: Engine = "sqlite") -> str:
-    """Give SQL that is written at run time as an engine takes it."""
+    """Return SQL that is written at run time as an engine takes it."""
     filled = _with_pieces([sql], {}, engine)
     return to_postgres(filled) if engine == "postgres" else filled
 
@@ -195,7 +195,7 @@ def load_queries(package: str, *files: str, engine: Engine = "sqlite") -> Mappin
 
 
 def _of_postgres(package: str, files: tuple[str, ...]) -> Mapping[str, str]:
-    """Give the queries of files, each as it is in `sql/postgres` if it is there."""
+    """Return the queries of files, each as it is in `sql/postgres` if it is there."""
     found: dict[str, str] = {}
     for file in files:
         queries = parse_queries(load_text(package, file), "postgres")
@@ -208,7 +208,7 @@ def _of_postgres(package: str, files: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def load_overrides(package: str, file: str) -> Mapping[str, str]:
-    """Give the queries of a file that have to be other ones on PostgreSQL."""
+    """Return the queries of a file that have to be other ones on PostgreSQL."""
     try:
         text = load_text(package, f"postgres/{file}")
     except FileNotFoundError:  # most files have none

@@ -28,7 +28,7 @@ class CopiedTable(NamedTuple):
     key: tuple[str, ...]
 
     def key_of(self, row: Row) -> Key:
-        """Give what a row is found by."""
+        """Return what a row is found by."""
         return tuple(row[self.columns.index(column)] for column in self.key)
 
 
@@ -42,7 +42,7 @@ class CopySource(Protocol):
     def rows(
         self, table: CopiedTable, after: Key | None, upto: Key | None, limit: int | None
     ) -> list[Row]:
-        """Give rows in the order of their key: behind one, up to another, so many at most."""
+        """Return rows in the order of their key: behind one, up to another, so many at most."""
 
 
 class CopyTarget(CopySource, Protocol):

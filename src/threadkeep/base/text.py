@@ -30,7 +30,7 @@ class _Pattern:
 
 
 def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Give a pattern for a module to keep; compiling one takes 0.1 ms, and there are hundreds."""
+    """Return a pattern for a module to keep; compiling one takes 0.1 ms, and there are hundreds."""
     return cast("re.Pattern[AnyStr]", _Pattern(text, flags))
 
 
@@ -101,7 +101,7 @@ _TITLE: Final = 120
 
 
 def one_line(text: str) -> str:
-    """Give the beginning of a text, in one line."""
+    """Return the beginning of a text, in one line."""
     flat = " ".join(text[: 4 * _TITLE].split())
     return flat if len(flat) <= _TITLE else f"{flat[: _TITLE - 1]}…"
 

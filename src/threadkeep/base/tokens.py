@@ -35,7 +35,7 @@ _FLAGS: Final = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
 def make_secret(path: Path) -> str:
-    """Give the secret of a file; it is made the first time, readable by its owner alone."""
+    """Return the secret of a file; it is made the first time, readable by its owner alone."""
     make_private_dir(path.parent)
     if not os.path.lexists(path):
         # The file has its name when all of it is there: who comes at the same time reads it whole.
@@ -75,7 +75,7 @@ class SecretFile:
         self._secret: str | None = None
 
     def current(self) -> str | None:
-        """Give the secret; None while there is none, or others may read it."""
+        """Return the secret; None while there is none, or others may read it."""
         try:
             found = os.stat(self._path, follow_symlinks=False)
         except OSError:
@@ -192,7 +192,7 @@ class GivenSigns:
         write_note(self._folder / _name(sign), f"{mark_of(secret)}\n{note}")
 
     def use(self, sign: str, now_ms: int, idle_ms: int) -> str | None:
-        """Give the id of a sign that is shown; None if it was taken back, or unused for long."""
+        """Return the id of a sign that is shown; None if it was taken back, or unused for long."""
         name = _name(sign)
         try:
             used = os.stat(self._folder / name).st_mtime_ns // 1_000_000
@@ -206,7 +206,7 @@ class GivenSigns:
         return name[:_ID]
 
     def listed(self, secret: str) -> list[GivenSign]:
-        """Give the signs that were made with a secret, those used last first."""
+        """Return the signs that were made with a secret, those used last first."""
         of = mark_of(secret)
         found = []
         for name in self._names():

@@ -35,7 +35,7 @@ def is_of_store(error: BaseException) -> bool:
 
 
 def engine_words(error: Exception) -> str:
-    """Give what the engine said about an error, without the text of a row that it quotes."""
+    """Return what the engine said about an error, without the text of a row that it quotes."""
     said = error.message if isinstance(error, ThreadkeepError) else error
     return str(error.__cause__ or said).partition(" with text ")[0]
 
@@ -69,19 +69,19 @@ class Tx(Protocol):
         """Run a query for many rows of values that are fit to be stored: half the time."""
 
     def one(self, name: str, params: Params = ()) -> Row | None:
-        """Give the first row of a query, None if there is none."""
+        """Return the first row of a query, None if there is none."""
 
     def all(self, name: str, params: Params = ()) -> list[Row]:
-        """Give every row of a query."""
+        """Return every row of a query."""
 
     def each(self, name: str, params: Params = ()) -> Iterator[Row]:
-        """Give the rows of a query one after the other, for results that may be large."""
+        """Return the rows of a query one after the other, for results that may be large."""
 
     def dicts(self, name: str, params: Params = ()) -> list[dict[str, Any]]:
-        """Give every row of a query by the names of its columns, known and unknown ones."""
+        """Return every row of a query by the names of its columns, known and unknown ones."""
 
     def value(self, name: str, params: Params = ()) -> Any:
-        """Give the first column of the first row, None if there is no row."""
+        """Return the first column of the first row, None if there is no row."""
 
     def tables(self) -> set[str]:
         """Name the tables of the database."""
@@ -99,4 +99,4 @@ class Tx(Protocol):
         """Do what is inside whole or not at all; what an error takes back is this step alone."""
 
     def kept(self, name: object, make: Callable[[], T]) -> T:
-        """Give what was made under a name and still holds, or make it; an engine may always."""
+        """Return what was made under a name and still holds, or make it; an engine may always."""

@@ -238,7 +238,7 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         )
 
     def _wire_names(self) -> Iterator[tuple[str, str]]:
-        """Give what the address calls each parameter; some have two names."""
+        """Return what the address calls each parameter; some have two names."""
         renamed = set(self.names.values())
         for name in self.arguments:
             if name in (self.upload, self.filter) or name in self.preset:
@@ -270,7 +270,7 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         return name, kind, _default(argument.default)
 
     def taken(self, *parts: Given | None) -> Json:
-        """Give the arguments that a request at its address says."""
+        """Return the arguments that a request at its address says."""
         said: Json = {}
         for part in parts:
             if part is not None:
@@ -313,7 +313,7 @@ class Verb(msgspec.Struct, frozen=True, dict=True):
         return msgspec.defstruct(made, [(self.shape, self.answer)], frozen=True)
 
     def shown(self, value: Any, given: Mapping[str, Any]) -> Any:
-        """Give an answer in the shape that it has at its address."""
+        """Return an answer in the shape that it has at its address."""
         if self.shown_as is None:
             return value
         if isinstance(self.shape, str):
@@ -386,7 +386,7 @@ def said_by(hint: str, verbs: Iterable[Verb], say: Callable[[Verb, str, str], st
 
 
 def find_verb(verbs: Mapping[str, Verb], store: str, name: str) -> Verb:
-    """Give a verb by its name."""
+    """Return a verb by its name."""
     if name not in verbs:
         msg = f"the store {store!r} has no verb {name[:80]!r}"
         raise NotFound(msg, hint="see the table of verbs in threadkeep.verbs")
@@ -432,7 +432,7 @@ def _faults_of(one: Verb) -> Iterator[str]:
 
 
 def wire(hint: Any) -> Any:  # noqa: PLR0911  (one for each kind of type)
-    """Give the type in which something is sent: a record that has an id is its id.
+    """Return the type in which something is sent: a record that has an id is its id.
 
     None: it cannot be sent.
     """
@@ -535,7 +535,7 @@ def shaped(shape: type[msgspec.Struct], value: Any, given: Mapping[str, Any]) ->
 
 
 def plain(value: Any) -> Any:
-    """Give an answer as plain values that JSON can write."""
+    """Return an answer as plain values that JSON can write."""
     return msgspec.to_builtins(value, enc_hook=_plain)
 
 

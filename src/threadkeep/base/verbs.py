@@ -89,7 +89,7 @@ def with_limits(owner: type[C]) -> type[C]:
 
 
 def limits_of(hint: Any) -> Meta | None:
-    """Give the limits of a number or a text that a type has, None if it has none."""
+    """Return the limits of a number or a text that a type has, None if it has none."""
     for kind in (hint, *get_args(hint)):
         for note in getattr(kind, "__metadata__", ()):
             if isinstance(note, Meta) and (note.ge, note.min_length, note.max_length) != _NONE:
@@ -136,7 +136,7 @@ def fault_words(error: msgspec.ValidationError, kind: Any, given: Any) -> str:
 
 
 def choices_at(kind: Any, where: str) -> list[str]:
-    """Give the names that may stand at a place of a record, such as `kind[0]`; none: any may."""
+    """Return the names that may stand at a place of a record, such as `kind[0]`; none: any may."""
     for part in where.split("."):
         hints = get_type_hints(kind, include_extras=True) if isinstance(kind, type) else {}
         kind = hints.get(part.partition("[")[0])

@@ -58,14 +58,14 @@ class WordIndex(NamedTuple):
         return f"{{ranked:{self.table}}}"
 
     def asked(self, tx: Tx, match: Match, newest: int = -1) -> str:
-        """Give what a query with the relation `matching` takes as `:match`.
+        """Return what a query with the relation `matching` takes as `:match`.
 
         Of one that takes only the rows with the largest numbers, `newest` says how many.
         """
         return self._of(tx).asked(tx, match, newest)
 
     def scored(self, tx: Tx, match: Match) -> str:
-        """Give what a query with the relation `ranked` takes as `:match`."""
+        """Return what a query with the relation `ranked` takes as `:match`."""
         return self._of(tx).scored(tx, match)
 
     def ids(
@@ -77,11 +77,11 @@ class WordIndex(NamedTuple):
         newest: bool = True,
         limit: int = -1,
     ) -> list[int]:
-        """Give the rows that have what is asked for, from one end, at most so many."""
+        """Return the rows that have what is asked for, from one end, at most so many."""
         return self._of(tx).ids(tx, match, span, newest=newest, limit=limit)
 
     def having(self, tx: Tx, match: Match, ids: Iterable[int]) -> set[int]:
-        """Give those of some rows that have what is asked for."""
+        """Return those of some rows that have what is asked for."""
         return self._of(tx).having(tx, match, ids)
 
     def frequency(self, tx: Tx, match: Match, bound: int) -> tuple[int, int]:
@@ -93,7 +93,7 @@ class WordIndex(NamedTuple):
         return self._of(tx).lengths(tx, span)
 
     def last(self, tx: Tx, span: tuple[int, int] = (0, LAST_ROW)) -> int | None:
-        """Give the largest number that was ever put in a span, None if there is none."""
+        """Return the largest number that was ever put in a span, None if there is none."""
         return self._of(tx).last(tx, span)
 
     # ------------------------------------------------------------------ filling

@@ -55,7 +55,7 @@ _SHORTEST_BLOB: Final = 1024
 # Both take 3 ms to compile: too much for a command that looks for no words.
 @cache
 def word_pattern() -> re.Pattern[str]:
-    """Give what finds each word of a split text."""
+    """Return what finds each word of a split text."""
     return re.compile(rf"(?=\w)[{_UNSPACED}]|{LETTER}+")
 
 
@@ -144,7 +144,7 @@ _LAST_ENDINGS: Final = (
 
 @lru_cache(1 << 16)
 def stem(word: str) -> str:
-    """Give the stem under which a word, in lower case, is indexed where words are stemmed."""
+    """Return the stem under which a word, in lower case, is indexed where words are stemmed."""
     if word.isascii():
         return _stem(word) if len(word) in _STEMMED else word
     data = word.encode("utf-8", "surrogateescape")
@@ -155,7 +155,7 @@ def stem(word: str) -> str:
 
 
 def head_of(stem: str) -> str:
-    """Give what every word of a stem begins with: its last letter need not be the word's."""
+    """Return what every word of a stem begins with: its last letter need not be the word's."""
     return stem[:-1] or stem  # `happy` has the stem `happi`
 
 

@@ -116,5 +116,5 @@ def _check(part: SourceCoverage, known: dict[str, LogState], found: list[Log]) -
 
 
 def _held(looks: LogState) -> int:
-    """Give how much of a log that changed is in the store: what was read before it grew."""
+    """Return how much of a log that changed is in the store: what was read before it grew."""
     return looks.read_to if looks.failed else max(0, looks.stamp[0])

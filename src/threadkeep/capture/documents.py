@@ -121,7 +121,7 @@ class DocumentCapture:
                 self._try(backlog, item)
 
     def _kept_out(self, item: DocumentItem) -> str:
-        """Give the fingerprint of a session that these rules keep out, as it is now."""
+        """Return the fingerprint of a session that these rules keep out, as it is now."""
         return f"{self._rules} {item.fingerprint}"
 
     def _try(self, backlog: Backlog, item: DocumentItem) -> None:
@@ -300,7 +300,7 @@ class _Writing:
         self.state: bytes | None = None  # of the parser, where the next excerpt is to begin
 
     def position(self) -> bytes | None:
-        """Give where to read on the next time; None: from the beginning."""
+        """Return where to read on the next time; None: from the beginning."""
         if self.state is None:
             return None
         return msgspec.msgpack.encode(_Position(self.excerpt.cursor, self.state))

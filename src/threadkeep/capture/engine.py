@@ -81,7 +81,7 @@ def read_memory(around: CaptureContext, log: Log) -> SeenMemory | None:
 
 
 def _place(path: str) -> str:
-    """Give where a file really lies, as a text: names need not be UTF-8."""
+    """Return where a file really lies, as a text: names need not be UTF-8."""
     return readable(os.path.realpath(path))
 
 
@@ -134,7 +134,7 @@ def _slug(folder: str) -> str:
 def absent_from(
     around: CaptureContext, source: Source, sight: records.SourceLogs
 ) -> list[tuple[Absent, Retention]]:
-    """Give the documents whose file a look should have found and did not."""
+    """Return the documents whose file a look should have found and did not."""
     found = {_place(log.path) for log in sight.logs}
     roots = {place for root in sight.roots for place in (root, os.path.realpath(root))}
 
@@ -305,7 +305,7 @@ def _plain_name(path: str) -> str:
 
 
 def _holding(log: Log, perhaps: list[archive.LogState]) -> int | None:
-    """Give the number of the log that a file holds as far as it was read.
+    """Return the number of the log that a file holds as far as it was read.
 
     Inodes are used again and sessions begin alike, so the last bytes read must be there too.
     """

@@ -236,12 +236,12 @@ def _count_all(tx: Tx, plan: ForgetPlan) -> None:
 
 
 def terminals_of(session: CapturedSession) -> set[str]:
-    """Give the names under which tool calls of a session are stored."""
+    """Return the names under which tool calls of a session are stored."""
     return {session.session_id, session_uuid(session.session_id)}
 
 
 def tool_events_in(tx: Tx, places: Places, log: LogRow) -> set[int]:
-    """Give the tool calls of a log: those of a subagent are stored as its parent's."""
+    """Return the tool calls of a log: those of a subagent are stored as its parent's."""
     if log.reader not in places.sources:
         return set()
     source, read = places.source(log), enumerate(read_lines(tx, log.id))
@@ -423,7 +423,7 @@ def _drop_log(
 
 
 def _names_of(tx: Tx, places: Places, log: LogRow) -> set[str]:
-    """Give the names of a log: what it was known by, and what its place says."""
+    """Return the names of a log: what it was known by, and what its place says."""
     names = {log.session_id, log.item or Path(log.path).stem}
     if log.reader in places.sources and not log.item:
         names.add(places.log(tx, log).session_id)

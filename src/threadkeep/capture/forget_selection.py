@@ -102,7 +102,7 @@ def check(what: Query) -> Searches:
 
 
 def meant_sessions(tx: Tx, what: Query) -> list[CapturedSession]:
-    """Give the sessions that are meant, those that others started before them."""
+    """Return the sessions that are meant, those that others started before them."""
     roots = forget_scope.sessions_to_forget(tx, what)
     if what.session:
         named = [_named(tx, name, what.agent) for name in what.session]
@@ -134,7 +134,7 @@ def _with_children(tx: Tx, session: CapturedSession, seen: set[int]) -> Iterator
 
 
 def whole_sessions(what: Query, meant: list[CapturedSession]) -> list[CapturedSession]:
-    """Give those of the sessions that go as a whole."""
+    """Return those of the sessions that go as a whole."""
     if what.pattern is not None:
         return []
     if not in_time(what):
@@ -176,7 +176,7 @@ def picker(
     searches: Searches,
     meant: set[int],
 ) -> Picks:
-    """Give what tells whether a line of a log has to go."""
+    """Return what tells whether a line of a log has to go."""
     told = told_by_line(tx, log.id)
     own = sessions_of_log(tx, log).get(log.session_id)
 
@@ -246,7 +246,7 @@ def matching_rows(tx: Tx, searches: Searches) -> Matches:
 
 
 def rows_of_work(tx: Tx, what: Query, searches: Searches) -> dict[Kind, set[int]]:
-    """Give what shells, browsers and CI did in a span of time or a folder, or its part that fits.
+    """Return what shells, browsers and CI did in a span of time or a folder, or its part that fits.
 
     Without either there is nothing to choose by but a pattern, and then all tables are searched.
     """
@@ -269,7 +269,7 @@ _WORK: Final[tuple[Kind, ...]] = (
 
 
 def rows_in_time(tx: Tx, what: Query) -> dict[Kind, set[int]]:
-    """Give what shells, browsers and CI did in a span of time, and what agents remembered.
+    """Return what shells, browsers and CI did in a span of time, and what agents remembered.
 
     A project keeps it to the shell's work in its folder and its memory; all else that is said of
     sessions, to nothing.

@@ -50,7 +50,7 @@ class Batches:
         self.words: archive.Words = []  # of the open transaction, to be indexed at its end
 
     def tx(self) -> Tx:
-        """Give the open transaction, or begin one."""
+        """Return the open transaction, or begin one."""
         if self._open is None:
             # Two captures at once may have found the same log: they take turns. Who follows counts
             # on it: entries are numbered in the order in which they are stored.
@@ -168,7 +168,7 @@ class Claims:
         self._told: dict[str, frozenset[int] | None] = {}  # None: the origin is not here
 
     def checked(self, tx: Tx, record: Any, line: bytes, number: int) -> Any:
-        """Give a record as it is to be taken: without a mark that is not true."""
+        """Return a record as it is to be taken: without a mark that is not true."""
         if not may_be_marked(line) or not isinstance(record, dict):
             return record
         origins = {mark.origin for mark in marks_in(record)}
@@ -185,7 +185,7 @@ class Claims:
 
 
 def alone(fresh: Fresh, record: Any, line: bytes, number: int) -> Iterable[Entry]:
-    """Give the entries of one record, read by itself."""
+    """Return the entries of one record, read by itself."""
     with suppress(Exception):  # whatever is wrong with it shows when it is captured
         return fresh().feed(record, line, number)
     return ()
@@ -353,7 +353,7 @@ class Intake:
             self._report.unknown[kind] = self._report.unknown.get(kind, 0) + count
 
     def state(self) -> bytes:
-        """Give what the parser needs to go on later."""
+        """Return what the parser needs to go on later."""
         return self._parser.state()
 
 
@@ -393,13 +393,13 @@ class MaskedLines(NamedTuple):
 
 
 def mask_of(tx: Tx, around: CaptureContext, harness: str, session_id: str) -> Mask:
-    """Give what masks the lines of a session: all rules, but those that were undone there."""
+    """Return what masks the lines of a session: all rules, but those that were undone there."""
     undone = exempt_rules(tx, harness, session_id)
     return redactor_of(around).sparing(undone).piece if undone else around.mask
 
 
 def redactor_of(around: CaptureContext) -> Redactor:
-    """Give the redactor of a home; without one, our own rules."""
+    """Return the redactor of a home; without one, our own rules."""
     return around.redactor or Redactor.default()
 
 
@@ -419,14 +419,14 @@ def masked_lines(mask: Mask, data: bytes, before: bytes = b"", after: bytes = b"
 
 
 def tail_of(before: bytes, piece: bytes) -> bytes:
-    """Give the end of what was read of a log, after one more piece."""
+    """Return the end of what was read of a log, after one more piece."""
     if len(piece) >= CONTEXT_BYTES:
         return piece[-CONTEXT_BYTES:]
     return (before + piece)[-CONTEXT_BYTES:]
 
 
 def markers_in(line: bytes) -> list[int]:
-    """Give where the masks of a line begin."""
+    """Return where the masks of a line begin."""
     places = []
     for marker in MARKERS:
         place = line.find(marker)
@@ -437,7 +437,7 @@ def markers_in(line: bytes) -> list[int]:
 
 
 def noted_again(line: bytes, fresh: Marks, noted: Marks) -> Marks:
-    """Give the masks of a line that was masked once more: the fresh ones, and the old ones again.
+    """Return the masks of a line that was masked once more: the fresh ones, and the old ones again.
 
     The old ones have moved, but are still in their order; where they cannot be told, they are left
     out.

@@ -107,7 +107,7 @@ class Places:
                 unread.look()
 
     def source(self, row: LogRow) -> Source:
-        """Give the source that reads a log."""
+        """Return the source that reads a log."""
         source = self.sources.get(row.reader)
         if source is None:
             msg = f"{row.path} cannot be read again: its source {row.reader!r} is switched off"
@@ -115,7 +115,7 @@ class Places:
         return source
 
     def log(self, tx: Tx, row: LogRow) -> Log:
-        """Give a log as it is on the disk, or as it was when it was."""
+        """Return a log as it is on the disk, or as it was when it was."""
         self.source(row)  # refuses one that is switched off
         if row.reader not in self._found:
             raise Unread(partial(self.find, row))
@@ -129,7 +129,7 @@ class Places:
             self._found[row.reader] = {log.path: log for log in logs}
 
     def order(self, tx: Tx, row: LogRow) -> Order:
-        """Give the keys of a document's records in their order; None if it is gone."""
+        """Return the keys of a document's records in their order; None if it is gone."""
         name = (row.reader, row.path, row.item)
         if name not in self._orders:
             raise Unread(partial(self.read, self.log(tx, row), row))
@@ -202,7 +202,7 @@ def rederive(
 
 
 def changes_of(tx: Tx, log: LogRow, transform: Transform) -> dict[int, bytes]:
-    """Give the lines that a transform changes, by their number; a dropped one is empty."""
+    """Return the lines that a transform changes, by their number; a dropped one is empty."""
     changed = {}
     for number, line in enumerate(read_lines(tx, log.id)):
         if line:  # an empty one was dropped before, or was never anything
@@ -215,7 +215,7 @@ def changes_of(tx: Tx, log: LogRow, transform: Transform) -> dict[int, bytes]:
 def reap(
     tx: Tx, source: Source, log: Log, lines: Iterable[Numbered], hear: Hear = lambda _: None
 ) -> Harvest:
-    """Give what a fresh parser makes of lines; `hear` gets the entries."""
+    """Return what a fresh parser makes of lines; `hear` gets the entries."""
     fresh = partial(source.parser, log, None)
     parser, claims = fresh(), Claims(fresh, f"{source.agent}:{log.session_id}")
     for number, line in lines:

@@ -49,7 +49,7 @@ class CaptureReport(msgspec.Struct):
     dry_run: bool = False
 
     def of(self, agent: str) -> AgentReport:
-        """Give the part of one agent."""
+        """Return the part of one agent."""
         return self.agents.setdefault(agent, AgentReport())
 
     @property
@@ -181,7 +181,7 @@ def _covers(pattern: str, place: str) -> bool:
 
 
 def kept_out(tx: Tx) -> Callable[[bytes], bool]:
-    """Give a test for lines that were forgotten, alone or as part of the session they copy."""
+    """Return a test for lines that were forgotten, alone or as part of the session they copy."""
     if not any_forgotten(tx):
         return lambda _: False
     is_known = forgotten_lines(tx)

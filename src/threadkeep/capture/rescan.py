@@ -96,7 +96,7 @@ def _index_some(
 def _words_of(
     tx: Tx, sources: Mapping[str, Source], row: archive.LogRow, last: int
 ) -> archive.Words:
-    """Give what the entries of one log are found by."""
+    """Return what the entries of one log are found by."""
     wanted = entries_to_index(tx, row.id, last)
     words: archive.Words = []
     for number, text in enumerate(archive.read_lines(tx, row.id)) if wanted else ():
@@ -232,7 +232,7 @@ def _mask_log(around: intake.CaptureContext, places: Places, log: archive.LogRow
 
 
 def _masked(redactor: Redactor, texts: forget.Texts, values: Mapping[str, str]) -> dict[str, str]:
-    """Give the texts of a row that change."""
+    """Return the texts of a row that change."""
     new = {
         c: (redactor.json_line if forget.is_json(texts.table, c) else redactor.text)(v)
         for c, v in values.items()
@@ -241,7 +241,7 @@ def _masked(redactor: Redactor, texts: forget.Texts, values: Mapping[str, str]) 
 
 
 def _rules_for_rows(tx: Tx, redactor: Redactor) -> RulesFor:
-    """Give the rules for each table: what was made of sessions keeps what was undone in one."""
+    """Return the rules for each table: what was made of sessions keeps what was undone in one."""
     undone = redactor.sparing(forget.rules_exempt_anywhere(tx))
     return lambda texts: undone if texts.kind in _MADE_OF_SESSIONS else redactor
 
@@ -384,7 +384,7 @@ class _Undoing:
         self._done = done
 
     def look(self, row: archive.LogRow) -> dict[int, _Back]:
-        """Give the lines of a log that can be put back, by their number."""
+        """Return the lines of a log that can be put back, by their number."""
         with self._around.store.read() as tx:
             wanted = self._wanted(tx, row)
             if not wanted:
@@ -398,7 +398,7 @@ class _Undoing:
         return {n: _back(one) for n, one in found.items() if one.new != wanted[n]}
 
     def _wanted(self, tx: Tx, row: archive.LogRow) -> dict[int, bytes]:
-        """Give the lines that have a mask of the rule, or one that nothing is noted of."""
+        """Return the lines that have a mask of the rule, or one that nothing is noted of."""
         noted = forget.masks_of(tx, row.id)
         wanted = {}
         for number, line in enumerate(archive.read_lines(tx, row.id)):
@@ -457,7 +457,7 @@ class _Undoing:
                     yield number, one
 
     def _masks(self, tx: Tx, row: archive.LogRow) -> tuple[intake.Mask, intake.Mask]:
-        """Give what masks this log now, and what will."""
+        """Return what masks this log now, and what will."""
         redactor = intake.redactor_of(self._around)
         undone = {*forget.exempt_rules(tx, row.harness, row.session_id)}
         undone |= set(redactor.names) if self._rule is None else {self._rule}

@@ -127,7 +127,7 @@ def _is_below(path: str, root: Path) -> bool:
 
 
 def _existing(around: CaptureContext, sources: Mapping[str, Source]) -> list[Path]:
-    """Give the folders to watch: roots that are there, of files the folder they lie in."""
+    """Return the folders to watch: roots that are there, of files the folder they lie in."""
     watched = [source for name, source in sources.items() if name not in _NOT_WATCHED]
     found = {root for source in watched for root in source.roots(around.user)}
     folders = {root if root.is_dir() else root.parent for root in found if root.exists()}

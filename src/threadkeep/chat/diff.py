@@ -137,7 +137,7 @@ def split_turns(messages: Sequence[Json]) -> list[TurnMessages]:
 
 
 def question(turn: list[Json]) -> Any:
-    """Give what a turn began with, by which two different answers to it are found."""
+    """Return what a turn began with, by which two different answers to it are found."""
     return [turn[0]["role"], turn[0]["parts"]]
 
 
@@ -328,7 +328,7 @@ def _text_diff(name: str, before: Any, after: Any) -> str | None:
 
 
 def _preview(parts: Sequence[Json]) -> str:
-    """Give the beginning of what a message or part says, on one line."""
+    """Return the beginning of what a message or part says, on one line."""
     for part in parts:
         said = part.get("text") or part.get("toolName") or part.get("url")
         if isinstance(said, str) and said.strip():

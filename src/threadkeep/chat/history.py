@@ -235,7 +235,7 @@ def _repoint(part: Json, new_ids: dict[str, str]) -> Json:
 
 
 def start_of_turns(tx: Tx, session_id: str, turns: int) -> str | None:
-    """Give the user message that the last so many turns begin with; None keeps nothing."""
+    """Return the user message that the last so many turns begin with; None keeps nothing."""
     asked = [message for message in _messages(tx, session_id) if counts(message)]
     users = [message.id for message in asked if message.role == "user"]
     return users[-turns] if 0 < turns <= len(users) else (users[0] if turns > 0 and users else None)

@@ -38,7 +38,7 @@ def event(
     message_id: str | None = None,
     part_id: str | None = None,
 ) -> Json:
-    """Give the columns of an event but for its number."""
+    """Return the columns of an event but for its number."""
     return {
         "stream_id": session_id,
         "kind": kind,
@@ -66,11 +66,11 @@ class JournalEntry(msgspec.Struct, frozen=True):
     late: PartRow | None = None
 
     def message_of(self, message_id: str) -> str:
-        """Give the message that it belongs to, where `message_id` is being recorded."""
+        """Return the message that it belongs to, where `message_id` is being recorded."""
         return message_id if self.late is None else self.late.message_id
 
     def columns(self, session_id: str, message_id: str) -> Json:
-        """Give the columns of its event, in a message that is being recorded."""
+        """Return the columns of its event, in a message that is being recorded."""
         return event(
             session_id,
             UNKNOWN if self.change.unknown else CHUNK,
@@ -90,7 +90,7 @@ def append(tx: Tx, columns: Json, number: int = 0) -> int:
 
 
 def last_seq(tx: Tx, session_id: str) -> int:
-    """Give the number of a stream's last event, whether its row is still there or not."""
+    """Return the number of a stream's last event, whether its row is still there or not."""
     return int(tx.value("last_seq", {"stream_id": session_id}))
 
 

@@ -243,13 +243,13 @@ class Recording:
         self.sent, self.begun = failed.sent, failed.begun
 
     def find_lost(self, tx: Tx) -> list[Json]:
-        """Give the chunks that were sent and are not there; what is pending is dropped."""
+        """Return the chunks that were sent and are not there; what is pending is dropped."""
         self.pending.clear()
         self._compare(tx)
         return [entry.chunk for entry in self.pending]
 
     def last_sent(self) -> Json:
-        """Give what tells whether the last chunk that a crash may take back is there."""
+        """Return what tells whether the last chunk that a crash may take back is there."""
         named = {"stream_id": self.session_id, "message_id": self.message_id}
         if not self.sent:
             return {**named, "sent": 0, "sum": 0}
@@ -285,7 +285,7 @@ class Recording:
             self.stored = False
 
     def _ended_with(self, tx: Tx, chunk: SentChunk, first: int) -> int | None:
-        """Give the number of a chunk whose row is gone because its message is finished."""
+        """Return the number of a chunk whose row is gone because its message is finished."""
         named = {
             "stream_id": self.session_id,
             "message_id": chunk.entry.message_of(self.message_id),
@@ -472,12 +472,12 @@ class RunOwner(NamedTuple):
 
 
 def next_position(parts: Sequence[PartState]) -> int:
-    """Give the place after the last part."""
+    """Return the place after the last part."""
     return parts[-1].position + 1 if parts else 0
 
 
 def known_parts(tx: Tx, message_id: str, seq: int) -> list[PartState]:
-    """Give what is known of the part rows of a stored message."""
+    """Return what is known of the part rows of a stored message."""
     known = []
     for row in tx.all("message_parts", {"message_id": message_id}):
         part = PartState(from_sql(row[0]), row[3], row[8], stored=True, seq=seq)

@@ -442,7 +442,7 @@ def cancel(ctx: ChatContext, tx: Tx, session: SessionRef, message: MessageRef) -
 
 
 def _without_place(message: Message) -> Json:
-    """Give the metadata of a message that leaves the queue; that it was in there stays known."""
+    """Return the metadata of a message that leaves the queue; that it was in there stays known."""
     return {
         **without_keys(message.metadata, "queued_at"),
         "queue_enqueued_at": _enqueued_at(message),

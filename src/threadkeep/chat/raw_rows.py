@@ -57,7 +57,7 @@ def in_order(kind: str, row: Json) -> Json:
 
 
 def others_of(kind: str, row: Json) -> Json:
-    """Give the columns of a row that we do not know."""
+    """Return the columns of a row that we do not know."""
     return {name: value for name, value in row.items() if name not in COLUMNS[kind]}
 
 
@@ -92,7 +92,7 @@ def load_rows(tx: Tx, session_id: str) -> SessionRows | None:
 
 
 def unknown_chunks(tx: Tx, session_id: str) -> dict[str, list[Json]]:
-    """Give the chunks of unknown types that a session's messages came with, by message."""
+    """Return the chunks of unknown types that a session's messages came with, by message."""
     found: defaultdict[str, list[Json]] = defaultdict(list)
     for row in tx.all("unknown_chunks", {"stream_id": session_id}):
         message_id = from_sql(row[3])

@@ -267,7 +267,7 @@ class Recorder:
     # ------------------------------------------------------------------ which message
 
     def _recording_for(self, chunk: Json) -> Recording:
-        """Give the recording a chunk belongs to; a start with another id begins a new message."""
+        """Return the recording a chunk belongs to; a start with another id begins a new message."""
         named = chunk.get("messageId") if chunk["type"] == "start" else None
         current = self._recording
         if current is None:

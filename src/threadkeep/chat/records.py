@@ -115,7 +115,7 @@ def ref_id(ref: object, what: str) -> str:
 
 
 def session_key(session: object = None, *_: object, **__: object) -> str:
-    """Give what a verb that writes to one session must not overlap with: the session's id."""
+    """Return what a verb that writes to one session must not overlap with: the session's id."""
     return str(session.id if isinstance(session, Session) else session)
 
 

@@ -36,7 +36,7 @@ class Active(msgspec.Struct, frozen=True):
 
 
 def active_reply(store: ChatStore, session_id: str) -> Active | None:
-    """Give the reply that is recorded in a session right now; the newest of several."""
+    """Return the reply that is recorded in a session right now; the newest of several."""
     with store.context.db.read() as tx:
         row = _running(tx, session_id)
         if row is None:
@@ -46,7 +46,7 @@ def active_reply(store: ChatStore, session_id: str) -> Active | None:
 
 
 def find_run(store: ChatStore, run_id: str) -> Run | None:
-    """Give a run by its id; None before anything of it was stored."""
+    """Return a run by its id; None before anything of it was stored."""
     with store.context.db.read() as tx:
         row = tx.one("get_run", {"id": run_id})
     return None if row is None else run_of(row)
@@ -255,7 +255,7 @@ _ASK_EVERY = 1.0
 
 
 def running_runs(store: ChatStore, session_id: str) -> set[str]:
-    """Give the runs of a session that somebody records right now."""
+    """Return the runs of a session that somebody records right now."""
     return {row[2] for row in _live_running(store, session_id) if row[2] is not None}
 
 
@@ -276,7 +276,7 @@ def follow(
     until_idle: bool,
     wanted: Callable[[], bool],
 ) -> Generator[Event, None, None]:
-    """Give a session's events as they commit, as long as they are wanted (asked every second)."""
+    """Return a session's events as they commit, as long as they are wanted (asked every second)."""
     # Announced over the whole time: a reply that ends between two looks keeps its chunks.
     store.context.db.follow()
     try:

@@ -28,7 +28,7 @@ def quoted(name: str) -> str:
 
 
 def as_json(value: Any, *, ours: bool) -> Any:
-    """Give a column's value as JSON can hold it."""
+    """Return a column's value as JSON can hold it."""
     if isinstance(value, bytes):
         try:
             if ours:
@@ -42,7 +42,7 @@ def as_json(value: Any, *, ours: bool) -> Any:
 
 
 def as_column(value: Any) -> Any:
-    """Give what SQLite is to store for a JSON value, None if it has no type for it."""
+    """Return what SQLite is to store for a JSON value, None if it has no type for it."""
     if isinstance(value, dict) and len(value) == 1:
         return _untagged(*next(iter(value.items())))
     if isinstance(value, int):
@@ -219,7 +219,7 @@ def touch_session(tx: Tx, session_id: str, now: int) -> None:
 
 
 def need_session(tx: Tx, session_id: str) -> Session:
-    """Give a session, or say that there is none of that id."""
+    """Return a session, or say that there is none of that id."""
     row = tx.one("get_session", {"id": session_id})
     if row is None:
         raise _no_session(session_id)
@@ -232,7 +232,7 @@ def _no_session(session_id: str) -> NotFound:
 
 
 def need_message(tx: Tx, session_id: str, message_id: str) -> Message:
-    """Give a message of a session; a message of another session is refused."""
+    """Return a message of a session; a message of another session is refused."""
     row = tx.one("get_message", {"id": message_id})
     if row is None:
         msg = f"there is no message {message_id!r} in session {session_id!r}"
@@ -250,7 +250,7 @@ def foreign_message(message_id: str, owner: str, session_id: str) -> Conflict:
 
 
 def next_message_time(tx: Tx, session_id: str, now: int) -> int:
-    """Give a time after every message of the session, so that time order is insertion order."""
+    """Return a time after every message of the session, so that time order is insertion order."""
     row = tx.one("newest_message_time", {"session_id": session_id})
     if row is None:
         raise _no_session(session_id)
@@ -258,7 +258,7 @@ def next_message_time(tx: Tx, session_id: str, now: int) -> int:
 
 
 def image(tx: Tx, kind: str, row_id: str) -> Json | None:
-    """Give a row with every column that the file has, known to us or not; None if it is gone."""
+    """Return a row with every column that the file has, known to us or not; None if it is gone."""
     names = tx.columns(TABLES[kind])
     columns = ", ".join(map(quoted, names))
     sql = f'SELECT {columns} FROM "{TABLES[kind]}" WHERE id = :id'  # noqa: S608  (the file's names)

@@ -37,7 +37,7 @@ class RunInfo(NamedTuple):
 
 
 def prompt_digest(body: str) -> str:
-    """Give the SHA-256 digest that names a system prompt."""
+    """Return the SHA-256 digest that names a system prompt."""
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -50,7 +50,7 @@ def put_system_prompt(ctx: ChatContext, tx: Tx, body: str) -> str:
 
 
 def turn_facts(ctx: ChatContext, session: Session, info: RunInfo) -> Json:
-    """Give what a reply's metadata says of its run, as far as the host told it."""
+    """Return what a reply's metadata says of its run, as far as the host told it."""
     facts: Json = {}
     if info.model is not None:
         facts["model"] = clean(ctx, model_object(info.model))

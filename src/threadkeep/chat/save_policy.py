@@ -77,7 +77,7 @@ class SavePolicy:
         return now - self.last_durable >= _DURABLE_SECONDS
 
     def latest(self, folded_at: float | None) -> float | None:
-        """Give the time by which to write even if no further chunk comes; None if never.
+        """Return the time by which to write even if no further chunk comes; None if never.
 
         `folded_at` is when the row was written that has been behind for longest.
         """

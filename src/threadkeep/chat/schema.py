@@ -78,7 +78,7 @@ def check_database(database: Database) -> VerifyReport:
 
 
 def problems_of(database: Database) -> list[str]:
-    """Give the problems of a database, for backups to be judged by."""
+    """Return the problems of a database, for backups to be judged by."""
     return check_database(database).problems
 
 
@@ -185,12 +185,12 @@ _SHARED = {"system_prompts": {"body": "TEXT", "created_at": "INTEGER"}}
 
 
 def queries(engine: Engine) -> Mapping[str, str]:
-    """Give the named queries of a chat store as an engine takes them."""
+    """Return the named queries of a chat store as an engine takes them."""
     return QUERIES if engine == "sqlite" else load_queries(PACKAGE, engine=engine)
 
 
 def read_version(tx: Tx) -> int | None:
-    """Give our version of a file; 0 for the three tables of another program, None for neither."""
+    """Return our version of a file; 0 for the three tables of another program, None for neither."""
     tables, theirs = tx.tables(), user_version(tx)
     if "chat_sessions" in tables and theirs > GUIDE_VERSION:
         msg = f"the file has user_version {theirs}; this program knows up to {GUIDE_VERSION}"
@@ -331,7 +331,7 @@ def finish_copy(tx: Tx) -> None:
 
 
 def create_script() -> str:
-    """Give the SQL of a fresh file."""
+    """Return the SQL of a fresh file."""
     return f"{_HEAD}\n{_SIDE}\nPRAGMA user_version = {GUIDE_VERSION};\n"
 
 

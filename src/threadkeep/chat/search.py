@@ -84,7 +84,7 @@ def index_changes(ctx: ChatContext) -> None:
 
 
 def _numbered(tx: Tx, row: Row) -> Iterator[tuple[int, str]]:
-    """Give what to index of a changed part, under a new number; nothing of one that is gone."""
+    """Return what to index of a changed part, under a new number; nothing of one that is gone."""
     part_id, session_id, kind, data_json = row
     tx.run("forget_search_doc", {"part_id": part_id})
     text = None if session_id is None else _text_of_row(part_id, kind, data_json)

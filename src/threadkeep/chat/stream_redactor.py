@@ -46,7 +46,7 @@ class StreamRedactor:
         self._waiting: Waiting = {}
 
     def save(self) -> Waiting:
-        """Give what waits now, for `restore`."""
+        """Return what waits now, for `restore`."""
         return self._waiting
 
     def restore(self, state: Waiting) -> None:
@@ -54,7 +54,7 @@ class StreamRedactor:
         self._waiting = state
 
     def push(self, chunk: Json) -> list[Json]:
-        """Give the chunks that may be stored now."""
+        """Return the chunks that may be stored now."""
         fields = _DELTAS.get(chunk["type"])
         if fields is not None:
             return self._grow(chunk, *fields)
@@ -62,7 +62,7 @@ class StreamRedactor:
         return self._let_go(ended, chunk)
 
     def flush(self) -> list[Json]:
-        """Give what still waits; the stream is over."""
+        """Return what still waits; the stream is over."""
         return self._let_go(list(self._waiting))
 
     def _grow(self, delta: Json, id_field: str, text_field: str) -> list[Json]:

@@ -225,7 +225,7 @@ def has_news(here: Tx, there: Tx, session_id: str) -> bool:
 
 
 def newer_rows(here: SessionRows, there: SessionRows) -> dict[tuple[str, str], Json]:
-    """Give the rows of a session that are only there, or were changed there later than here."""
+    """Return the rows of a session that are only there, or were changed there later than here."""
     ours = dict(_flat(here))
     return {
         key: row
@@ -239,7 +239,7 @@ def _is_later(ours: Json, theirs: Json) -> bool:
 
 
 def _only(rows: SessionRows, keys: set[tuple[str, str]]) -> SessionRows:
-    """Give those messages and parts of a session that are named."""
+    """Return those messages and parts of a session that are named."""
     found = []
     for message, parts in rows.messages:
         some = [part for part in parts if (PART, part["id"]) in keys]

@@ -16,7 +16,7 @@ from threadkeep.errors import Conflict, Invalid, NotFound
 
 
 def open_chat(store: ChatStore, chat_id: str, *, agent: str, model: Any) -> tuple[Session, bool]:
-    """Give the session of a chat, begun if there is none; and whether it is new.
+    """Return the session of a chat, begun if there is none; and whether it is new.
 
     Any text may be the id of a session, so the id that a client made up is the id here as well.
     """
@@ -31,7 +31,7 @@ def open_chat(store: ChatStore, chat_id: str, *, agent: str, model: Any) -> tupl
 
 
 def settled_messages(store: ChatStore, chat_id: str) -> list[Json]:
-    """Give what a client shows before it resumes: the chat without the reply being recorded.
+    """Return what a client shows before it resumes: the chat without the reply being recorded.
 
     The stream gives that one from its first chunk. A message that is being continued comes as it
     was before. A chat that nobody has begun is empty.
@@ -87,7 +87,7 @@ def save_messages(
 
 
 def _name_of(message: Any) -> str:
-    """Give the id of a message; the empty one makes the store choose."""
+    """Return the id of a message; the empty one makes the store choose."""
     name = (message.get("id") or "") if isinstance(message, dict) else None
     if not isinstance(name, str):
         raise Invalid(

@@ -250,7 +250,7 @@ def context_usage(tx: Tx, session_id: str) -> Buckets:
 
 
 def usage_by_message(tx: Tx, session_id: str) -> dict[str, Buckets]:
-    """Give the usage of each assistant message of a session.
+    """Return the usage of each assistant message of a session.
 
     A message of another program carries its usage in the metadata; a recorded one that nobody
     recorded usage for is left out.

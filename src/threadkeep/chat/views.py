@@ -57,7 +57,7 @@ def load(tx: Tx, session_id: str) -> list[tuple[Message, Json]]:
 
 
 def _parts_by_message(tx: Tx, session_id: str) -> dict[str | bytes, list[Json]]:
-    """Give the parts of each message in order; the keys are the ids as the database has them."""
+    """Return the parts of each message in order; the keys are the ids as the database has them."""
     rows = tx.all("session_part_data", {"session_id": session_id})
     rows.sort(key=_POSITION)
     parts: defaultdict[str | bytes, list[Json]] = defaultdict(list)
@@ -105,7 +105,7 @@ def counts(message: Message) -> bool:
 
 
 def compaction_of(shaped: Json) -> Json | None:
-    """Give the payload of a compaction marker, None for any other message."""
+    """Return the payload of a compaction marker, None for any other message."""
     for part in shaped["parts"]:
         if part.get("type") == COMPACTION and isinstance(part.get("data"), dict):
             payload: Json = part["data"]

@@ -58,7 +58,7 @@ class Commands(click.Group):
         self.sections: Sections = sections or {}
 
     def entries(self) -> dict[str, CommandEntry]:
-        """Give the commands that are loaded when they are asked for, hidden ones as well."""
+        """Return the commands that are loaded when they are asked for, hidden ones as well."""
         return {name: one for part in self.sections.values() for name, one in part.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -100,7 +100,7 @@ class Commands(click.Group):
             raise click.NoSuchCommand(args[0], possibilities=known, ctx=ctx) from None
 
     def rows(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """Give the names and summaries of what is shown, by section; none is loaded for that."""
+        """Return the names and summaries of what is shown, by section; none is loaded for that."""
         parts = {
             title: [(name, entry.summary) for name, entry in part.items()]
             for title, part in self.sections.items()
@@ -153,14 +153,14 @@ def load(name: str, entry: CommandEntry) -> click.Command:
 
 
 def alias(command: click.Command, name: str) -> click.Command:
-    """Give a command under another name as well, left out of the help page."""
+    """Return a command under another name as well, left out of the help page."""
     same = copy(command)
     same.name, same.hidden = name, True
     return same
 
 
 def summary(command: click.Command) -> str:
-    """Give the first sentence of a command's help, whole."""
+    """Return the first sentence of a command's help, whole."""
     return command.get_short_help_str(_WHOLE).removesuffix(".")
 
 
@@ -358,14 +358,14 @@ def session_argument(function: Function) -> Function:
 
 
 def home_of(ctx: click.Context) -> "Home":
-    """Give the home that the command line names."""
+    """Return the home that the command line names."""
     from threadkeep.home.home import Home
 
     return Home(ctx.find_root().params.get("home"))
 
 
 def db_of(ctx: click.Context) -> str | None:
-    """Give the file that was named with `--db` on the group."""
+    """Return the file that was named with `--db` on the group."""
     found = ctx.parent.params.get("db") if ctx.parent is not None else None
     return None if found is None else str(found)
 

@@ -50,13 +50,13 @@ def completion(call: Call, *, shell: str, install: bool) -> None:
 
 
 def script_of(shell: str) -> str:
-    """Give the script that teaches a shell."""
+    """Return the script that teaches a shell."""
     folder = resources.files("threadkeep").joinpath("cli", "scripts")
     return folder.joinpath(f"completion.{shell}").read_text("utf-8")
 
 
 def place_of(shell: str) -> Path:
-    """Give the file in which a shell looks for the completion of one command."""
+    """Return the file in which a shell looks for the completion of one command."""
     variable, usual, rest = _PLACES[shell]
     base = os.environ.get(variable)
     home = Path(os.environ.get("HOME") or Path.home())

@@ -64,7 +64,7 @@ _ELSEWHERE: Final = {
 
 
 def meant_by(words: Sequence[str], known: Collection[str]) -> list[str] | None:
-    """Give the command line that is meant by one whose first word is no command."""
+    """Return the command line that is meant by one whose first word is no command."""
     first, *rest = words
     if first == "help":
         return [*rest, "--help"]

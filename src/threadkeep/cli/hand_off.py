@@ -76,7 +76,7 @@ def export(call: Call, *, session: str, agent: str | None, form: str, out: str |
 
 
 def written(call: Call, session: str, agent: str | None, form: str) -> tuple[str, str]:
-    """Give the whole name of a session, and what is written of it."""
+    """Return the whole name of a session, and what is written of it."""
     with looking(call) as history:
         found = find(history, session, agent)
         name = f"{found.agent}:{found.session_id}"

@@ -147,7 +147,7 @@ def write_pages(root: click.Context, folder: Path) -> list[Path]:
 
 
 def all_commands(root: click.Context) -> dict[Path_, tuple[click.Command, click.Context]]:
-    """Give every command that is shown, by the words that name it."""
+    """Return every command that is shown, by the words that name it."""
     return dict(_walk(root.command, root, ()))
 
 
@@ -164,7 +164,7 @@ def _walk(
 
 
 def find(root: click.Context, words: Path_) -> tuple[click.Command, click.Context]:
-    """Give the command that some words name."""
+    """Return the command that some words name."""
     found, ctx = root.command, root
     for name in words:
         inner = found.get_command(ctx, name) if isinstance(found, click.Group) else None

@@ -210,7 +210,7 @@ def uninstall(call: Call, *, agent: str, scope: Scope, dry_run: bool) -> None:
 
 
 def server_words(scope: Scope, *, write: bool) -> tuple[str, ...]:
-    """Give the command that starts the server; settings of a project name no one's folders."""
+    """Return the command that starts the server; settings of a project name no one's folders."""
     root = click.get_current_context().find_root()
     home = root.params.get("home") or os.environ.get("THREADKEEP_HOME")
     named = ("--home", str(Path(home).absolute())) if home and scope == "user" else ()

@@ -21,7 +21,7 @@ _INDENT: Final = re.compile(r"^\{\s*\n([ \t]+)\S")
 
 
 def json_entry(text: str, keys: Sequence[str], file: str) -> Any:
-    """Give what is at a place in a JSON file, None if nothing does."""
+    """Return what is at a place in a JSON file, None if nothing does."""
     return _found(_read_json(text, file), keys)
 
 
@@ -90,7 +90,7 @@ def _write_json(whole: Json, before: str) -> str:
 
 
 def toml_entry(text: str, keys: Sequence[str], file: str) -> Any:
-    """Give what is at a place in a TOML file, None if nothing does."""
+    """Return what is at a place in a TOML file, None if nothing does."""
     return _found(_read_toml(text, file), keys)
 
 

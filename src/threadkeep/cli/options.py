@@ -286,7 +286,7 @@ def read_query(
 
 
 def _zone(call: "Call") -> "tzinfo":
-    """Give the time zone that words of the filter language are read in; finding it takes 1 ms."""
+    """Return the time zone that words of the filter language are read in; finding it takes 1 ms."""
     from zoneinfo import ZoneInfo
 
     return ZoneInfo(call.home.zone)

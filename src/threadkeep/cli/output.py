@@ -69,7 +69,7 @@ class Wrap:
         self._held: list[StyledText] = []
 
     def take(self, piece: StyledText) -> list[StyledText]:
-        """Give what can be shown now."""
+        """Return what can be shown now."""
         ready: list[StyledText] = []
         for text in _WORDS.findall(piece.text):
             if text[0].isspace():
@@ -82,7 +82,7 @@ class Wrap:
         return ready
 
     def rest(self) -> list[StyledText]:
-        """Give what was held back: nothing more comes."""
+        """Return what was held back: nothing more comes."""
         return self._release()
 
     def _release(self) -> list[StyledText]:
@@ -149,7 +149,7 @@ def _console(*, err: bool) -> "Console":
 
 
 def terminal_width() -> int:
-    """Give the number of characters in a line of the terminal."""
+    """Return the number of characters in a line of the terminal."""
     return _console(err=False).width
 
 
@@ -192,7 +192,7 @@ def paging(*, wanted: bool = True) -> Iterator[None]:
 
 @contextmanager
 def redrawn() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Give a function that shows what a drawing writes in place of the drawing before."""
+    """Return a function that shows what a drawing writes in place of the drawing before."""
     console = _console(err=False)
     last: list[str] = []
 
@@ -237,7 +237,7 @@ def _painted(pieces: Iterable[StyledText]) -> Iterator[str]:
 
 @contextmanager
 def wrapped() -> Iterator[Callable[[Iterable[StyledText]], None]]:
-    """Give a function that prints pieces; on a terminal long lines are broken at blanks.
+    """Return a function that prints pieces; on a terminal long lines are broken at blanks.
 
     There the last word waits for its end, which may be in a later piece.
     """
@@ -320,7 +320,7 @@ def json_line(value: Any) -> None:
 
 
 def teller(*, as_json: bool) -> Callable[[str], None]:
-    """Give what tells of something that goes on for long: lines for people, or of JSON."""
+    """Return what tells of something that goes on for long: lines for people, or of JSON."""
     return (lambda text: json_line({"told": text})) if as_json else note
 
 
@@ -410,7 +410,7 @@ def fitting(widths: Mapping[str, int], wide: str, spare: Sequence[str], room: in
 
 
 def _taken(widths: Mapping[str, int], kept: Sequence[str], wide: str) -> int:
-    """Give the characters that columns need at least, with what is between them."""
+    """Return the characters that columns need at least, with what is between them."""
     needed = (min(_ROOM, widths[name]) if name == wide else widths[name] for name in kept)
     return sum(needed) + _GAP * (len(kept) - 1)
 

@@ -80,7 +80,7 @@ def need_packages() -> None:
 
 
 def with_port(home: Home, port: int | None) -> Home:
-    """Give a home whose server answers at a port."""
+    """Return a home whose server answers at a port."""
     if port is not None:
         web = msgspec.structs.replace(home.config.web, port=port)
         home.__dict__["config"] = msgspec.structs.replace(home.config, web=web)
@@ -97,14 +97,14 @@ def bind_page(call: Call, port: int | None) -> tuple[socket.socket, str]:
 
 
 def page_part(call: Call, listener: socket.socket, *, at_once: bool = False) -> "ServicePart":
-    """Give the part of `serve` that answers there."""
+    """Return the part of `serve` that answers there."""
     from threadkeep.web.part import web_part
 
     return web_part(call.home, listener, call.db, at_once=at_once)
 
 
 def new_link(call: Call, address: str) -> str:
-    """Give a link that lets a browser in, once."""
+    """Return a link that lets a browser in, once."""
     from threadkeep.service.web_access import one_time_link
 
     return one_time_link(call.home, address)
@@ -295,7 +295,7 @@ for _command in (install, status, uninstall):
 
 
 def _options(call: Call, hippo_dir: str | None) -> tuple[str, ...]:
-    """Give the words of the command line that the service needs to work on the same home."""
+    """Return the words of the command line that the service needs to work on the same home."""
     named = click.get_current_context().find_root().params.get("home")
     home = () if named is None else ("--home", str(Path(named).absolute()))
     db = () if call.db is None else ("--db", str(Path(call.db).absolute()))
@@ -433,7 +433,7 @@ def up(
 
 
 def _begun_meanwhile(call: Call) -> str | None:
-    """Give the page of whoever serves the store by now: a link to ours would lead nowhere."""
+    """Return the page of whoever serves the store by now: a link to ours would lead nowhere."""
     from threadkeep.service.serve import who_serves
 
     if not who_serves(call.home, call.db).running:
@@ -471,7 +471,7 @@ def _first_look(call: Call, user_home: str | None) -> Call:
 
 @contextmanager
 def _progress_line(call: Call) -> Iterator[Tell]:
-    """Give what tells what the service does; on a terminal its last line says how far it is."""
+    """Return what tells what the service does; on a terminal its last line says how far it is."""
     tell = teller(as_json=call.as_json)
     if call.as_json or not sys.stderr.isatty():
         yield tell
@@ -515,7 +515,7 @@ def _progress_words(state: "CatchUpState") -> str:
 
 
 def _running_page(call: Call) -> str | None:
-    """Give the address of the page that somebody serves already."""
+    """Return the address of the page that somebody serves already."""
     from threadkeep.service.serve import who_serves
     from threadkeep.service.web_access import noted_address
     from threadkeep.web.part import PART

@@ -160,7 +160,7 @@ def stopped_by_signals() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def ended_by_signals() -> Iterator[threading.Event]:
-    """Give an event that is set when somebody wants the command to end: Ctrl-C, kill, hang-up."""
+    """Return an event that is set when somebody wants the command to end: Ctrl-C, kill, hang-up."""
     stop = threading.Event()
 
     def hear(*_: object) -> None:

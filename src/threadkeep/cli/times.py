@@ -70,7 +70,7 @@ def _days(text: str, now: float) -> tuple[int, int] | None:
 
 
 def _local() -> tzinfo:
-    """Give the zone of this machine, whose rules hold for each date."""
+    """Return the zone of this machine, whose rules hold for each date."""
     from threadkeep.base.clock import find_zone, zone_name
 
     try:

@@ -85,7 +85,7 @@ def part_pieces(part: Json, limit: int = LIMIT) -> list[StyledText]:
 
 
 def tool_name(part: Json) -> str:
-    """Give the name of the tool that a part calls."""
+    """Return the name of the tool that a part calls."""
     return one_line(_text(part.get("toolName") or _text(part.get("type")).removeprefix(_TOOL)))
 
 

@@ -104,7 +104,7 @@ KINDS: Final = {
 
 
 def kind_of(name: str) -> Kind:
-    """Give a kind of store by its name."""
+    """Return a kind of store by its name."""
     if name not in KINDS:
         raise Invalid(f"there is no store {name!r}", hint=f"the stores are {', '.join(KINDS)}")
     return KINDS[name]
@@ -254,7 +254,7 @@ def _places(home: "Home", path: str | Path | None, name: str | None) -> dict[str
 def find_backup(
     home: "Home", wanted: str, path: str | Path | None = None, name: str | None = None
 ) -> Path:
-    """Give a backup by its path, by the beginning of its name, or as `last`."""
+    """Return a backup by its path, by the beginning of its name, or as `last`."""
     if Path(wanted).is_file():
         return Path(wanted)
     known = list_all(home, path, name)
@@ -344,7 +344,7 @@ def restore(
 def restore_target(
     home: "Home", path: str | Path | None, name: str | None, backup: Path | None = None
 ) -> Path:
-    """Give the file that a restore replaces; a sound one that is something else is refused."""
+    """Return the file that a restore replaces; a sound one that is something else is refused."""
     kind = kind_to_restore(home, backup, name) if backup else kind_of(name or "chat")
     target = home.store_path(kind.name, path)
     if target.is_file() and target.stat().st_size and not _is_of_kind(target, kind):

@@ -113,7 +113,7 @@ def open_history(
 
 
 def _own_place(home: "Home", store: str) -> OwnPlace:
-    """Give where a home's own conversations are read: a file, or a server."""
+    """Return where a home's own conversations are read: a file, or a server."""
     if not is_url(home.place(store)):
         file = home.file("chat") if store == "chat" else None
         return file or home.paths().data / "state.db"
@@ -122,7 +122,7 @@ def _own_place(home: "Home", store: str) -> OwnPlace:
 
 
 def excluded_places(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the patterns of projects that the user keeps out; folders also by their real names."""
+    """Return the patterns of projects that the user keeps out; folders also by their real names."""
     named = [_place(one, environ) for one in config.capture.exclude]
     real = [os.path.realpath(one) for one in named if one.startswith("/")]
     return tuple(dict.fromkeys([*named, *real]))

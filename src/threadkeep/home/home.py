@@ -160,7 +160,7 @@ class Home:
         return _regular(found or self._paths.data / _KNOWLEDGE_FILE, "knowledge")
 
     def _given(self, store: str, path: str | Path | None) -> Path | None:
-        """Give the file that was named or configured; refuse a store that is in no file."""
+        """Return the file that was named or configured; refuse a store that is in no file."""
         configured = None if path is not None else getattr(self.config.stores, store, None)
         url = self._server if configured is None and store in _ON_SERVERS else configured
         for named in (path, url if path is None else None):

@@ -37,7 +37,7 @@ def is_folder(ref: str) -> bool:
 
 
 def find_mail_session(index: MailIndex, ref: str) -> MailboxSession:
-    """Give the session that is meant: an id or its beginning, an agent's name, or `last`."""
+    """Return the session that is meant: an id or its beginning, an agent's name, or `last`."""
     if not ref:
         raise Invalid("the name of the session is empty", hint="give an id, a folder, or `last`")
     found = _meant(index, ref)
@@ -74,7 +74,7 @@ def session_named(home: "Home", ref: str) -> MailboxSession:
 
 
 def folder_of(home: "Home", session: MailboxSession) -> Path:
-    """Give the folder of a session."""
+    """Return the folder of a session."""
     return session_dir(home.paths().data / "mailbox", session.agent_group_id, session.id)
 
 
@@ -164,7 +164,7 @@ def mailboxes(home: "Home", *, closed: bool = True) -> list[MailboxRow]:
 
 
 def one_mailbox(home: "Home", ref: str, *, state: str = "", limit: int = 200) -> Mailbox:
-    """Give a mailbox by its id or the beginning of it, with its newest letters."""
+    """Return a mailbox by its id or the beginning of it, with its newest letters."""
     with home.mail_index() as index:
         session = find_mail_session(index, ref)
         box = _box(home, index, session)

@@ -110,7 +110,7 @@ def _indexed(done: HomeMove, home: "Home", target: str) -> HomeMove:
 
 
 def schemas_on_server() -> dict[str, Schema]:
-    """Give the schema of each store that can be on a server."""
+    """Return the schema of each store that can be on a server."""
     return {one.name: one.on_server for one in _STORES}
 
 
@@ -231,7 +231,7 @@ def _source_file(one: _Moved, path: Path) -> Iterator[tuple[SqliteSource, list[C
 
 
 def _fitting(one: _Moved, source: "PostgresCopy") -> Schema:
-    """Give the first schema of a file in which everything has a place that is on the server."""
+    """Return the first schema of a file in which everything has a place that is on the server."""
     there = _tables(one.on_server).keys() - one.made_again
     for schema in one.schemas:
         lost = sorted(table for table in there - _tables(schema).keys() if source.has_rows(table))
@@ -246,7 +246,7 @@ def _tables(schema: Schema) -> dict[str, Table]:
 
 
 def _copied_tables(one: _Moved, schema: Schema) -> list[CopiedTable]:
-    """Give the tables that both sides have."""
+    """Return the tables that both sides have."""
     here, there = _tables(schema), _tables(one.on_server)
     names = sorted(here.keys() & there.keys() - one.made_again)
     return [_as_copied(here[name], there[name]) for name in names]

@@ -88,7 +88,7 @@ def _collect(home: "Home") -> ThreadkeepError | None:
 
 
 def session_id(environ: Mapping[str, str]) -> str:
-    """Give the session of the shell around us; a new one where there is none."""
+    """Return the session of the shell around us; a new one where there is none."""
     for name in ("HIPPO_SESSION_ID", "THREADKEEP_SESSION_ID"):
         try:
             return str(UUID(environ.get(name, "")))
@@ -108,7 +108,7 @@ def host_name() -> str:
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables that may be kept with a command."""
+    """Return the variables that may be kept with a command."""
     return {name: text for name, text in environ.items() if name in ALLOWED_VARIABLES}
 
 
@@ -155,7 +155,7 @@ def run_here(home: "Home", argv: Sequence[str]) -> ProcessResult:
 
 
 def hook_text(home: "Home", shell: str) -> str:
-    """Give the hook of a shell, which reports to the spool of this home."""
+    """Return the hook of a shell, which reports to the spool of this home."""
     return render(shell, spool_folder(home))
 
 
@@ -177,7 +177,7 @@ def user_histories(home: "Home", kind: Kind | None = None) -> list[HistoryFile]:
 
 
 def named_histories(paths: tuple[str, ...], kind: Kind | None = None) -> list[HistoryFile]:
-    """Give the histories at these paths; their names tell the kind where it is not given."""
+    """Return the histories at these paths; their names tell the kind where it is not given."""
     return [_named(Path(path), kind) for path in paths]
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def all_sources(
     chats: Sequence["OwnPlace"], states: Sequence["OwnPlace"], mail: list[Path]
 ) -> "Sources":
-    """Give every source by name: other programs', and the stores of a home."""
+    """Return every source by name: other programs', and the stores of a home."""
     from threadkeep.sources.registry import Sources, foreign_sources
 
     def chat() -> "Source":
@@ -103,7 +103,7 @@ def open_memory(home: "Home", store: KnowledgeStore) -> "Memory":
 
 
 def _meaning(home: "Home", store: KnowledgeStore) -> "Meaning | None":
-    """Give what compares by meaning, where the file has vectors and their model can be had."""
+    """Return what compares by meaning, where the file has vectors and their model can be had."""
     if store.indexes.vector_model() is None:
         return None  # nothing to compare with: numpy is not even loaded
     from threadkeep.memory.vectors.choice import choose
@@ -120,7 +120,7 @@ def _meaning(home: "Home", store: KnowledgeStore) -> "Meaning | None":
 def answering(
     home: "Home", memory: "Memory", tell: Tell = lambda _: None
 ) -> "Callable[[str, Sequence[Passage]], GroundedAnswer | None] | None":
-    """Give the model that answers from passages, None where none is configured or ready."""
+    """Return the model that answers from passages, None where none is configured or ready."""
     if not home.config.model.url:
         return None
     from threadkeep.memory.learn.model import make_answerer

@@ -38,7 +38,7 @@ class PriceBook(msgspec.Struct):
     def rates_of(
         self, model: str, harness: str, step: int = 0, at: int | None = None
     ) -> Rates | None:
-        """Give what a model's tokens cost, as the list does, from the book if it is there."""
+        """Return what a model's tokens cost, as the list does, from the book if it is there."""
         if not model or not self.version:
             return None
         named = f"{harness} {model}"
@@ -53,7 +53,7 @@ class PriceBook(msgspec.Struct):
 
 
 def booked_prices(home: "Home", clock: Callable[[], int]) -> Prices:
-    """Give what opens the book of a home; what was looked up meanwhile is kept at its end."""
+    """Return what opens the book of a home; what was looked up meanwhile is kept at its end."""
 
     @contextmanager
     def opened() -> Iterator[FindRates]:

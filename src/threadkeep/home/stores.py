@@ -179,7 +179,7 @@ class Stores:
                 self._retire(name)
 
     def _once(self, name: str, opens: Callable[[], T], inside: Callable[[T], "Database"]) -> T:
-        """Give what is open as long as its file is the same one, else open it."""
+        """Return what is open as long as its file is the same one, else open it."""
         with self._guard:
             kept = self._opened.get(name)
             if kept is not None and not kept.is_current():
@@ -261,7 +261,7 @@ class Stores:
     # ------------------------------------------------------------------ chat, state, mail
 
     def chat(self, way: Way) -> "ChatStore":
-        """Give the chat store."""
+        """Return the chat store."""
         if way == "look":
             return self._looked_at(self.home.chat(self._chat, read_only=True))
         if way == "ask":
@@ -276,14 +276,14 @@ class Stores:
         return self._once("chat", opens, lambda chat: chat.database)
 
     def replies(self) -> "Replies":
-        """Give what follows the replies that are recorded in the chat store."""
+        """Return what follows the replies that are recorded in the chat store."""
         from threadkeep.chat.replies import Replies
 
         chat = self.chat("change")
         return self._once("replies", lambda: Replies(chat), lambda _: chat.database)
 
     def state(self, way: Way) -> "SessionDB":
-        """Give the state store; one that only Hermes wrote is not asked, but looked at."""
+        """Return the state store; one that only Hermes wrote is not asked, but looked at."""
         if way in ("look", "ask"):
             from threadkeep.state.naming import is_adopted
 
@@ -302,25 +302,25 @@ class Stores:
         return self._once("state", opens, lambda state: state.database)
 
     def mail_index(self) -> "MailIndex":
-        """Give the index of mailboxes, to look at it."""
+        """Return the index of mailboxes, to look at it."""
         return self._looked_at(self.home.mail_index())
 
     # ------------------------------------------------------------------ what was captured
 
     def browse(self) -> "Browse":
-        """Give what is read most, to look at it: lists, transcripts, sums."""
+        """Return what is read most, to look at it: lists, transcripts, sums."""
         from threadkeep.home.opening import open_browse
 
         return self._once("browse", lambda: open_browse(self.home, self.db), lambda b: b.database)
 
     def archive(self) -> "SessionArchive":
-        """Give the captured sessions, to look at them."""
+        """Return the captured sessions, to look at them."""
         from threadkeep.home.opening import open_archive
 
         return self._once("archive", lambda: open_archive(self.home, self.db), _database)
 
     def memory(self) -> "Memory":
-        """Give memory, to ask it."""
+        """Return memory, to ask it."""
         from threadkeep.home.opening import is_left_behind, open_memory_to_ask
 
         def opens() -> "Memory":
@@ -333,7 +333,7 @@ class Stores:
         return self._once("memory", opens, _database)
 
     def history(self, way: Literal["look", "change"]) -> "History":
-        """Give the captured history with all that captures and forgets."""
+        """Return the captured history with all that captures and forgets."""
         if way == "look":
             from threadkeep.home.opening import open_history_to_list
 

@@ -143,14 +143,14 @@ def _visit(row: Sequence[Any]) -> EventView:
 
 
 def entity_views(tx: Tx, kind: str | None, query: Query, limit: int) -> list[AgentEntityView]:
-    """Give what knowledge mentions, seen last first."""
+    """Return what knowledge mentions, seen last first."""
     refuse_fields(query, _ASKED_BY, "entities")
     rows = tx.all("viewed_all_entities", _values(query, limit, type=kind))
     return [AgentEntityView(t, decoded(name), decoded(same), a, b) for t, name, same, a, b in rows]
 
 
 def project_views(tx: Tx, limit: int) -> list[ProjectView]:
-    """Give the places where something was done, the latest first."""
+    """Return the places where something was done, the latest first."""
     rows = tx.all("viewed_projects", {"limit": limit})
     return [ProjectView(decoded(repo), decoded(root), seen or 0) for repo, root, seen in rows]
 

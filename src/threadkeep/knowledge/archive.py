@@ -128,7 +128,7 @@ def store_block(tx: Tx, text: bytes) -> int:
 
 
 def read_block(tx: Tx, block_id: int) -> list[bytes]:
-    """Give the lines of a block; raises Damaged if they are not what was stored."""
+    """Return the lines of a block; raises Damaged if they are not what was stored."""
     row = tx.one("read_block", {"block": block_id})
     if row is None:
         raise Damaged(f"block {block_id} of the archive is missing", hint="restore a backup")
@@ -283,7 +283,7 @@ def words_of(text: str) -> str:
 def _latest(
     known: dict[str, tuple[int, int]], told: list[EntryLocation]
 ) -> dict[str, tuple[EntryLocation, int]]:
-    """Give what is to be written: of several tellings the first of the last text."""
+    """Return what is to be written: of several tellings the first of the last text."""
     stands = {key: hashed for key, (_, hashed) in known.items()}
     latest: dict[str, tuple[EntryLocation, int]] = {}
     for one in told:
@@ -413,7 +413,7 @@ def keeps_sums(tx: Tx) -> bool:
 
 
 def all_looks(tx: Tx, reader: str, *, sums: bool = True) -> dict[str, LogState]:
-    """Give how every log of one source looked, by its path; `sums` is what `keeps_sums` says."""
+    """Return how every log of one source looked, by its path; `sums` is what `keeps_sums` says."""
     query = "log_looks" if sums else "old_log_looks"
     return {from_sql(row[0]): _looks(*row[1:]) for row in tx.all(query, {"reader": reader})}
 
@@ -433,7 +433,7 @@ def load_marks(tx: Tx, row: LogRow) -> LogRow:
 
 
 def known_projects(tx: Tx) -> list[Path]:
-    """Give the folders in which agents and shells worked lately, or that hold a log."""
+    """Return the folders in which agents and shells worked lately, or that hold a log."""
     limits = {"sessions": _SESSIONS, "commands": _COMMANDS}
     rows = tx.all("known_projects", limits)
     folders = {from_sql(row[0]) for row in rows if row[0]}
@@ -442,13 +442,13 @@ def known_projects(tx: Tx) -> list[Path]:
 
 
 def load_log(tx: Tx, reader: str, path: str, item: str = "") -> LogRow | None:
-    """Give the row of a log, None if it was never seen."""
+    """Return the row of a log, None if it was never seen."""
     row = tx.one("log_by_place", {"reader": reader, "path": path, "item": item})
     return None if row is None else _log(row)
 
 
 def load_log_by_id(tx: Tx, log_id: int) -> LogRow | None:
-    """Give the row of a log by its number."""
+    """Return the row of a log by its number."""
     row = tx.one("log_by_id", {"id": log_id})
     return None if row is None else _log(row)
 
@@ -460,18 +460,18 @@ def reader_of(tx: Tx, log_id: int) -> str | None:
 
 
 def logs_of_session(tx: Tx, harness: str, session_id: str) -> list[LogRow]:
-    """Give the logs in which a session stands, in the order in which they were found."""
+    """Return the logs in which a session stands, in the order in which they were found."""
     rows = tx.all("logs_of_session", {"harness": harness, "session_id": session_id})
     return [_log(row) for row in rows]
 
 
 def all_logs(tx: Tx, harness: str | None = None) -> list[LogRow]:
-    """Give every log, or those of one agent."""
+    """Return every log, or those of one agent."""
     return [_log(row) for row in tx.all("all_logs", {"harness": harness})]
 
 
 def fingerprints(tx: Tx, reader: str, path: str) -> dict[str, str]:
-    """Give the fingerprint under which each session of a database was read last."""
+    """Return the fingerprint under which each session of a database was read last."""
     return dict(tx.all("log_fingerprints", {"reader": reader, "path": path}))
 
 
@@ -497,13 +497,13 @@ def has_entries(tx: Tx, log_id: int) -> bool:
 
 
 def sessions_of_log(tx: Tx, log: LogRow) -> dict[str, int]:
-    """Give the numbers of the sessions that a log is of, by their ids."""
+    """Return the numbers of the sessions that a log is of, by their ids."""
     values = {"log": log.id, "harness": log.harness, "session_id": log.session_id}
     return dict(tx.all("sessions_of_log", values))
 
 
 def told_by_line(tx: Tx, log_id: int) -> dict[int, list[int]]:
-    """Give the sessions that the entries of each line of a log belong to, one for each entry."""
+    """Return the sessions that the entries of each line of a log belong to, one for each entry."""
     told: defaultdict[int, list[int]] = defaultdict(list)
     for line, session in tx.all("entry_sessions_of_log", {"log": log_id}):
         told[line].append(session)
@@ -511,7 +511,7 @@ def told_by_line(tx: Tx, log_id: int) -> dict[int, list[int]]:
 
 
 def records_of(tx: Tx, log_id: int, keys: list[str] | None = None) -> dict[str, tuple[bytes, int]]:
-    """Give the records of a document by their keys, all or some: digest and line of each."""
+    """Return the records of a document by their keys, all or some: digest and line of each."""
     query = "known_records" if keys is None else "records_by_key"
     rows = tx.all(query, {"log": log_id, "keys": encode(keys)})
     return {key: (name, line) for key, name, line in rows}
@@ -523,7 +523,7 @@ def put_record(tx: Tx, log_id: int, key: str, name: bytes, line: int) -> None:
 
 
 def folders_of_log(tx: Tx, log: LogRow) -> tuple[str, str, str | None, bool]:
-    """Give what segments know of their log: project, folder, the parent, whether a subagent."""
+    """Return what segments know of their log: project, folder, the parent, whether a subagent."""
     kept = tx.one("project_of_log", {"harness": log.harness, "path": log.path})
     project, cwd, parent, is_subagent = kept or ("", "", None, 0)
     return project, cwd, parent, bool(is_subagent)

@@ -19,7 +19,7 @@ _NO_PROBE = (
 
 
 def failed_results(tx: Tx, match: Match, scope: Scope, limit: int) -> list[Row]:
-    """Give results of tools that failed and have words, the best first, each with its session."""
+    """Return results of tools that failed and have words, the best first, each with its session."""
     wanted = f" AND {scope.entries.sql()}" if scope.entries.conditions else ""
     sql = (
         f"SELECT {_ENTRY}, s.session_id, s.harness, s.cwd, s.project"  # noqa: S608
@@ -33,17 +33,17 @@ def failed_results(tx: Tx, match: Match, scope: Scope, limit: int) -> list[Row]:
 
 
 def calls_before(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:
-    """Give the calls of tools before an entry, the nearest first."""
+    """Return the calls of tools before an entry, the nearest first."""
     return _beside(tx, "calls_before", row, limit)
 
 
 def results_behind(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:
-    """Give the results of tools behind an entry, the nearest first."""
+    """Return the results of tools behind an entry, the nearest first."""
     return _beside(tx, "result_behind", row, limit)
 
 
 def entries_behind(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:
-    """Give what is behind an entry in its session."""
+    """Return what is behind an entry in its session."""
     return _beside(tx, "entries_behind", row, limit)
 
 
@@ -53,7 +53,7 @@ def _beside(tx: Tx, query: str, row: EntryRow, limit: int) -> list[EntryRow]:
 
 
 def results_after(tx: Tx, after: int, limit: int) -> tuple[list[Row], int]:
-    """Give the results among the next entries, each with its session, and the last entry."""
+    """Return the results among the next entries, each with its session, and the last entry."""
     upto = tx.value("entries_to", {"after": after, "limit": limit})
     if upto is None:
         return [], after
@@ -61,31 +61,31 @@ def results_after(tx: Tx, after: int, limit: int) -> tuple[list[Row], int]:
 
 
 def later_calls(tx: Tx, match: Match, values: dict[str, Any], limit: int) -> list[Row]:
-    """Give later calls with words in a project, but for those of one session."""
+    """Return later calls with words in a project, but for those of one session."""
     return tx.all("later_calls", {**values, "match": ENTRY_WORDS.asked(tx, match), "limit": limit})
 
 
 def command_row(tx: Tx, number: int) -> Row | None:
-    """Give a command as `run_of_row` takes it."""
+    """Return a command as `run_of_row` takes it."""
     return tx.one("one_run", {"id": number})
 
 
 def commands_since(tx: Tx, at: int, without: int, limit: int) -> list[Row]:
-    """Give the commands from a moment on, the earliest first, but for one."""
+    """Return the commands from a moment on, the earliest first, but for one."""
     return tx.all("runs_since", {"at": at, "id": without, "limit": limit})
 
 
 def newest_failures(tx: Tx, limit: int) -> list[int]:
-    """Give the commands that failed last."""
+    """Return the commands that failed last."""
     return [row[0] for row in tx.all("newest_failures", {"limit": limit})]
 
 
 def failed_jobs(tx: Tx, run: int) -> tuple[list[Row], str]:
-    """Give the jobs of a run of CI that failed, and all that the run says of it."""
+    """Return the jobs of a run of CI that failed, and all that the run says of it."""
     texts = "\n".join(str(row[0]) for row in tx.all("ci_texts", {"id": run}))
     return tx.all("ci_failed_steps", {"id": run}), texts
 
 
 def next_success(tx: Tx, repo: str, job: str | None, branch: str | None, at: int) -> Row | None:
-    """Give the next run of CI in which a job passed, on the same branch if there is one."""
+    """Return the next run of CI in which a job passed, on the same branch if there is one."""
     return tx.one("ci_next_success", {"repo": repo, "job": job, "branch": branch, "at": at})

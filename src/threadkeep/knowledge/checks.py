@@ -141,7 +141,7 @@ _WORDS: Final = (ENTRY_WORDS, THING_WORDS, NODE_WORDS)
 
 
 def _indexes(tx: Tx) -> list[WordIndex]:
-    """Give the full-text indexes that a file has."""
+    """Return the full-text indexes that a file has."""
     tables = tx.tables()
     return [index for index in _WORDS if index.is_among(tx, tables)]
 
@@ -190,7 +190,7 @@ def note_deep_checks(tx: Tx, checks: Iterable[DeepCheck]) -> None:
 
 
 def last_deep_checks(tx: Tx) -> dict[str, DeepCheck]:
-    """Give the last deep check of each store, by the path of its file."""
+    """Return the last deep check of each store, by the path of its file."""
     if "tk_deep_checks" not in tx.tables():
         return {}
     rows = tx.all("deep_checks")

@@ -50,7 +50,7 @@ NOTHING: Final = WriteResult(None, new=False)
 
 
 def environment(variables: Mapping[str, str]) -> tuple[str, str] | None:
-    """Give hash and JSON of the variables that are kept; None if there are none."""
+    """Return hash and JSON of the variables that are kept; None if there are none."""
     kept = {name: text for name, text in variables.items() if name in ALLOWED_VARIABLES}
     if not kept:
         return None
@@ -79,7 +79,7 @@ def note_environment(
 
 
 def environment_of(tx: Tx, session: str, pid: int) -> int | None:
-    """Give the environment that a shell reported last."""
+    """Return the environment that a shell reported last."""
     found = tx.value("shell_environment", {"session": session, "pid": pid})
     return None if found is None else int(found)
 
@@ -117,7 +117,7 @@ def has_unended(tx: Tx, now: int) -> bool:
 
 
 def give_up_unended(tx: Tx, now: int) -> None:
-    """Give the tickets of commands that run for a day; their end still counts if it comes."""
+    """Return the tickets of commands that run for a day; their end still counts if it comes."""
     values = {"before": now - _PATIENCE_MS}
     tx.run("enqueue_unended", values | {"now": now})
     tx.run("give_up_unended", values)
@@ -344,7 +344,7 @@ def envelope_of(run: ToolRun) -> str:
 
 
 def event_number(tx: Tx, envelope: str) -> int | None:
-    """Give the row number of the event that a tool call is stored as."""
+    """Return the row number of the event that a tool call is stored as."""
     found = tx.value("number_of_event", {"envelope": envelope})
     return None if found is None else int(found)
 
@@ -374,7 +374,7 @@ _OLD_SHELL_MS: Final = 90 * 86_400_000
 
 
 def spool_place(tx: Tx, name: str) -> tuple[int, bool]:
-    """Give how far a file was read, and whether that is inside something that is too long."""
+    """Return how far a file was read, and whether that is inside something that is too long."""
     row = tx.one("spool_cursor", {"name": name})
     return (0, False) if row is None else (row[0], bool(row[1]))
 
@@ -391,7 +391,7 @@ def drop_spool_place(tx: Tx, name: str) -> None:
 
 
 def old_spool_names(tx: Tx, before: int) -> list[str]:
-    """Give the files in which nobody has read since a moment."""
+    """Return the files in which nobody has read since a moment."""
     return [name for (name,) in tx.all("spool_names", {"before": before})]
 
 

@@ -51,7 +51,7 @@ def is_here(tx: Tx, origin: tuple[str, str], besides: int = 0) -> bool:
 
 
 def told_in(tx: Tx, origin: tuple[str, str]) -> frozenset[int]:
-    """Give the hashes of all that a session says, and of what hand-offs made of it."""
+    """Return the hashes of all that a session says, and of what hand-offs made of it."""
     values = {"harness": origin[0], "session_id": origin[1]}
     return frozenset(row[0] for row in tx.all("told_in_session", values))
 
@@ -84,7 +84,7 @@ def settle(tx: Tx) -> None:
 
 
 def _become_copies(tx: Tx, rows: list[dict[str, Any]]) -> None:
-    """Give entries new numbers, so that their words in the index lead nowhere."""
+    """Return entries new numbers, so that their words in the index lead nowhere."""
     numbers = new_numbers(tx, len(rows))
     tx.run_bulk("delete_entry", [{"id": row["id"]} for row in rows])
     new = [{**row, "id": number} for row, number in zip(rows, numbers, strict=True)]
@@ -92,7 +92,7 @@ def _become_copies(tx: Tx, rows: list[dict[str, Any]]) -> None:
 
 
 def new_numbers(tx: Tx, count: int) -> list[int]:
-    """Give so many numbers that no entry had before, in rising order."""
+    """Return so many numbers that no entry had before, in rising order."""
     return [row[0] for row in tx.all("new_entry_numbers", {"count": count})] if count else []
 
 

@@ -98,7 +98,7 @@ def _expand(path: str, home: str | None) -> str:
 
 
 def mentions_of(draft: NodeDraft) -> list[Mention]:
-    """Give all that a draft mentions, each once."""
+    """Return all that a draft mentions, each once."""
     found = (
         Mention(kind, name)
         for group, kind in TYPES.items()
@@ -206,7 +206,7 @@ def ties_of(entities: Mapping[Mention, int]) -> list[Tie]:
 
 
 def ties_among(tx: Tx, node: int) -> list[Tie]:
-    """Give the ties between the entities that a node mentions, before it goes."""
+    """Return the ties between the entities that a node mentions, before it goes."""
     return [Tie(*row) for row in tx.all("ties_of_node", {"id": node})]
 
 

@@ -23,7 +23,7 @@ _SETTLED_MS: Final = 90_000
 
 
 def eligibility(tx: Tx, now: int) -> dict[str, Any]:
-    """Give what queries need to tell good evidence, by the version of the file."""
+    """Return what queries need to tell good evidence, by the version of the file."""
     return {
         "strict": any(change.hides for change in changes_until(user_version(tx))),
         "settled": now - _SETTLED_MS,
@@ -32,7 +32,7 @@ def eligibility(tx: Tx, now: int) -> dict[str, Any]:
 
 
 def eligible_nodes(tx: Tx, ids: Iterable[int], now: int) -> set[int]:
-    """Give those of some nodes that are shown by default."""
+    """Return those of some nodes that are shown by default."""
     values = {**eligibility(tx, now), "ids": encode(list(ids))}
     return {row[0] for row in tx.all("eligible_nodes", values)}
 
@@ -158,7 +158,7 @@ class EvidencePacket(msgspec.Struct, frozen=True, omit_defaults=True):
 def evidence_packets(
     tx: Tx, nodes: Iterable[int], now: int, *, everything: bool = False
 ) -> dict[int, list[EvidencePacket]]:
-    """Give what nodes rest on, the latest first; only what is real and settled, unless all is."""
+    """Return what nodes rest on, the latest first; only what is real and settled, unless all is."""
     values = {**eligibility(tx, now), "ids": encode(list(nodes)), "everything": everything}
     found: dict[int, list[EvidencePacket]] = {}
     for node, *rest in tx.all("evidence_packets", values):
@@ -387,5 +387,5 @@ def _told(raw: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Give a stored text, empty for none; one that no UTF-8 can hold is stored as bytes."""
+    """Return a stored text, empty for none; one that no UTF-8 can hold is stored as bytes."""
     return from_sql(value) if isinstance(value, str | bytes) else ""

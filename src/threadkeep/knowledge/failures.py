@@ -146,7 +146,7 @@ def drop_unfounded(tx: Tx) -> int:
 
 
 def event_runs(tx: Tx, after: int, limit: int) -> AttemptBatch:
-    """Give the commands and tool calls that are events; probes are none."""
+    """Return the commands and tool calls that are events; probes are none."""
     rows = tx.all("runs_after", {"after": after, "limit": limit})
     runs = [run_of_row(*row) for row in rows]
     return AttemptBatch(runs, runs[-1].id if runs else after)
@@ -218,7 +218,7 @@ def _learn_from(tx: Tx, origin: str, look: Look, rules: LessonRules, now: int, l
 
 
 def _ended_since(tx: Tx, origin: str, look: Look, now: int) -> list[CommandAttempt]:
-    """Give the runs that had not ended when they were looked at, and have now."""
+    """Return the runs that had not ended when they were looked at, and have now."""
     ended = []
     for (row,) in tx.all("unended_runs", {"origin": origin, "limit": _UNENDED}):
         run = _run_at(tx, look, row)

@@ -220,7 +220,7 @@ def drop_quiet_shells(tx: Tx, since: int | None, until: int | None) -> None:
 
 
 def matching_names(tx: Tx, what: BareName, searches: Callable[[str], bool]) -> list[str]:
-    """Give the names of unknown records, or of answers of CI, that a search finds."""
+    """Return the names of unknown records, or of answers of CI, that a search finds."""
     return [row[0] for row in tx.all(_BARE[what][0]) if searches(row[0])]
 
 
@@ -230,7 +230,7 @@ def drop_names(tx: Tx, what: BareName, names_: Iterable[str]) -> None:
 
 
 def _beside_events(tx: Tx, ids: Iterable[int]) -> tuple[set[int], set[int]]:
-    """Give the environments and the entities that events refer to."""
+    """Return the environments and the entities that events refer to."""
     snapshots: set[int] = set()
     entities: set[int] = set()
     for number in ids:
@@ -263,7 +263,7 @@ def remember_forgotten(tx: Tx, lines: Iterable[bytes]) -> None:
 
 
 def forgotten_lines(tx: Tx) -> Callable[[bytes], bool]:
-    """Give a test for forgotten lines; while none was forgotten it costs nothing."""
+    """Return a test for forgotten lines; while none was forgotten it costs nothing."""
     if tx.value("any_forgotten_line") is None:
         return lambda _: False
     return lambda line: tx.value("is_forgotten_line", {"digest": digest(line)}) is not None
@@ -375,7 +375,7 @@ def drop_masks(tx: Tx, log_id: int, lines: Iterable[int]) -> None:
 
 
 def masks_of(tx: Tx, log_id: int) -> dict[int, list[tuple[str, int]]]:
-    """Give the masks that are noted of a log, by line, in their order."""
+    """Return the masks that are noted of a log, by line, in their order."""
     found: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for line, rule, place in _all(tx, "masks_of_log", {"log": log_id}):
         found[line].append((rule, place))
@@ -383,18 +383,18 @@ def masks_of(tx: Tx, log_id: int) -> dict[int, list[tuple[str, int]]]:
 
 
 def rules_noted(tx: Tx) -> set[str]:
-    """Give the names of all rules that have masked something."""
+    """Return the names of all rules that have masked something."""
     return {row[0] for row in _all(tx, "mask_rules")}
 
 
 def exempt_rules(tx: Tx, harness: str, session_id: str) -> frozenset[str]:
-    """Give the rules that do not mask in a session, because a person undid their masks there."""
+    """Return the rules that do not mask in a session, because a person undid their masks there."""
     named = {"harness": harness, "session_id": session_id}
     return frozenset(row[0] for row in _all(tx, "exempt_rules", named))
 
 
 def rules_exempt_anywhere(tx: Tx) -> frozenset[str]:
-    """Give the rules that do not mask in some session."""
+    """Return the rules that do not mask in some session."""
     return frozenset(row[0] for row in _all(tx, "rules_exempt_anywhere"))
 
 

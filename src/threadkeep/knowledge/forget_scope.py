@@ -30,7 +30,7 @@ def _ids(tx: Tx, query: str, values: Mapping[str, Any]) -> set[int]:
 
 
 def sessions_to_forget(tx: Tx, query: Query) -> list[CapturedSession]:
-    """Give all sessions that a query means, whenever they were, in the order in which they came.
+    """Return all sessions that a query means, whenever they were, in the order in which they came.
 
     Names must be whole: where only a part fits, that is refused.
     """
@@ -56,22 +56,22 @@ def _listed(agents: Sequence[str]) -> str | None:
 
 
 def forgotten_but_there(tx: Tx) -> list[CapturedSession]:
-    """Give the sessions that are named as forgotten and have not gone yet."""
+    """Return the sessions that are named as forgotten and have not gone yet."""
     return [to_session(row) for row in tx.all("forgotten_but_there")]
 
 
 def segments_of(tx: Tx, session: CapturedSession) -> set[int]:
-    """Give the numbers of a session's segments."""
+    """Return the numbers of a session's segments."""
     return _ids(tx, "segments_of_session", _named(session))
 
 
 def legacy_of(tx: Tx, session: CapturedSession) -> set[int]:
-    """Give the numbers of a session's frozen rows."""
+    """Return the numbers of a session's frozen rows."""
     return _ids(tx, "legacy_of_session", _named(session))
 
 
 def events_of(tx: Tx, terminals: Iterable[str]) -> set[int]:
-    """Give the numbers of the tool calls that are stored under the names of a session."""
+    """Return the numbers of the tool calls that are stored under the names of a session."""
     found = (_ids(tx, "tool_events_of_session", {"terminal": one}) for one in terminals)
     return set().union(*found)
 
@@ -106,7 +106,7 @@ def _logs(tx: Tx, query: str, values: Mapping[str, Any]) -> Iterator[LogRow]:
 
 
 def span_of_log(tx: Tx, log_id: int) -> tuple[int, int] | None:
-    """Give the times of the first and the last entry of a log; None if there are none."""
+    """Return the times of the first and the last entry of a log; None if there are none."""
     first, last = tx.one("span_of_log", {"log": log_id}) or (None, None)
     return None if first is None or last is None else (first, last)
 
@@ -117,7 +117,7 @@ def is_shared(tx: Tx, log_id: int, session: int) -> bool:
 
 
 def own_lines(tx: Tx, log_id: int) -> set[int]:
-    """Give the lines of a log that are no copies."""
+    """Return the lines of a log that are no copies."""
     return {line for (line,) in tx.all("own_lines_of_log", {"log": log_id})}
 
 
@@ -125,12 +125,12 @@ def own_lines(tx: Tx, log_id: int) -> set[int]:
 
 
 def work_between(tx: Tx, kind: Kind, span: Mapping[str, Any]) -> set[int]:
-    """Give what shells, browsers and CI did in a span of time, by kind."""
+    """Return what shells, browsers and CI did in a span of time, by kind."""
     return _ids(tx, f"{kind}_between", span)
 
 
 def commands_of_project(tx: Tx, query: Query) -> set[int]:
-    """Give the commands that were typed in the folders of projects, in a span of time."""
+    """Return the commands that were typed in the folders of projects, in a span of time."""
     params: dict[str, Any] = {}
     inside = of_project(tx, query, params, "cwd", None, exact=True)
     sql = f"SELECT id FROM events WHERE source_kind = 'shell' AND {inside}"  # noqa: S608
@@ -138,7 +138,7 @@ def commands_of_project(tx: Tx, query: Query) -> set[int]:
 
 
 def memory_of_project(tx: Tx, query: Query, *, whole: bool) -> set[int]:
-    """Give the files of memory of projects, `whole`, or their states in a span of time."""
+    """Return the files of memory of projects, `whole`, or their states in a span of time."""
     if "memory_documents" not in tx.tables():
         return set()
     params: dict[str, Any] = {}
@@ -186,7 +186,7 @@ def _of_repository(query: Query, params: dict[str, Any]) -> str:
 
 
 def _within(tx: Tx, query: Query, sql: str, column: str, params: dict[str, Any]) -> set[int]:
-    """Give the numbers of what is in a query's span of time."""
+    """Return the numbers of what is in a query's span of time."""
     for name, op in (("since", ">="), ("until", "<")):
         if getattr(query, name) is not None:
             params[name] = getattr(query, name)
@@ -195,11 +195,11 @@ def _within(tx: Tx, query: Query, sql: str, column: str, params: dict[str, Any])
 
 
 def parts_of_runs(tx: Tx, runs: Iterable[int]) -> dict[Kind, set[int]]:
-    """Give the jobs, annotations and excerpts of runs of CI."""
+    """Return the jobs, annotations and excerpts of runs of CI."""
     values = {"runs": encode(sorted(runs))}
     return {kind: _ids(tx, query, values) for kind, query in _OF_RUNS.items()}
 
 
 def revisions_of_chunks(tx: Tx, chunks: Iterable[int]) -> set[int]:
-    """Give the states of files of memory that sections are of."""
+    """Return the states of files of memory that sections are of."""
     return set().union(*(_ids(tx, "revision_of_chunk", {"id": one}) for one in chunks))

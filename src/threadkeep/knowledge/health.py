@@ -89,13 +89,13 @@ def recount(tx: Tx, now: int) -> None:
 
 
 def all_health(tx: Tx) -> list[Health]:
-    """Give the health of every source; none in a file that does not keep it."""
+    """Return the health of every source; none in a file that does not keep it."""
     rows = tx.all("all_health") if "source_health" in tx.tables() else []
     return [Health(*row) for row in rows]
 
 
 def all_drops(tx: Tx) -> list[Drop]:
-    """Give what was dropped, by source and reason; none in a file that does not count it."""
+    """Return what was dropped, by source and reason; none in a file that does not count it."""
     rows = tx.all("drops") if "tk_drops" in tx.tables() else []
     return [Drop(*row) for row in rows]
 
@@ -111,7 +111,7 @@ class UnknownRecord(msgspec.Struct):
 
 
 def unknown_records(tx: Tx) -> list[UnknownRecord]:
-    """Give the record types that were met and are not known."""
+    """Return the record types that were met and are not known."""
     rows = tx.all("unknown_records") if "tk_unknown" in tx.tables() else []
     return [UnknownRecord(*row) for row in rows]
 
@@ -162,7 +162,7 @@ def last_seen(tx: Tx) -> LastSeen:
 
 
 def last_tool_call(tx: Tx, since: int, until: int) -> tuple[int, int | None] | None:
-    """Give the last tool call of some time, and the last event since that came of one."""
+    """Return the last tool call of some time, and the last event since that came of one."""
     if "tk_entries" not in tx.tables():
         return None
     called = tx.value("last_tool_call", {"since": since, "until": until})
@@ -170,7 +170,7 @@ def last_tool_call(tx: Tx, since: int, until: int) -> tuple[int, int | None] | N
 
 
 def watchdog_memory(tx: Tx) -> str | None:
-    """Give what the watchdog noted at its last look."""
+    """Return what the watchdog noted at its last look."""
     return tx.value("watchdog_memory") if "tk_watchdog" in tx.tables() else None
 
 
@@ -431,7 +431,7 @@ def note_start(tx: Tx, service: Service) -> None:
 
 
 def note_beat(tx: Tx, mark: str, now: int) -> None:
-    """Give a heartbeat."""
+    """Return a heartbeat."""
     tx.run("beat_service", {"mark": mark, "now": now})
 
 
@@ -454,7 +454,7 @@ def the_service(tx: Tx) -> Service | None:
 
 
 def part_states(tx: Tx) -> list[ServicePartState]:
-    """Give how each part fares, or fared last."""
+    """Return how each part fares, or fared last."""
     if "tk_service_parts" not in tx.tables():
         return []
     return [ServicePartState(*row) for row in tx.all("all_service_parts")]

@@ -43,13 +43,13 @@ class SessionMessage(NamedTuple):
 
 
 def summary_of(content: str) -> str:
-    """Give the summary of a node's content; of content that has none, its beginning."""
+    """Return the summary of a node's content; of content that has none, its beginning."""
     summary = fields_of(content).get("summary")
     return summary if isinstance(summary, str) and summary else content
 
 
 def fields_of(content: str) -> dict[str, Any]:
-    """Give the fields of a node's content; none where it is no object."""
+    """Return the fields of a node's content; none where it is no object."""
     try:
         value = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -196,7 +196,7 @@ def load_messages(tx: Tx, ids: Iterable[int]) -> dict[int, SessionMessage]:
 
 
 def segment_at(tx: Tx, session: SessionName, at: int | None) -> int | None:
-    """Give the slice of a session that a moment lies in."""
+    """Return the slice of a session that a moment lies in."""
     found = tx.value(
         "segment_at", {"harness": session.agent, "session_id": session.session_id, "at": at}
     )
@@ -204,7 +204,7 @@ def segment_at(tx: Tx, session: SessionName, at: int | None) -> int | None:
 
 
 def entries_beside(tx: Tx, row: EntryRow, limit: int) -> tuple[list[int], list[int]]:
-    """Give the entries before and after one in its session, in their order."""
+    """Return the entries before and after one in its session, in their order."""
     place = {"session": row.session, "log": row.log_id, "line": row.line, "part": row.part}
     before = [found[0] for found in tx.all("entries_before", {**place, "limit": limit})]
     after = [found[0] for found in tx.all("entries_after", {**place, "limit": limit})]
@@ -212,7 +212,7 @@ def entries_beside(tx: Tx, row: EntryRow, limit: int) -> tuple[list[int], list[i
 
 
 def first_of_segment(tx: Tx, segment: int) -> int | None:
-    """Give the entry that a slice of an archived session begins with."""
+    """Return the entry that a slice of an archived session begins with."""
     found = tx.value("first_entry_of_segment", {"id": segment})
     return None if found is None else int(found)
 
@@ -227,7 +227,7 @@ def is_probe(tx: Tx, session: SessionName) -> bool:
 
 
 def thing_row(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> Row | None:
-    """Give what is shown of a thing: row, time, title, text, source, agent, folder, and so on.
+    """Return what is shown of a thing: row, time, title, text, source, agent, folder, and so on.
 
     Of a file without our index (`indexed`) less is known about nodes.
     """
@@ -236,13 +236,13 @@ def thing_row(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> Row | 
 
 
 def texts_of_run(tx: Tx, run: int) -> list[str]:
-    """Give what a run of CI says: its jobs, their annotations, and ends of logs."""
+    """Return what a run of CI says: its jobs, their annotations, and ends of logs."""
     rows = tx.all("texts_of_run", {"id": run})
     return [" ".join(filter(None, map(decoded, row))) for row in rows]
 
 
 def facts_of(tx: Tx, kind: str, number: int) -> dict[str, Any]:
-    """Give what else is known of a thing."""
+    """Return what else is known of a thing."""
     if kind not in _FACTS:
         return {}
     row = tx.one(_FACT_QUERIES.get(kind, f"facts_of_{kind}"), {"id": number})
@@ -251,14 +251,14 @@ def facts_of(tx: Tx, kind: str, number: int) -> dict[str, Any]:
 
 
 def commands_beside(tx: Tx, number: int, limit: int) -> tuple[list[int], list[int]]:
-    """Give the commands before and after one in its session, in their order."""
+    """Return the commands before and after one in its session, in their order."""
     page = {"id": number, "limit": limit}
     before = [row[0] for row in tx.all("commands_before", page)]
     return before[::-1], [row[0] for row in tx.all("commands_after", page)]
 
 
 def session_of(tx: Tx, kind: str, number: int) -> SessionName | None:
-    """Give the session that a node or a lesson comes from: that of its latest evidence."""
+    """Return the session that a node or a lesson comes from: that of its latest evidence."""
     tables = tx.tables()
     if "tk_sessions" not in tables:
         return None
@@ -286,12 +286,12 @@ def node_number(tx: Tx, uuid: str) -> int | None:
 
 
 def evidence_rows(tx: Tx, node: int, limit: int) -> list[Row]:
-    """Give what a node rests on: the name of the source, its number, and the agent."""
+    """Return what a node rests on: the name of the source, its number, and the agent."""
     return tx.all("source_of_node", {"id": node, "limit": limit})
 
 
 def entities_of(tx: Tx, node: int) -> dict[str, list[str]]:
-    """Give what a node mentions, by type."""
+    """Return what a node mentions, by type."""
     entities: dict[str, list[str]] = {}
     for kind, name in tx.all("entities_of_node_named", {"id": node}):
         entities.setdefault(kind, []).append(decoded(name))

@@ -194,7 +194,7 @@ KIND: Final[Mapping[str, RowKind]] = {kind.name: kind for kind in KINDS}
 
 
 def _values_of(kind: RowKind) -> dict[str, str | None]:
-    """Give what stands for each placeholder; None for what the kind does not have."""
+    """Return what stands for each placeholder; None for what the kind does not have."""
     absent = " AND NOT EXISTS (SELECT 1 FROM {} WHERE knowledge_node_id = n.id)"
     unless = None if kind.unless is None else [KIND[other].links for other in kind.unless]
     tickets = kind.tickets._asdict() if kind.tickets else {}
@@ -227,7 +227,7 @@ def _made(template: str) -> Iterator[str]:
 
 
 def triggers() -> str:
-    """Give the triggers that keep the index of words right, whoever writes a row."""
+    """Return the triggers that keep the index of words right, whoever writes a row."""
     templates = split_statements(load_text(__package__, "tk_kinds.sql"))
     return "\n".join(made for template in templates for made in _made(template))
 

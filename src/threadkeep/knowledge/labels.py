@@ -77,7 +77,7 @@ def put_labels(
 
 
 def tag_of(text: str) -> str:
-    """Give a tag as it is kept: in lower case, without a `#`; what is no tag is refused."""
+    """Return a tag as it is kept: in lower case, without a `#`; what is no tag is refused."""
     tag = text.strip().removeprefix("#").casefold()
     if not _TAG.fullmatch(tag):
         hint = "use up to 40 letters, digits and '-', '_', '.', ':' or '/'"
@@ -103,7 +103,7 @@ def _place_of(tx: Tx, ref: str) -> _Place:
 
 
 def labels_of_session(tx: Tx, agent: str, session_id: str) -> dict[str, Labels]:
-    """Give what was put on a session and on its messages, by key; the session's own is empty."""
+    """Return what was put on a session and on its messages, by key; the session's own is empty."""
     if "tk_labels" not in tx.tables():
         return {}
     rows = tx.all("labels_of_session", {"harness": agent, "session_id": session_id})
@@ -120,7 +120,7 @@ def with_labels(tx: Tx, session: CapturedSession, window: Window) -> Window:
 
 
 def labels_of_sessions(tx: Tx, numbers: Iterable[int]) -> dict[int, Labels]:
-    """Give what was put on some sessions themselves, by their numbers."""
+    """Return what was put on some sessions themselves, by their numbers."""
     if "tk_labels" not in tx.tables():
         return {}
     values = {"ids": msgspec.json.encode(list(numbers)).decode()}

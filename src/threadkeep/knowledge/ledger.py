@@ -54,7 +54,7 @@ def day_of(now: int) -> str:
 
 
 def spent(tx: Tx, day: str, until: str | None = None) -> list[ModelUsage]:
-    """Give what was used on a day, or from it to another; nothing in a file without a ledger."""
+    """Return what was used on a day, or from it to another; nothing in a file without a ledger."""
     if _DAYS not in tx.tables():
         return []
     rows = tx.all("model_days", {"since": day, "until": until or day})
@@ -62,7 +62,7 @@ def spent(tx: Tx, day: str, until: str | None = None) -> list[ModelUsage]:
 
 
 def total(tx: Tx, day: str) -> int:
-    """Give all tokens of a day, whatever they were for."""
+    """Return all tokens of a day, whatever they were for."""
     return int(tx.value("model_day_total", {"day": day}))
 
 
@@ -82,7 +82,7 @@ def note_call(tx: Tx, endpoint: str, trouble: str | None, now: int) -> None:
 
 
 def troubles(tx: Tx, endpoint: str) -> list[FailureStreak]:
-    """Give what is wrong with a server now: its calls, and the look before them."""
+    """Return what is wrong with a server now: its calls, and the look before them."""
     found = []
     if _TROUBLES in tx.tables():
         found += [FailureStreak(*row) for row in tx.all("model_trouble", {"endpoint": endpoint})]

@@ -20,7 +20,7 @@ class LessonKey(NamedTuple):
 
 
 def key_digest(key: LessonKey) -> bytes:
-    """Give the digest by which counted failures name their lesson."""
+    """Return the digest by which counted failures name their lesson."""
     return digest(msgspec.json.encode(tuple(key)))
 
 
@@ -104,6 +104,6 @@ def list_lessons(
     tool: str | None = None,
     limit: int = 10,
 ) -> list[Lesson]:
-    """Give the lessons that come most often; `path` may be a file, a folder or its beginning."""
+    """Return the lessons that come most often; `path` may be a file, a folder or its beginning."""
     values = {"repo": repo, "path": path, "tool": tool, "limit": limit}
     return [Lesson(*row) for row in tx.all("list_lessons", values)]

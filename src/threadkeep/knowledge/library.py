@@ -109,11 +109,11 @@ class AnswerCache:
         self._making: dict[Any, Future[Any]] = {}
 
     def get(self, key: object, make: Callable[[], T]) -> T:
-        """Give what is remembered under a key, or make it."""
+        """Return what is remembered under a key, or make it."""
         return self.latest(key, None, make)
 
     def latest(self, key: object, version: object, make: Callable[[], T]) -> T:
-        """Give what was made of a version, or make it.
+        """Return what was made of a version, or make it.
 
         What took long to make is given for a while after its version is over: where somebody
         writes all the time, it would be made all the time.
@@ -312,7 +312,7 @@ class Browse:
     def _texts_of(
         self, around: ListContext, session: CapturedSession, outline: Outline
     ) -> Iterable[str]:
-        """Give the texts of a session; who types what to find asks for them at every letter."""
+        """Return the texts of a session; who types what to find asks for them at every letter."""
 
         def make() -> tuple[str, ...] | None:
             texts, size = [], 0
@@ -349,12 +349,12 @@ class Browse:
     # ------------------------------------------------------------------ what is new
 
     def mark(self) -> int:
-        """Give the number of the newest entry, for `changed_since`."""
+        """Return the number of the newest entry, for `changed_since`."""
         with self._reading() as around:
             return _mark(around.tx) if "tk_entries" in around.tables else 0
 
     def changed_since(self, mark: int) -> tuple[int, tuple[str, ...]]:
-        """Give the new mark, and the sessions that have newer entries than the old one."""
+        """Return the new mark, and the sessions that have newer entries than the old one."""
         with self._reading() as around:
             if "tk_entries" not in around.tables:
                 return 0, ()

@@ -26,12 +26,12 @@ _TOLD: Final = tuple(name for name in CATEGORIES if name != "index")  # what a m
 
 
 def document_uuid(repository: str, logical_path: str) -> str:
-    """Give the id of a document that is new; a renamed one keeps the one it has."""
+    """Return the id of a document that is new; a renamed one keeps the one it has."""
     return str(uuid5(_NAMESPACE, f"{SOURCE_KIND}\0{repository}\0{logical_path}"))
 
 
 def node_uuid(document: str, revision: int) -> str:
-    """Give the id of the node of one revision, by the number that it has in its file."""
+    """Return the id of the node of one revision, by the number that it has in its file."""
     return str(uuid5(_NAMESPACE, f"projection\0{document}\0{revision}"))
 
 
@@ -41,7 +41,7 @@ def hash_of(text: str) -> str:
 
 
 def category_of(logical_path: str) -> str | None:
-    """Give the category that the name of a file tells, None if it tells none."""
+    """Return the category that the name of a file tells, None if it tells none."""
     name = logical_path.rpartition("/")[2]
     if name == INDEX_NAME:
         return "index"
@@ -52,7 +52,7 @@ def category_of(logical_path: str) -> str | None:
 
 
 def known_categories(told: Iterable[str]) -> list[str]:
-    """Give those of a model's categories that there are, each once; the index is told by name."""
+    """Return those of a model's categories that there are, each once; the index is told by name."""
     found = dict.fromkeys(one.strip().lower() for one in told)
     return [one for one in found if one in _TOLD]
 
@@ -176,7 +176,7 @@ def takes_memories(tx: Tx) -> bool:
 
 
 def query_memories(tx: Tx, asked: MemoryFilter) -> tuple[list[MemoryPart], bool]:
-    """Give what memories say, changed last first, and whether there is more."""
+    """Return what memories say, changed last first, and whether there is more."""
     _check(asked)
     if not has_memories(tx):
         return [], False
@@ -190,7 +190,7 @@ def query_memories(tx: Tx, asked: MemoryFilter) -> tuple[list[MemoryPart], bool]
 
 
 def memory_history(tx: Tx, asked: MemoryFilter) -> tuple[list[MemoryRevision], bool]:
-    """Give the revisions of one memory, the newest first, and whether there are more."""
+    """Return the revisions of one memory, the newest first, and whether there are more."""
     if not asked.document_uuid and not (asked.repository and asked.logical_path):
         msg = "the history of a memory needs its document"
         raise Invalid(msg, hint="give document_uuid, or repository and logical_path")

@@ -75,14 +75,14 @@ def sections(text: str) -> list[Section]:
 
 
 def links(text: str) -> list[Link]:
-    """Give the inline links of a text in their order, titles left out."""
+    """Return the inline links of a text in their order, titles left out."""
     found = (match for line in _outside_fences(text) for match in _LINK.finditer(line.text))
     pairs = ((match[1].strip(), _target(match[2])) for match in found)
     return [Link(words, target) for words, target in pairs if target]
 
 
 def _target(inside: str) -> str:
-    """Give where a link leads, without the brackets around it or the title behind it."""
+    """Return where a link leads, without the brackets around it or the title behind it."""
     plain = inside.strip()
     if plain.startswith("<") and ">" in plain:
         return plain[1 : plain.index(">")].strip()
@@ -346,7 +346,7 @@ def put_memory(
 def absent_memories(
     tx: Tx, is_missing: Callable[[str], bool], *, now: int, keep: Retention = KEPT
 ) -> list[Absent]:
-    """Give the documents whose file is gone and that are to be told so."""
+    """Return the documents whose file is gone and that are to be told so."""
     rows = tx.all("memories_looked_for", {"kind": SOURCE_KIND, "probe": PROBE_REPOSITORY})
     return [
         Absent(number, path)
@@ -428,7 +428,7 @@ def _name_category(tx: Tx, document: int, logical_path: str, now: int) -> None:
 
 
 def _same_revision(tx: Tx, document: KnownDocument, seen: SeenMemory, hashed: str) -> int | None:
-    """Give the current revision if it says the same.
+    """Return the current revision if it says the same.
 
     Another program may have masked it otherwise: then the hash of the file as it is tells.
     """

@@ -413,7 +413,7 @@ def _insert_next(tx: Tx, table: _Table, row: Row) -> int | None:
 
 
 def _find(tx: Tx, way: _Way, row: Row) -> list[int]:
-    """Give the numbers of the rows here with the key of a row."""
+    """Return the numbers of the rows here with the key of a row."""
     whole = (key for key in way.keys if all(row[column] is not None for column in key))
     found = _find_by(tx, way.table, next(whole, way.keys[-1]), row)
     return found or (_find_by(tx, way.table, way.also, row) if way.also else [])

@@ -55,7 +55,7 @@ _NEWEST: Final = {
 
 
 def knowledge_schema(clock: Clock, version: int = SCHEMA_VERSION) -> Schema:
-    """Give the schema of a knowledge file; what it writes by itself bears the clock's time."""
+    """Return the schema of a knowledge file; what it writes by itself bears the clock's time."""
     return Schema(
         name="knowledge",
         version=version,

@@ -28,7 +28,7 @@ def _texts(tx: Tx) -> Iterator[tuple[int, str]]:
 
 
 def _text(row: Row) -> str:
-    """Give the text of a node: its summary stands in the index for itself, and in the content."""
+    """Return the text of a node: its summary stands in the index for itself, and in the content."""
     embed_text, content = decoded(row[1]), decoded(row[2])
     return f"{_summary(content)}\n{embed_text}\n{content}"
 

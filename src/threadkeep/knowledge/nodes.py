@@ -89,7 +89,7 @@ def content_of(draft: NodeDraft, source: Mapping[str, Any] | None = None) -> str
 
 
 def _checked(draft: NodeDraft) -> NodeDraft:
-    """Give the draft without what SQLite cannot keep, or raise for one that says too little."""
+    """Return the draft without what SQLite cannot keep, or raise for one that says too little."""
     missing = [name for name in _REQUIRED if not getattr(draft, name).strip()]
     if missing:
         msg = f"the draft of a node has no {' and no '.join(missing)}"
@@ -162,7 +162,7 @@ def write_node(
 
 
 def _targets(tx: Tx, queue: Queue, evidence: Evidence) -> list[int]:
-    """Give the rows that the node is about; what was forgotten meanwhile must not come back."""
+    """Return the rows that the node is about; what was forgotten meanwhile must not come back."""
     given = _of_kind(evidence, _ABOUT[queue])
     found = present(tx, queue, given)
     if len(found) < len(set(given)) or not found:
@@ -189,7 +189,7 @@ def _put(tx: Tx, queue: Queue, row: Mapping[str, Any], before: Iterable[int]) ->
 
 
 def _new_number(tx: Tx) -> int | None:
-    """Give a number that no node had before, None for any.
+    """Return a number that no node had before, None for any.
 
     Numbers are given again. Vectors that only their extension can take out outlive their nodes, and
     must not be taken for those of another.
@@ -216,7 +216,7 @@ def _link(tx: Tx, node: int, evidence: Evidence) -> None:
 
 
 def _own_events(tx: Tx, queue: Queue, evidence: Evidence) -> tuple[int, ...]:
-    """Give the commands that the node is about: of a slice of a session, its tool calls."""
+    """Return the commands that the node is about: of a slice of a session, its tool calls."""
     if queue == "shell":
         return evidence.events
     ids = encode(list(evidence.segments)) if queue == "agentic" else "[]"
@@ -292,7 +292,7 @@ def _column(tx: Tx, query: str, number: int) -> set[int]:
 
 
 def nodes_by_rules(tx: Tx, limit: int, *, tried_before: int = 0) -> list[ToUpgrade]:
-    """Give nodes that rules alone have written, the newest first, with the rows they are about.
+    """Return nodes that rules alone have written, the newest first, with the rows they are about.
 
     One that was tried since `tried_before` (see `note_tried`) is not among them.
     """
@@ -314,7 +314,7 @@ def forget_tries(tx: Tx, before: int, now: int) -> None:
 
 
 def _home(tx: Tx, node: int) -> tuple[Queue | None, tuple[int, ...]]:
-    """Give the queue that a node came from, and the rows that it is about."""
+    """Return the queue that a node came from, and the rows that it is about."""
     for queue in _HOMES:
         targets = _column(tx, f"{_ABOUT[queue]}_of_node", node)
         if targets:
@@ -486,7 +486,7 @@ def drop_twins(tx: Tx) -> int:
 
 
 def node_marks(tx: Tx) -> tuple[int, int]:
-    """Give how many nodes there are and the highest number: the same ones have no new twins."""
+    """Return how many nodes there are and the highest number: the same ones have no new twins."""
     return tx.one("node_marks") or (0, 0)
 
 

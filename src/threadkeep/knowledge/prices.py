@@ -44,7 +44,7 @@ class Rates(NamedTuple):
     cache_write_1h: int
 
     def of(self, counts: TokenCounts) -> int:
-        """Give what tokens cost, in picodollars."""
+        """Return what tokens cost, in picodollars."""
         short = counts.cache_write - counts.cache_write_1h
         kept = short * self.cache_write + counts.cache_write_1h * self.cache_write_1h
         read = counts.input * self.input + counts.cache_read * self.cache_read
@@ -79,12 +79,12 @@ def list_version() -> str:
 
 
 def step_of(size: int) -> int:
-    """Give the largest step that a request of so many tokens is over; 0 if it is over none."""
+    """Return the largest step that a request of so many tokens is over; 0 if it is over none."""
     return max((step for step in STEPS if size > step), default=0)
 
 
 def cost_of(model: str, harness: str, counts: TokenCounts, at: int | None = None) -> int | None:
-    """Give what one answer cost, in microdollars; None if its model has no known price."""
+    """Return what one answer cost, in microdollars; None if its model has no known price."""
     size = counts.input + counts.cache_read + counts.cache_write
     found = rates_of(model, harness, step_of(size), at)
     return None if found is None else round(found.of(counts) / PICO)
@@ -151,7 +151,7 @@ def _price(model: str, harness: str, day: int | None, **tokens: int) -> Any:
 
 
 def _names(model: str, harness: str) -> list[tuple[str, str | None]]:
-    """Give the names under which a model may stand in the list, with their providers.
+    """Return the names under which a model may stand in the list, with their providers.
 
     Programs write `provider/model` or `model`; what a program is known to use goes last.
     """
@@ -195,7 +195,7 @@ class SumBuilder(msgspec.Struct):
             self.pico += pico
 
     def done(self) -> Sum:
-        """Give the finished sum, its cost in microdollars."""
+        """Return the finished sum, its cost in microdollars."""
         return Sum(
             answers=self.answers,
             input=self.input,
@@ -216,7 +216,7 @@ def pico_of(
     spent: Sequence[int],
     find: FindRates = rates_of,
 ) -> int | None:
-    """Give what answers of one model cost, in picodollars; what has no tokens costs nothing."""
+    """Return what answers of one model cost, in picodollars; what has no tokens costs nothing."""
     _answers, input_, output, read, write, hour, _reasoning = spent
     if not (input_ or output or read or write):
         return 0
@@ -225,12 +225,12 @@ def pico_of(
 
 
 def tokens_of(total: Sum) -> int:
-    """Give all tokens of a sum."""
+    """Return all tokens of a sum."""
     return total.input + total.output + total.cache_read + total.cache_write
 
 
 def cost_known(total: Sum) -> int | None:
-    """Give the cost of a sum; None if something in it has no known price."""
+    """Return the cost of a sum; None if something in it has no known price."""
     return None if total.unpriced else total.cost
 
 
@@ -345,13 +345,13 @@ class RecentAnswer(NamedTuple):
 
 
 def recent_answers(tx: Tx, since: int) -> list[RecentAnswer]:
-    """Give what the answers since then used; none in a file that counts nothing."""
+    """Return what the answers since then used; none in a file that counts nothing."""
     rows = tx.all("tail_spent", {"since": since}) if "tk_usage" in tx.tables() else []
     return [RecentAnswer(*row) for row in rows]
 
 
 def answers_of(tx: Tx, session_id: str) -> list[RecentAnswer]:
-    """Give what the answers of one session used; none in a file that counts nothing."""
+    """Return what the answers of one session used; none in a file that counts nothing."""
     known = "tk_usage" in tx.tables()
     rows = tx.all("tail_spent_in", {"session_id": session_id}) if known else []
     return [RecentAnswer(*row) for row in rows]

@@ -139,17 +139,17 @@ _FIRST, _LAST = date(1, 1, 3), date(9999, 11, 28)
 
 
 def day_of(at: int, zone: tzinfo) -> date:
-    """Give the day of a moment in epoch milliseconds."""
+    """Return the day of a moment in epoch milliseconds."""
     return (datetime.fromtimestamp(at // 1000, zone)).date()
 
 
 def start_of(day: date, zone: tzinfo) -> int:
-    """Give the moment at which a day begins in a zone."""
+    """Return the moment at which a day begins in a zone."""
     return int(datetime.combine(day, time(), zone).timestamp() * 1000)
 
 
 def next_day(day: date) -> date:
-    """Give the day after a day."""
+    """Return the day after a day."""
     return day + timedelta(days=1)
 
 
@@ -180,7 +180,7 @@ def unread_time(text: str) -> Invalid:
 
 
 def _read_days(text: str, now: int, zone: tzinfo) -> tuple[date, date] | None:
-    """Give the first day that is meant, and the one behind the last."""
+    """Return the first day that is meant, and the one behind the last."""
     typed = _short(text)
     today = day_of(now, zone)
     found = _AGO.fullmatch(typed)
@@ -277,7 +277,7 @@ def write_until(at: int, zone: tzinfo) -> str:
 
 
 def _whole_day(at: int, zone: tzinfo) -> date | None:
-    """Give the day that begins at a moment, if one does."""
+    """Return the day that begins at a moment, if one does."""
     try:
         day = day_of(at, zone)
         return day if _within(day) and start_of(day, zone) == at else None
@@ -471,7 +471,7 @@ def _key(typed: str) -> str:
 
 
 def _as_words(token: _Token) -> list[str]:
-    """Give a piece as words that are read as words again: `x:"y z"` is two of them."""
+    """Return a piece as words that are read as words again: `x:"y z"` is two of them."""
     if not token.quoted:
         return [token.typed]
     phrase = token.value.replace('"', " ").strip()
@@ -523,7 +523,7 @@ class Shift(NamedTuple):
 
 
 def local_quarter(name: str, zone: tzinfo) -> str:
-    """Give SQL that makes of a quarter since the epoch the quarter that a zone's clocks show."""
+    """Return SQL that makes of a quarter since the epoch the quarter that a zone's clocks show."""
     return f"{name} + {_choice(name, shifts_of(zone))}"
 
 
@@ -545,7 +545,7 @@ def _choice(name: str, shifts: Sequence[Shift]) -> str:
 
 @lru_cache(maxsize=8)
 def shifts_of(zone: tzinfo) -> tuple[Shift, ...]:
-    """Give all shifts of a zone since the epoch, the earliest first."""
+    """Return all shifts of a zone since the epoch, the earliest first."""
     end = int(datetime(_LAST_YEAR, 1, 1, tzinfo=UTC).timestamp()) // _SECONDS
     shifts = [Shift(0, _ahead(zone, 0))]
     for quarter in range(_LOOK, end, _LOOK):

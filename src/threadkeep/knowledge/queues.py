@@ -104,7 +104,7 @@ def _in_order(tx: Tx, queue: Queue, taken: Sequence[Row], now: int) -> list[Tick
 
 
 def held(tx: Tx, tickets: Iterable[Ticket]) -> list[Ticket]:
-    """Give those tickets that are still in the hands of the worker that took them.
+    """Return those tickets that are still in the hands of the worker that took them.
 
     Asked in the transaction that writes what came of them, it keeps two workers from writing twice.
     """
@@ -274,7 +274,7 @@ def queues_of(tx: Tx) -> list[Queue]:
 
 
 def present(tx: Tx, queue: Queue, targets: Iterable[int]) -> list[int]:
-    """Give those of a queue's rows that are there, probes aside."""
+    """Return those of a queue's rows that are there, probes aside."""
     return [row[0] for row in tx.all(f"present_{queue}", {"ids": encode(list(targets))})]
 
 
@@ -290,12 +290,12 @@ def _present(tx: Tx) -> list[str]:
 
 
 def _place_of(worker: str) -> str:
-    """Give the place of the process that a worker is of; empty if its name does not tell."""
+    """Return the place of the process that a worker is of; empty if its name does not tell."""
     return worker.removeprefix(_OURS).rpartition("/")[0] if worker.startswith(_OURS) else ""
 
 
 def _lost(tx: Tx, now: int, timeout_ms: int) -> dict[str, str | int]:
-    """Give what tells lost locks from others."""
+    """Return what tells lost locks from others."""
     dead = encode([one for one in holders(tx) if has_ended(_place_of(one))])
     return {"stale": now - timeout_ms, "ahead": now + timeout_ms, "dead": dead}
 

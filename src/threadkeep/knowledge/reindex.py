@@ -34,7 +34,7 @@ def logs_to_index(tx: Tx) -> int | None:
 
 
 def take_up_index(tx: Tx) -> ReindexProgress:
-    """Give how far the index is; one that is not begun is emptied first."""
+    """Return how far the index is; one that is not begun is emptied first."""
     first, last = tx.one("cleaning") or (None, None)
     if first is not None:
         return ReindexProgress(first, last)
@@ -49,13 +49,13 @@ def leave_index(tx: Tx, done: ReindexProgress) -> None:
 
 
 def next_log(tx: Tx, first: int) -> LogRow | None:
-    """Give the first log from a number on."""
+    """Return the first log from a number on."""
     number = tx.value("next_log", {"log": first})
     return None if number is None else load_log_by_id(tx, number)
 
 
 def entries_to_index(tx: Tx, log_id: int, last: int) -> dict[int, list[tuple[int, str]]]:
-    """Give number and key of the entries of a log, up to a number, by their line."""
+    """Return number and key of the entries of a log, up to a number, by their line."""
     wanted: dict[int, list[tuple[int, str]]] = {}
     for entry, line, key in tx.all("entries_to_index", {"log": log_id, "last": last}):
         wanted.setdefault(line, []).append((entry, key))

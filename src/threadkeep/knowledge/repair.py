@@ -318,7 +318,7 @@ def set_aside_orphans(tx: Tx, now: int, tables: Iterable[str] | None = None) -> 
 
 
 def list_set_aside(tx: Tx, first: int = 1) -> list[OrphanRow]:
-    """Give what was set aside, from a place in that list on."""
+    """Return what was set aside, from a place in that list on."""
     if TABLE not in tx.tables():
         return []
     sql = "SELECT table_name, row_json, reason, found_at FROM tk_orphans WHERE rowid >= ?"

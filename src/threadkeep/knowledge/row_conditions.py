@@ -92,5 +92,5 @@ class RowConditions:
 
 
 def within(text: str) -> str:
-    """Give the pattern of whatever contains a text."""
+    """Return the pattern of whatever contains a text."""
     return f"%{like(text)}%"

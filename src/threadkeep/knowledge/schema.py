@@ -82,12 +82,12 @@ CHANGES: Final = (
 
 
 def changes_until(version: int) -> Iterator[VersionChange]:
-    """Give what changed since 18 in a file of a version."""
+    """Return what changed since 18 in a file of a version."""
     return (change for change in CHANGES if change.number <= version)
 
 
 def target_of(version: int | None, wanted: int = SCHEMA_VERSION) -> int:
-    """Give the version that a file is brought to when it is written, if `wanted` is asked for.
+    """Return the version that a file is brought to when it is written, if `wanted` is asked for.
 
     There is no way back: a file beyond `wanted` stays, or is migrated to the next that is written.
     """
@@ -191,13 +191,13 @@ def seeded(version: int) -> tuple[str, ...]:
 
 
 def script_of(change: VersionChange) -> str:
-    """Give the script of what a version adds; an empty one if it adds no table."""
+    """Return the script of what a version adds; an empty one if it adds no table."""
     return load_text(PACKAGE, f"{change.number:04d}_{change.name}.sql") if change.tables else ""
 
 
 @cache
 def head_of(version: int) -> str:
-    """Give the contract's part of a fresh file of a version."""
+    """Return the contract's part of a fresh file of a version."""
     changes = tuple(changes_until(version))
     frozen = "" if any(change.dropped for change in changes) else load_text(PACKAGE, "frozen.sql")
     return "\n".join((load_text(PACKAGE, "head.sql"), frozen, *map(script_of, changes)))
@@ -205,7 +205,7 @@ def head_of(version: int) -> str:
 
 @cache
 def side_of(version: int) -> str:
-    """Give what is ours in a file of a version."""
+    """Return what is ours in a file of a version."""
     ours = (f"tk{part}.sql" for part in _SIDE)
     beside = (change.beside for change in changes_until(version) if change.beside)
     scripts = (load_text(PACKAGE, script) for script in (*ours, *beside))
@@ -254,7 +254,7 @@ TUNING: Final = Tuning(
 
 
 def created(statement: str) -> tuple[str, str]:
-    """Give the kind and the name of what a statement creates; two empty texts if nothing."""
+    """Return the kind and the name of what a statement creates; two empty texts if nothing."""
     lines = (line for line in statement.splitlines() if not line.lstrip().startswith("--"))
     found = _CREATES.match("\n".join(lines).strip())
     return (found[1], found[2]) if found else ("", "")
@@ -266,7 +266,7 @@ def created_names(script: str) -> frozenset[str]:
 
 
 def columns_by_table(script: str) -> dict[str, tuple[str, ...]]:
-    """Give the columns of each plain table of a script that has one line for each column."""
+    """Return the columns of each plain table of a script that has one line for each column."""
     tables = {}
     for statement in split_statements(script):
         kind, name = created(statement)
@@ -278,13 +278,13 @@ def columns_by_table(script: str) -> dict[str, tuple[str, ...]]:
 
 @cache
 def contract_tables() -> Mapping[str, tuple[str, ...]]:
-    """Give the contract's tables of a fresh file, with their columns."""
+    """Return the contract's tables of a fresh file, with their columns."""
     return columns_by_table(head_of(SCHEMA_VERSION))
 
 
 @cache
 def known_tables() -> Mapping[str, tuple[str, ...]]:
-    """Give the contract's tables of every version that we know."""
+    """Return the contract's tables of every version that we know."""
     return {**contract_tables(), **columns_by_table("\n".join(map(script_of, CHANGES)))}
 
 
@@ -357,7 +357,7 @@ def is_begun(tx: Tx) -> bool:
 
 
 def begun_version(tx: Tx) -> int:
-    """Give the version that a file without one was meant to get, by the tables it has."""
+    """Return the version that a file without one was meant to get, by the tables it has."""
     present = tx.tables()
     return NEWEST if any(present & set(change.tables) for change in CHANGES) else SCHEMA_VERSION
 
@@ -366,7 +366,7 @@ def begun_version(tx: Tx) -> int:
 
 
 def user_version(tx: Tx) -> int:
-    """Give the number in the file's header, 0 for one that says nothing.
+    """Return the number in the file's header, 0 for one that says nothing.
 
     On a server all tables of the newest version are there, and no Hippo beside us.
     """
@@ -374,7 +374,7 @@ def user_version(tx: Tx) -> int:
 
 
 def read_version(tx: Tx) -> int | None:
-    """Give the version of a knowledge file, None for an empty one or another program's."""
+    """Return the version of a knowledge file, None for an empty one or another program's."""
     version = user_version(tx)
     if version == 0 or not all(want <= set(tx.columns(t)) for t, want in _MARKS.items()):
         return None
@@ -406,7 +406,7 @@ def unseeded(tx: Tx) -> set[str]:
 
 
 def head_with_rows(version: int, now: int) -> str:
-    """Give the script of a fresh file: the contract, our tables, and the health rows."""
+    """Return the script of a fresh file: the contract, our tables, and the health rows."""
     rows = ", ".join(f"('{source}', {now:d})" for source in seeded(version))
     put = f"INSERT INTO source_health (source, updated_at) VALUES {rows}"  # noqa: S608
     return f"{head_of(version)}\n{side_of(version)}\n{put};\n"
@@ -417,13 +417,13 @@ def head_with_rows(version: int, now: int) -> str:
 
 @cache
 def schema_on_server() -> Schema:
-    """Give what makes the tables of a store on a server, where nobody else brings them up."""
+    """Return what makes the tables of a store on a server, where nobody else brings them up."""
     return Schema("knowledge", 1, server_script(), (), read_version, write_version)
 
 
 @cache
 def file_schemas() -> tuple[Schema, ...]:
-    """Give what makes a file, by the versions that are written."""
+    """Return what makes a file, by the versions that are written."""
     server = schema_on_server()
     heads = ((version, f"{head_of(version)}\n{side_of(version)}") for version in WRITTEN)
     return tuple(server._replace(version=version, head=head) for version, head in heads)

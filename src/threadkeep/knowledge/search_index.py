@@ -168,7 +168,7 @@ def _put(tx: Tx, kind: str, things: list[Thing], upto: int = 0) -> None:
 
 
 def inner_words(text: str) -> str:
-    """Give the words inside `camelCase` names, each name once: the index takes one for a word."""
+    """Return the words inside `camelCase` names, each name once: the index takes one for a word."""
     names_ = dict.fromkeys(_CAMEL.findall(text))
     return " ".join(word for name in names_ for word in _INNER.findall(name))
 
@@ -234,7 +234,7 @@ def _run(tx: Tx, row: Row) -> Thing:
 
 
 def run_title(raw: str) -> str:
-    """Give what a run is called, and the message of its commit, from its JSON."""
+    """Return what a run is called, and the message of its commit, from its JSON."""
     record = _decoded(raw)
     if not isinstance(record, dict):
         return ""
@@ -245,7 +245,7 @@ def run_title(raw: str) -> str:
 
 
 def strings_in(text: str) -> list[str]:
-    """Give every string inside a JSON text, in order; a text that is no JSON is one string."""
+    """Return every string inside a JSON text, in order; a text that is no JSON is one string."""
     value = _decoded(text)
     return [text] if value is None and text else list(_strings(value))
 
@@ -308,7 +308,7 @@ class CandidateFacts(NamedTuple):
 
 
 def place_of(session: int, turn: int) -> int:
-    """Give the place of something said: one number, whose neighbours stand beside it."""
+    """Return the place of something said: one number, whose neighbours stand beside it."""
     return session << _TURN_BITS | turn
 
 
@@ -319,19 +319,19 @@ def frequency(tx: Tx, side: Side, match: Match, rows: int) -> int:
 
 
 def sizes(tx: Tx, among: Sequence[Side]) -> dict[Side, int]:
-    """Give about how many rows each index has."""
+    """Return about how many rows each index has."""
     return {side: int(tx.value(f"last_id_{side}") or 0) for side in among}
 
 
 def averages(tx: Tx, scope: Scope) -> dict[Side, float]:
-    """Give how many words a row has on average."""
+    """Return how many words a row has on average."""
     found = tx.all("averages_of_words") if scope.placed else []
     known = {row[0]: row[1] / max(row[2], 1) for row in found}
     return {"entry": known.get(1) or 1.0, "thing": known.get(0) or 1.0}
 
 
 def having(tx: Tx, side: Side, match: Match, ids: Iterable[int]) -> set[int]:
-    """Give those of some rows that have words."""
+    """Return those of some rows that have words."""
     return _WORDS[side].having(tx, match, ids)
 
 
@@ -344,7 +344,7 @@ def postings(
     *,
     newest: bool = False,
 ) -> list[Posting]:
-    """Give the rows that have words, those that came last first; `newest` goes by their time."""
+    """Return the rows that have words, those that came last first; `newest` goes by their time."""
     wanted = scope.of(side)
     order = f"coalesce({side[0]}.at, 0) DESC, f.id DESC" if newest else "f.id DESC"
     words = _WORDS[side]
@@ -374,7 +374,7 @@ def _tries(limit: int, *, narrow: object) -> list[int]:
 
 
 def newest(tx: Tx, side: Side, scope: Scope, limit: int) -> list[Posting]:
-    """Give the newest rows that a scope allows, whatever their words."""
+    """Return the newest rows that a scope allows, whatever their words."""
     wanted = scope.of(side)
     start = {
         "entry": "SELECT e.id, -e.id, 0 FROM tk_entries AS e WHERE e.kind IN ('prompt', 'text')",
@@ -399,7 +399,7 @@ def standing_at(tx: Tx, places: Iterable[int]) -> dict[int, int]:
 
 
 def entry_facts(tx: Tx, ids: Iterable[int], scope: Scope) -> dict[int, CandidateFacts]:
-    """Give what ranking needs of messages that are there and allowed."""
+    """Return what ranking needs of messages that are there and allowed."""
     sql = (
         f"SELECT e.id, e.at, e.kind, e.hash, 0, e.session FROM ({{ids:ids}}) AS i"  # noqa: S608
         f" CROSS JOIN tk_entries AS e WHERE e.id = i.value{_and(scope.entries)}"
@@ -409,14 +409,14 @@ def entry_facts(tx: Tx, ids: Iterable[int], scope: Scope) -> dict[int, Candidate
 
 
 def thing_facts(tx: Tx, ids: Iterable[int]) -> dict[int, CandidateFacts]:
-    """Give what ranking needs of things that are there."""
+    """Return what ranking needs of things that are there."""
     return {
         row[0]: CandidateFacts(*row[1:5]) for row in tx.all("found_things", {"ids": _json(ids)})
     }
 
 
 def entries_of_sessions(tx: Tx, sessions: Iterable[int], limit: int) -> list[int]:
-    """Give what was said in some sessions, at most so many messages."""
+    """Return what was said in some sessions, at most so many messages."""
     values = {"sessions": _json(sessions), "limit": limit}
     return [row[0] for row in tx.all("entries_of_sessions", values)]
 
@@ -433,7 +433,7 @@ def things_of(tx: Tx, kind: str, rows: Iterable[int], scope: Scope) -> dict[int,
 
 
 def unindexed_nodes(tx: Tx, text: str, scope: Scope) -> list[Thing]:
-    """Give the nodes behind the end of our index that have the words; none where it is up.
+    """Return the nodes behind the end of our index that have the words; none where it is up.
 
     A file that can only be read keeps the index that it has, or has none; other programs write
     nodes into it all the same, and these are found through the contract's own index.

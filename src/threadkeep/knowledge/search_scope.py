@@ -99,7 +99,7 @@ class Scope(NamedTuple):
         return bool(self.entries.conditions or self.things.conditions)
 
     def of(self, side: Side) -> Where:
-        """Give the conditions on one index."""
+        """Return the conditions on one index."""
         return self.entries if side == "entry" else self.things
 
 
@@ -140,7 +140,7 @@ def _sessions_meant(tx: Tx, query: Query, now: int, zone: tzinfo) -> Where | Non
 
 
 def _few(tx: Tx, among: Where) -> tuple[int, ...] | None:
-    """Give the sessions that are meant, if they are few."""
+    """Return the sessions that are meant, if they are few."""
     sql = f"SELECT s.id FROM tk_sessions AS s WHERE {among.sql()} LIMIT {_FEW_SESSIONS + 1}"  # noqa: S608
     found = [row[0] for row in tx.all(Sql(sql), dict(among.params))]
     return tuple(sorted(found)) if len(found) <= _FEW_SESSIONS else None
@@ -197,7 +197,7 @@ def _thing_conditions(tx: Tx, query: Query, nodes: NodeChoice, *, archived: bool
 
 
 def _known(tx: Tx, query: Query, key: str) -> tuple[str, ...]:
-    """Give the values of sessions that a query means; what none has may be a thing's alone."""
+    """Return the values of sessions that a query means; what none has may be a thing's alone."""
     given: tuple[str, ...] = getattr(query, key)
     if not given:
         return ()
@@ -245,7 +245,7 @@ def of_project(
 
 
 def aliases_of(tx: Tx, projects: Iterable[str]) -> list[str]:
-    """Give what folders are called that belong to projects under another name."""
+    """Return what folders are called that belong to projects under another name."""
     if "tk_projects" not in tx.tables():
         return []
     shown = [one for one in projects if isinstance(to_sql(one), str)]  # no other name is shown

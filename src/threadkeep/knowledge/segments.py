@@ -92,14 +92,14 @@ def enqueue(tx: Tx, segment_id: int, now: int) -> None:
 
 
 def segment_number(tx: Tx, harness: str, session_id: str, index: int) -> int | None:
-    """Give the row number of a segment."""
+    """Return the row number of a segment."""
     values = {"session_id": session_id, "harness": harness, "index": index}
     found = tx.value("number_of_segment", values)
     return None if found is None else int(found)
 
 
 def legacy_numbers(tx: Tx, session_id: str, index: int) -> list[int]:
-    """Give the frozen rows of the same slice, which are linked to the same nodes."""
+    """Return the frozen rows of the same slice, which are linked to the same nodes."""
     found = tx.all("legacy_by_key", {"session_id": session_id, "index": index})
     return [row[0] for row in found]
 
@@ -219,7 +219,7 @@ class Spans:
         self._known: dict[int, dict[SegmentSpan, list[int]]] = {}
 
     def session(self, tx: Tx, harness: str, session_id: str) -> SegmentSession | None:
-        """Give the captured session of a segment; None where the archive does not have it."""
+        """Return the captured session of a segment; None where the archive does not have it."""
         if not {"tk_sessions", "tk_entries"} <= tx.tables():
             return None
         found = tx.one("evidence_session", {"harness": harness, "session_id": session_id})
@@ -229,7 +229,7 @@ class Spans:
         return SegmentSession(found[0], harness, session_id, prompt)
 
     def entries(self, tx: Tx, session: SegmentSession, span: SegmentSpan) -> list[int]:
-        """Give the numbers of the entries of a segment."""
+        """Return the numbers of the entries of a segment."""
         shares = self._known.get(session.id)
         if shares is None or span not in shares:  # it is new here, or has grown
             shares = self._known[session.id] = _shares(tx, session)
@@ -253,7 +253,7 @@ def _shares(tx: Tx, session: SegmentSession) -> dict[SegmentSpan, list[int]]:
 
 
 def segment_rows(tx: Tx, ids: Sequence[int]) -> list[Row]:
-    """Give the rows of segments as they are stored, in their order."""
+    """Return the rows of segments as they are stored, in their order."""
     return tx.all("evidence_segments", {"ids": encode(list(ids))})
 
 
@@ -280,12 +280,12 @@ _COLUMNS: Final = (
 
 
 def last_slice(tx: Tx) -> int:
-    """Give the number of the last segment."""
+    """Return the number of the last segment."""
     return int(tx.value("last_slice") or 0)
 
 
 def noted_sessions(tx: Tx, reader: str, after: int) -> dict[str, list[str]]:
-    """Give the sessions, by harness, of which only slices behind a number are here."""
+    """Return the sessions, by harness, of which only slices behind a number are here."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for harness, session_id in tx.all("noted_sessions", {"after": after, "reader": reader}):
         found[harness].append(session_id)
@@ -293,7 +293,7 @@ def noted_sessions(tx: Tx, reader: str, after: int) -> dict[str, list[str]]:
 
 
 def slices_of(tx: Tx, harness: str, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Give the slices of sessions of one agent, by session."""
+    """Return the slices of sessions of one agent, by session."""
     values = {"harness": harness, "names": encode(list(names))}
     slices: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for row in tx.all("slices_of_sessions", values):

@@ -55,7 +55,7 @@ _NUMBERED: Final = {"goose"}
 
 
 def resume_command(harness: str, session_id: str, cwd: str = "") -> str | None:
-    """Give the command for a shell that continues a session; None if its program has none."""
+    """Return the command for a shell that continues a session; None if its program has none."""
     command = _COMMANDS.get(harness)
     if command is None or "/" in session_id:  # a part of a session, which no program resumes
         return None

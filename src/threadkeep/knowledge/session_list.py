@@ -62,12 +62,12 @@ def is_slow(query: Query) -> bool:
 
 
 def ref_of(session: CapturedSession) -> str:
-    """Give the name under which a session is found."""
+    """Return the name under which a session is found."""
     return f"{session.agent}:{session.session_id}"
 
 
 def cursor_of(session: CapturedSession) -> SessionCursor:
-    """Give the place of a session in the list."""
+    """Return the place of a session in the list."""
     return SessionCursor(session.ended_at, session.id)
 
 
@@ -193,7 +193,7 @@ def _entries(tx: Tx, ids: Iterable[int]) -> dict[int, EntryRow]:
 def list_page(
     around: ListContext, query: Query, matches: Matches | None, after: str | None, limit: int
 ) -> SessionPage:
-    """Give one page of the sessions that a query means, the latest first."""
+    """Return one page of the sessions that a query means, the latest first."""
     size = max(1, min(limit, MOST_ON_A_PAGE))
     cursor = None if after is None else read_cursor(after)
     chosen = chosen_by(around, query, matches)
@@ -234,7 +234,7 @@ def list_sessions(
 
 
 def exact_sessions(tx: Tx, query: Query) -> list[CapturedSession]:
-    """Give all sessions of whatever sort whose names are exactly those of a query, in order."""
+    """Return all sessions of whatever sort whose names are exactly those of a query, in order."""
     chosen = where(tx, query, now_ms(), everything=True, exact=True)
     found = [to_session(row) for row in tx.all(Sql(all_sql(chosen)), chosen.params)]
     fits = _fitting(tx, query, [one.id for one in found]) if is_slow(query) else None
@@ -242,7 +242,7 @@ def exact_sessions(tx: Tx, query: Query) -> list[CapturedSession]:
 
 
 def chosen_by(around: ListContext, query: Query, matches: Matches | None) -> Where:
-    """Give the conditions that a query means."""
+    """Return the conditions that a query means."""
     found = None if matches is None else sorted(matches.sessions)
     return where(around.tx, query, around.now, found, zone=around.zone)
 
@@ -304,7 +304,7 @@ def _cost(total: Sum) -> int:
 
 
 def _fitting(tx: Tx, query: Query, sessions: Sequence[int]) -> set[int]:
-    """Give those of some sessions that must be looked at one by one, and fit."""
+    """Return those of some sessions that must be looked at one by one, and fit."""
     ids = list(sessions)
     if "failed" in query.marks:
         values = {"ids": msgspec.json.encode(ids).decode()}
@@ -409,7 +409,7 @@ def fold(rows: Iterable[Row], tests: Mapping[str, Test]) -> SessionCounts:
 
 
 def _most(counts: Counter[Any]) -> list[tuple[str, int]]:
-    """Give the most frequent values; equally frequent ones by name."""
+    """Return the most frequent values; equally frequent ones by name."""
     named = ((value, number) for value, number in counts.items() if value)
     return sorted(named, key=lambda pair: (-pair[1], pair[0]))[:_MOST_VALUES]
 

@@ -85,7 +85,7 @@ class Where(NamedTuple):
     params: Mapping[str, Any]
 
     def sql(self, *without: str) -> str:
-        """Give the conditions as SQL, but for those of some keys."""
+        """Return the conditions as SQL, but for those of some keys."""
         return " AND ".join(text for key, text in self.conditions if key not in without)
 
 
@@ -110,7 +110,7 @@ def read_cursor(text: str) -> SessionCursor:
 
 
 def resolve(given: str, known: Iterable[str], *, exact: bool = False) -> list[str]:
-    """Give the known values that are meant: the same but for case, else those that contain it.
+    """Return the known values that are meant: the same but for case, else those that contain it.
 
     Whoever deletes means `exact` ones: those that only contain it are not meant.
     """
@@ -396,7 +396,7 @@ def _json(values: Iterable[Any]) -> str:
 
 
 def page_sql(where_: Where, after: SessionCursor | None) -> list[tuple[str, dict[str, Any]]]:
-    """Give the statements that read on behind a cursor, the latest first, each with its values.
+    """Return the statements that read on behind a cursor, the latest first, each with its values.
 
     Sessions without a time come last, and need a statement of their own: NULL is behind nothing.
     """
@@ -423,7 +423,7 @@ def page(tx: Tx, where_: Where, after: SessionCursor | None, limit: int) -> list
 
 
 def ranked(tx: Tx, where_: Where, column: str) -> list[int]:
-    """Give the numbers of all sessions that are meant, those with the most of something first."""
+    """Return the numbers of all sessions that are meant, those with the most of something first."""
     sql = (
         f"SELECT s.id FROM tk_sessions AS s WHERE {where_.sql()}"  # noqa: S608
         f" ORDER BY {column} DESC NULLS LAST, s.id DESC"
@@ -439,7 +439,7 @@ def rows_of(tx: Tx, numbers: Sequence[int]) -> list[Row]:
 
 
 def all_sql(where_: Where) -> str:
-    """Give the statement that reads the rows of all sessions that are meant, as they came."""
+    """Return the statement that reads the rows of all sessions that are meant, as they came."""
     return f"SELECT {SESSION} FROM tk_sessions AS s WHERE {where_.sql()} ORDER BY s.id"  # noqa: S608
 
 

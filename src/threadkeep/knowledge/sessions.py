@@ -59,18 +59,18 @@ def find_session(
 
 
 def children_of(tx: Tx, session: CapturedSession) -> list[CapturedSession]:
-    """Give the sessions that a session started, in order."""
+    """Return the sessions that a session started, in order."""
     values = {"session_id": session.session_id, "harness": session.agent}
     return [to_session(row) for row in tx.all("children_of", values)]
 
 
 def links_of(tx: Tx, sessions: list[CapturedSession]) -> dict[int, Links]:
-    """Give what sessions continue and are continued in, by their number, where there is any."""
+    """Return what sessions continue and are continued in, by their number, where there is any."""
     return copies.links_of(tx, [one.id for one in sessions])
 
 
 def entries_of(tx: Tx, session: CapturedSession) -> list[EntryRow]:
-    """Give the entries of a session, in the order of the archive."""
+    """Return the entries of a session, in the order of the archive."""
     return [to_entry(row) for row in tx.all("entries_of", {"session": session.id})]
 
 
@@ -110,7 +110,7 @@ def search_rows(
 def latest_entries(
     tx: Tx, query: Query, upto: int, limit: int, session: int | None = None
 ) -> list[tuple[EntryRow, CapturedSession]]:
-    """Give the last entries of the sessions that are meant, in their order; none after `upto`."""
+    """Return the last entries of the sessions that are meant, in their order; none after `upto`."""
     chosen = _followed(tx, query, session)
     sql = (
         f"SELECT {ENTRY}, {SESSION} FROM tk_sessions AS s"  # noqa: S608  (our own names)
@@ -127,7 +127,7 @@ def latest_entries(
 def entries_after(
     tx: Tx, query: Query, mark: int, upto: int, session: int | None = None
 ) -> list[tuple[EntryRow, CapturedSession]]:
-    """Give the entries between two numbers of the sessions that are meant, in their order."""
+    """Return the entries between two numbers of the sessions that are meant, in their order."""
     chosen = _followed(tx, query, session)
     sql = (
         f"SELECT {ENTRY}, {SESSION} FROM tk_entries AS e"  # noqa: S608  (our own names)
@@ -185,7 +185,7 @@ class Growth(msgspec.Struct):
 
 
 def session_number(tx: Tx, harness: str, session_id: str) -> int:
-    """Give the row number of a session, and make the row if it is new."""
+    """Return the row number of a session, and make the row if it is new."""
     found = known_number(tx, harness, session_id)
     if found is not None:
         return found
@@ -217,7 +217,7 @@ def learn(tx: Tx, session: int, facts: SessionFacts) -> None:
 
 
 def known_number(tx: Tx, harness: str, session_id: str) -> int | None:
-    """Give the row number of a session, None if it has none."""
+    """Return the row number of a session, None if it has none."""
     found = tx.value("session_number", {"harness": harness, "session_id": session_id})
     return None if found is None else int(found)
 
@@ -255,7 +255,7 @@ _NOTED: Final = "noted"
 
 
 def noted_so_far(tx: Tx) -> int:
-    """Give the number of the last slice that was looked at to make sessions of it."""
+    """Return the number of the last slice that was looked at to make sessions of it."""
     return int(tx.value("indexed_upto", {"kind": _NOTED}) or 0)
 
 

@@ -75,19 +75,19 @@ class SimpleCommand(NamedTuple):
 
 @lru_cache(maxsize=256)  # a run is asked for its shape, its program and its target
 def steps_of(command: str) -> tuple[SimpleCommand, ...]:
-    """Give the simple commands that a command line is made of, without those that prepare."""
+    """Return the simple commands that a command line is made of, without those that prepare."""
     found = [step for words in _simple(command) if (step := _step(words)) is not None]
     working = [step for step in found if step.program not in _PREPARES]
     return tuple((working or found)[:_MOST_STEPS])
 
 
 def shape_of(command: str) -> str:
-    """Give what a command has in common with every other try of it; empty for nothing."""
+    """Return what a command has in common with every other try of it; empty for nothing."""
     return " && ".join(step.text for step in steps_of(command))
 
 
 def main_step(command: str) -> SimpleCommand:
-    """Give the step that a command line is run for: the last one that does more than look."""
+    """Return the step that a command line is run for: the last one that does more than look."""
     steps = steps_of(command)
     working = [step for step in steps if not only_looks(step)]
     return (working or steps or (SimpleCommand(""),))[-1]
@@ -116,7 +116,7 @@ def target_of(command: str, cwd: str = "") -> str:
 
 
 def aim_of(command: str, cwd: str = "") -> str:
-    """Give what a command is about: its file, else its words, such as the target of `make`."""
+    """Return what a command is about: its file, else its words, such as the target of `make`."""
     words = [word for word in main_step(command).words if _NAME.fullmatch(word)]
     return target_of(command, cwd) or " ".join(words[:_MOST_AIMS])
 
@@ -236,7 +236,7 @@ def _targets(words: list[str]) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    """Give a target without the part of the file that is meant, and in one spelling."""
+    """Return a target without the part of the file that is meant, and in one spelling."""
     return word.split("::", 1)[0].removeprefix("./").rstrip("/")
 
 
@@ -361,7 +361,7 @@ def rule_of(program: str, output: str, exit_code: int | None) -> str:
 
 
 def telling_line(output: str) -> str:
-    """Give the line of an output that says most about what went wrong; empty if none does."""
+    """Return the line of an output that says most about what went wrong; empty if none does."""
     lines = _lines(output)
     for is_told in (_RAISED.search, _PLAINLY.search, _TELLING.search):
         for line in reversed(lines):

@@ -48,12 +48,12 @@ def commands(tx: Tx, span: RowSpan) -> list[Row]:
 
 
 def visits(tx: Tx, span: RowSpan) -> list[Row]:
-    """Give visits, the latest first: whatever the project, they have none."""
+    """Return visits, the latest first: whatever the project, they have none."""
     return tx.all("visits_in_span", {"since": span.since, "until": span.until, "limit": span.limit})
 
 
 def runs(tx: Tx, span: RowSpan) -> list[Row]:
-    """Give runs of CI, the latest first."""
+    """Return runs of CI, the latest first."""
     sql = (
         f"SELECT r.id, {_ENDED}, r.repo, r.head_sha, r.head_branch, r.event, r.status,"  # noqa: S608
         " r.conclusion, r.raw_json FROM workflow_runs AS r"
@@ -63,7 +63,7 @@ def runs(tx: Tx, span: RowSpan) -> list[Row]:
 
 
 def slices(tx: Tx, span: RowSpan) -> list[Row]:
-    """Give slices of sessions that another program stored, and the archive does not have."""
+    """Return slices of sessions that another program stored, and the archive does not have."""
     sql = (
         "SELECT a.id, a.start_time, a.harness, a.session_id, a.title,"
         " substr(a.summary_text, 1, 1000), a.cwd FROM agentic_sessions AS a"
@@ -75,13 +75,13 @@ def slices(tx: Tx, span: RowSpan) -> list[Row]:
 
 
 def sessions(tx: Tx, span: RowSpan, now: int) -> list[CapturedSession]:
-    """Give the sessions that a person held in the span, the latest first."""
+    """Return the sessions that a person held in the span, the latest first."""
     asked = msgspec.structs.replace(span.within, since=span.since, until=span.until)
     return [to_session(row) for row in page(tx, where(tx, asked, now), None, span.limit)]
 
 
 def turns(tx: Tx, session: int, since: int, until: int) -> list[EntryRow]:
-    """Give what was said and done in a session in a span, in its order."""
+    """Return what was said and done in a session in a span, in its order."""
     values = {"session": session, "since": since, "until": until}
     return [to_entry(row) for row in tx.all("turns_in_span", values)]
 

@@ -43,13 +43,13 @@ class Tail:
             self._mark = int(tx.value("last_entry_id") or 0)
 
     def latest(self, count: int) -> list[TailEntry]:
-        """Give the last things of what was there at the beginning, in their order."""
+        """Return the last things of what was there at the beginning, in their order."""
         with self._store.read() as tx:
             rows = latest_entries(tx, self._query, self._mark, count, self._session)
             return self._read(tx, rows)
 
     def new(self) -> list[TailEntry]:
-        """Give what came since the last look."""
+        """Return what came since the last look."""
         found: list[TailEntry] = []
         with self._store.read() as tx:
             while upto := tx.value("tail_upto", {"mark": self._mark, "limit": _AT_ONCE}):
@@ -59,7 +59,7 @@ class Tail:
         return found
 
     def follow(self, goes_on: Callable[[], bool]) -> Iterator[TailEntry]:
-        """Give what comes, for as long as it is wanted; that is asked twice a second."""
+        """Return what comes, for as long as it is wanted; that is asked twice a second."""
         seen = self._store.database.changes()
         while goes_on():
             yield from self.new()

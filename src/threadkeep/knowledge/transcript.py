@@ -88,7 +88,7 @@ def _shown(
 
 
 def as_said(row: EntryRow, entry: Entry) -> EntryRow:
-    """Give the row of a copy as that of what was said; any other as it is."""
+    """Return the row of a copy as that of what was said; any other as it is."""
     said: EntryRow = msgspec.structs.replace(row, kind=entry.kind) if row.kind == COPY else row
     return said
 
@@ -200,7 +200,7 @@ class ArchivedEntries:
         self.damaged: set[int] = set()  # blocks that could not be read
 
     def entry(self, row: EntryRow) -> Entry | None:
-        """Give one entry with its text; None if its place or its source is gone."""
+        """Return one entry with its text; None if its place or its source is gone."""
         place = (row.log_id, row.line)
         if place not in self._read:
             if len(self._read) >= _LINES_KEPT:
@@ -209,7 +209,7 @@ class ArchivedEntries:
         return self._read[place].get(row.key)
 
     def text(self, row: EntryRow) -> str:
-        """Give the text of an entry, empty if it is gone."""
+        """Return the text of an entry, empty if it is gone."""
         entry = self.entry(row)
         return "" if entry is None else entry.text
 
@@ -263,24 +263,24 @@ class Outline(msgspec.Struct, frozen=True):
         return len(self.rows)
 
     def entry(self, position: int) -> EntryRow:
-        """Give the entry at a position."""
+        """Return the entry at a position."""
         return to_entry(self.rows[position])
 
     def entries(self, start: int, end: int) -> list[EntryRow]:
-        """Give the entries from a position up to another."""
+        """Return the entries from a position up to another."""
         return [to_entry(row) for row in self.rows[start:end]]
 
     def number(self, position: int) -> int:
-        """Give the number of the entry at a position."""
+        """Return the number of the entry at a position."""
         number: int = self.rows[position][_ID]
         return number
 
     def numbers(self) -> list[int]:
-        """Give the numbers of all entries, by which the index knows them."""
+        """Return the numbers of all entries, by which the index knows them."""
         return [row[_ID] for row in self.rows]
 
     def turn_of(self, position: int) -> int:
-        """Give the turn of a position; what comes before the first prompt belongs to it."""
+        """Return the turn of a position; what comes before the first prompt belongs to it."""
         return max(0, bisect_right(self.starts, position) - 1)
 
     def position_of(self, key: str) -> int | None:
@@ -404,7 +404,7 @@ def _message(
 
 
 def position_in(outline: Outline, session: CapturedSession, at: str | int | None) -> int | None:
-    """Give the position that is meant by a number, a key, or a name like `message:12`."""
+    """Return the position that is meant by a number, a key, or a name like `message:12`."""
     if at is None:
         return None
     if isinstance(at, int):
@@ -445,7 +445,7 @@ def find_in(
 
 
 def finder_of(words: str) -> Callable[[str], re.Match[str] | None]:
-    """Give a function that finds words in a text as they are typed, but for case and spaces."""
+    """Return a function that finds words in a text as they are typed, but for case and spaces."""
     typed = words.split()
     wanted = re.compile(r"\s+".join(map(re.escape, typed)), re.IGNORECASE)
     longest = max(typed, key=len).lower()
@@ -513,11 +513,11 @@ class SessionArchive:
         return self.store.find_session(name, agent)
 
     def children(self, session: CapturedSession) -> list[CapturedSession]:
-        """Give the sessions that a session started."""
+        """Return the sessions that a session started."""
         return self.store.children_of(session)
 
     def sums(self, sessions: list[CapturedSession]) -> dict[int, Sum]:
-        """Give the tokens and the cost of sessions, by their numbers."""
+        """Return the tokens and the cost of sessions, by their numbers."""
         from threadkeep.knowledge import prices  # noqa: PLC0415  (a search needs none)
 
         with (self._prices or prices.listed_prices)() as find, self.store.read() as tx:
@@ -525,7 +525,7 @@ class SessionArchive:
             return prices.sums_of(tx, ids, find) if "tk_usage" in tx.tables() else {}
 
     def links(self, sessions: list[CapturedSession]) -> dict[int, Links]:
-        """Give what sessions continue and are continued in, where there is any."""
+        """Return what sessions continue and are continued in, where there is any."""
         return self.store.links_of(sessions)
 
     def transcript(self, session: CapturedSession) -> Iterator[TranscriptEntry]:

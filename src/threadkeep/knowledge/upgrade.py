@@ -100,7 +100,7 @@ def migrate_file(
 
 
 def _room_near(source: Path) -> Path | None:
-    """Give the folder of a file, which has the room for a copy; None where it takes no files."""
+    """Return the folder of a file, which has the room for a copy; None where it takes no files."""
     return source.parent if os.access(source.parent, os.W_OK) else None
 
 

@@ -110,7 +110,7 @@ def read_spent(
 
 
 def spent_sql(conditions: str, zone: tzinfo) -> str:
-    """Give the statement that sums up answers: by day and project, then by quarter of the week.
+    """Return the statement that sums up answers: by day and project, then by quarter of the week.
 
     What is summed up first, by session and quarter, stands in the index in just that order.
     """
@@ -132,7 +132,7 @@ def spent_sql(conditions: str, zone: tzinfo) -> str:
 def _conditions(
     around: ListContext, query: Query, matches: Matches | None
 ) -> tuple[str, dict[str, Any]]:
-    """Give the conditions: times are those of the answers, and their models are theirs."""
+    """Return the conditions: times are those of the answers, and their models are theirs."""
     found = None if matches is None else sorted(matches.sessions)
     others = tuple(pair for pair in query.exclude if pair[0] != "model")
     begin = None if query.since is None else query.since - _SLACK
@@ -154,7 +154,7 @@ def _conditions(
 
 
 def _models_kept(models: set[str], query: Query) -> set[str]:
-    """Give those of some models that a query means."""
+    """Return those of some models that a query means."""
     wanted = {name for given in query.model for name in resolve(given, models)}
     unwanted = {
         name for key, given in query.exclude if key == "model" for name in resolve(given, models)
@@ -240,7 +240,7 @@ def _largest_first(done: dict[str, Sum]) -> dict[str, Sum]:
 
 
 def by_day(report: UsageReport) -> dict[str, int]:
-    """Give the tokens of each day that has some."""
+    """Return the tokens of each day that has some."""
     days = report.by_day.items()
     return {day: sum(map(tokens_of, sums.values())) for day, sums in days if day != UNKNOWN}
 
@@ -311,7 +311,7 @@ def drop_usage(tx: Tx, harness: str, usage: Iterable[tuple[int, Usage]]) -> None
 
 
 def counted(tx: Tx, log: LogRow, usage: list[Usage]) -> list[Usage]:
-    """Give what counts of the usage that a log tells of.
+    """Return what counts of the usage that a log tells of.
 
     What is in for a session's usage gives way to another log of that session, whichever of
     the two is read first.

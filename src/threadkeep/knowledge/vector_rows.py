@@ -76,7 +76,7 @@ class VectorChunk(msgspec.Struct, frozen=True):
         return len(self.ids) // _ID
 
     def owners(self) -> list[int]:
-        """Give whose the vectors are, in order."""
+        """Return whose the vectors are, in order."""
         numbers = array("q")
         numbers.frombytes(self.ids)
         return numbers.tolist()
@@ -108,7 +108,7 @@ def has_vectors(tx: Tx) -> bool:
 
 
 def vector_model(tx: Tx) -> VectorModel | None:
-    """Give the model that the vectors come from; None if there are none."""
+    """Return the model that the vectors come from; None if there are none."""
     row = tx.one("vector_model") if has_vectors(tx) else None
     return None if row is None else VectorModel(*row)
 
@@ -139,7 +139,7 @@ def nodes_without_vector(tx: Tx, before: int) -> int:
 
 
 def last_entry(tx: Tx) -> int:
-    """Give the number of the newest message there is."""
+    """Return the number of the newest message there is."""
     return int(tx.value("last_entry"))
 
 
@@ -286,7 +286,7 @@ def without_contract_vector(tx: Tx, ids: Iterable[int]) -> list[int]:
 
 
 def commands_of(tx: Tx, nodes: Iterable[int]) -> dict[int, str]:
-    """Give the commands that nodes rest on, in one text for each node that has any."""
+    """Return the commands that nodes rest on, in one text for each node that has any."""
     rows = tx.all("commands_of_nodes", {"ids": _listed(nodes)})
     grouped = groupby(rows, itemgetter(0))
     return {node: " ; ".join(command for _, command in group) for node, group in grouped}

@@ -157,7 +157,7 @@ class VectorIndex:
     def similarities(
         self, tx: Tx, vector: bytes, kind: Kind, ids: Iterable[int]
     ) -> dict[int, float]:
-        """Give the cosine of each of some nodes or messages that has a vector."""
+        """Return the cosine of each of some nodes or messages that has a vector."""
         chunks = self._refresh(tx)
         query = self._direction(vector)
         if query is None or not chunks:
@@ -220,7 +220,7 @@ def _load(tx: Tx, number: int, kind: Kind, stamp: int, dimensions: int) -> _Load
 
 
 def _compare(chunk: _Loaded, query: "NDArray[float32]") -> "NDArray[float32]":
-    """Give the cosine of every vector of a chunk with one other."""
+    """Return the cosine of every vector of a chunk with one other."""
     import numpy as np  # noqa: PLC0415  (loaded when a vector is searched)
 
     scores = np.empty(len(chunk.ids), np.float32)

@@ -174,7 +174,7 @@ def _node_row(row: Row, grounds: Sequence[NodeEvidence], names: Sequence[str]) -
 
 
 def read_node(tx: Tx, name: int | str, *, archived: bool) -> NodeView:
-    """Give a node by its number or uuid, whole; `archived`: the file has sessions of ours."""
+    """Return a node by its number or uuid, whole; `archived`: the file has sessions of ours."""
     number = tx.value("node_number", {"uuid": name}) if isinstance(name, str) else name
     if number is None and isinstance(name, str) and name.isdecimal() and len(name) < 19:  # noqa: PLR2004
         number = int(name)
@@ -195,7 +195,7 @@ def read_node(tx: Tx, name: int | str, *, archived: bool) -> NodeView:
 
 
 def note_in(content: Any) -> str:
-    """Give what a node's content says in sentences; words it is only found by stay out."""
+    """Return what a node's content says in sentences; words it is only found by stay out."""
     if not isinstance(content, dict):
         return content if isinstance(content, str) else ""
     summary = content.get("summary")
@@ -245,7 +245,7 @@ def _with_times(tx: Tx, entities: Sequence[EntityRow]) -> list[EntityRow]:
 
 
 def read_entity(tx: Tx, number: int) -> EntityView:
-    """Give an entity with the nodes that mention it and what is mentioned beside it."""
+    """Return an entity with the nodes that mention it and what is mentioned beside it."""
     rows = tx.all("browse_entities_by_id", _ids([number]))
     if not rows:
         raise NotFound(f"there is no entity {number}", hint="it may have been deleted")
@@ -293,7 +293,7 @@ def list_projects(tx: Tx) -> list[ProjectRow]:
 
 
 def _folder(tx: Tx, project: str) -> str:
-    """Give the folder in which a project was last worked on."""
+    """Return the folder in which a project was last worked on."""
     return repository_folder(tx.value("browse_folder_of_project", {"project": project}) or "")
 
 
@@ -335,7 +335,7 @@ def ci_runs(store: KnowledgeStore, query: Query, limit: int) -> list[RunRow]:
 
 
 def ci_run(store: KnowledgeStore, number: int) -> RunDetails:
-    """Give a run of CI with its jobs."""
+    """Return a run of CI with its jobs."""
     found = None
     if _has(store, "workflow_runs"):
         with store.context.db.read(lenient=True) as tx:

@@ -148,7 +148,7 @@ def wants_details(known: StoredRun | None, run: WorkflowRun, now: int) -> bool:
 
 
 def next_due(tries: int, now: int) -> int:
-    """Give when to look again at a run of which so many looks brought not everything."""
+    """Return when to look again at a run of which so many looks brought not everything."""
     return now + (_FIRST_PAUSE_MS << 2 * (tries - 1))
 
 
@@ -156,7 +156,7 @@ def next_due(tries: int, now: int) -> int:
 
 
 def known_run(tx: Tx, run_id: int) -> StoredRun | None:
-    """Give what the store has of a run, None if it never saw it."""
+    """Return what the store has of a run, None if it never saw it."""
     row = tx.one("ci_known", {"id": run_id})
     return None if row is None else StoredRun(*row)
 
@@ -199,7 +199,7 @@ def keep_run(
 
 
 def failures(run: WorkflowRun, jobs: Iterable[Job]) -> list[Annotation]:
-    """Give the failing annotations that this attempt brought.
+    """Return the failing annotations that this attempt brought.
 
     Where only some jobs are started again, the others are listed with the attempt they had.
     """
@@ -257,7 +257,7 @@ class RunListAnswer(NamedTuple):
 
 
 def last_answer(tx: Tx, url: str) -> RunListAnswer | None:
-    """Give the tag of the last answer to a request, None if there is none."""
+    """Return the tag of the last answer to a request, None if there is none."""
     row = tx.one("ci_answer", {"url": url})
     return None if row is None else RunListAnswer(row[0], tuple(decode(row[1])))
 
@@ -289,7 +289,7 @@ def knows_repo(tx: Tx, repo: str) -> bool:
 
 
 def open_runs(tx: Tx, repo: str, now: int) -> dict[int, str]:
-    """Give the newest runs of a repository that are not completely known yet, by their status."""
+    """Return the newest runs of a repository that are not completely known yet, by their status."""
     values = {"repo": repo, "now": now, "limit": _OPEN_RUNS}
     return dict(tx.all("ci_open_runs", values))
 
@@ -334,7 +334,7 @@ _ENDED: Final = {
 
 
 def list_runs(tx: Tx, query: Query = EVERYTHING, limit: int = 20) -> list[RunRow]:
-    """Give the newest runs; each has every word that is asked for."""
+    """Return the newest runs; each has every word that is asked for."""
     refuse_others(query, "run")
     conditions = RowConditions(tx, query, ["true"])
     conditions.words("r.repo", "r.head_branch", "r.head_sha", "r.event", "r.actor")
@@ -347,7 +347,7 @@ def list_runs(tx: Tx, query: Query = EVERYTHING, limit: int = 20) -> list[RunRow
 
 
 def run_details(tx: Tx, run_id: int) -> RunDetails | None:
-    """Give a run with its jobs, their annotations and the ends of their logs."""
+    """Return a run with its jobs, their annotations and the ends of their logs."""
     row = tx.one("ci_run", {"id": run_id})
     if row is None:
         return None
@@ -415,7 +415,7 @@ def register(tx: Tx, watch: Watch) -> None:
 
 
 def watched(tx: Tx, now: int) -> list[WatchedCommit]:
-    """Give the commits that are watched, the newest first."""
+    """Return the commits that are watched, the newest first."""
     rows = tx.all("ci_watched", {"now": now})
     return [WatchedCommit(*row[:5], *map(bool, row[5:])) for row in rows]
 
@@ -439,7 +439,7 @@ def settle(tx: Tx, sha: str, repo: str) -> None:
 
 
 def pending(tx: Tx, repo: str | None, now: int) -> list[CommitFailure]:
-    """Give the failures of watched commits that nobody was told yet."""
+    """Return the failures of watched commits that nobody was told yet."""
     rows = tx.all("ci_pending", {"repo": repo, "now": now})
     return [_pending(tx, CommitFailure(*row)) for row in rows]
 
@@ -477,7 +477,7 @@ _SEGMENTS: Final = 10
 
 
 def evidence_of_run(tx: Tx, run: int) -> Evidence:
-    """Give a run with the commands and the segments that belong to it."""
+    """Return a run with the commands and the segments that belong to it."""
     found = tx.one("run_to_link", {"id": run})
     if found is None:
         msg = f"there is no run {run} of CI"
@@ -533,7 +533,7 @@ def learn_ci_fixes(tx: Tx) -> int:
 
 
 def commit_message(raw_json: str) -> str:
-    """Give the first line of a run's commit message, else its title; empty if it has neither."""
+    """Return the first line of a run's commit message, else its title; empty if it has neither."""
     try:
         told = decode(raw_json)
     except Invalid:

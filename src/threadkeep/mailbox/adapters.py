@@ -82,7 +82,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
         return said if isinstance(said, str) else ""
 
     def derived_id(self, prefix: Prefix) -> str:
-        """Give an id for what follows from this message: the same one at every attempt."""
+        """Return an id for what follows from this message: the same one at every attempt."""
         digest = blake2b(self.key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         left = [int.from_bytes(digest, "big")]
 

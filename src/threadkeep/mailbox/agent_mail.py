@@ -197,7 +197,7 @@ class RoomPost:
         self._wake = wake
 
     def adapter_for(self, channel_type: str) -> Adapter | None:
-        """Give the channel of this type."""
+        """Return the channel of this type."""
         return self._adapters.get(channel_type)
 
     def check(self, mail: Outgoing) -> None:

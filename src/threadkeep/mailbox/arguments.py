@@ -11,7 +11,7 @@ _LINE: Final = 80  # about one line of a terminal
 
 
 def shown(value: object) -> str:
-    """Give a value as messages show it: short, and harmless on a terminal."""
+    """Return a value as messages show it: short, and harmless on a terminal."""
     text = ascii(value)
     return text if len(text) <= _LINE else f"{text[: _LINE - 3]}…"
 

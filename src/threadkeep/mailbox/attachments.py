@@ -64,7 +64,7 @@ def is_safe_name(text: object) -> TypeGuard[str]:
 
 
 def folder_for(message_id: str) -> str:
-    """Give the folder of a message's files: its id, or a name made of it if that is unsafe.
+    """Return the folder of a message's files: its id, or a name made of it if that is unsafe.
 
     Some platforms have slashes in their ids.
     """
@@ -82,7 +82,7 @@ def _fits(text: str) -> bool:
 
 
 def extension_for(mime: object, kind: object) -> str:
-    """Give the extension for a MIME type, else for a kind such as `voice`; empty if unknown."""
+    """Return the extension for a MIME type, else for a kind such as `voice`; empty if unknown."""
     plain = mime.partition(";")[0].strip().lower() if isinstance(mime, str) else ""
     by_kind = _BY_KIND.get(kind.lower(), "") if isinstance(kind, str) else ""
     return _BY_MIME.get(plain, by_kind)
@@ -99,7 +99,7 @@ def attachment_name(attachment: Mapping[str, Any], ms: int) -> str:
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Give the name, or the first of `name-2.ext`, `name-3.ext`, … that is not taken.
+    """Return the name, or the first of `name-2.ext`, `name-3.ext`, … that is not taken.
 
     Two names are the same where any file system takes them for the same: capitals and ways to
     write an accent make no difference.
@@ -436,7 +436,7 @@ _BELOW_INBOX: Final = 2  # the folder of a message, and a file in it
 
 
 def inbox_file(path: str) -> tuple[str, str] | None:
-    """Give the message and the name of a `localPath`, None if it leads anywhere else."""
+    """Return the message and the name of a `localPath`, None if it leads anywhere else."""
     box, *rest = PurePosixPath(path).parts or ("",)
     if box != INBOX or len(rest) != _BELOW_INBOX or not all(map(is_safe_name, rest)):
         return None
@@ -444,7 +444,7 @@ def inbox_file(path: str) -> tuple[str, str] | None:
 
 
 def copy_files(folder: Path, content: Json, message_id: str) -> Json:
-    """Give content whose attachments are files of another message; they are on the disk then.
+    """Return content whose attachments are files of another message; they are on the disk then.
 
     A file that is gone, or not to be trusted, stays named as it was.
     """

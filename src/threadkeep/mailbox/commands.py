@@ -61,12 +61,12 @@ class CommandCall(NamedTuple):
         return str(self.request.content["requestId"])
 
     def text(self, name: str) -> str | None:
-        """Give the value of a flag, None if it was not given."""
+        """Return the value of a flag, None if it was not given."""
         value = self.flags.get(name)
         return value if isinstance(value, str) else None
 
     def need(self, name: str) -> str:
-        """Give the value of a flag that must be there."""
+        """Return the value of a flag that must be there."""
         return self.text(name) or ""
 
     def is_on(self, name: str) -> bool:
@@ -185,7 +185,7 @@ def _step_key(call: CommandCall) -> str:
 
 
 def _chosen(call: CommandCall, others: Others) -> list[MailContext]:
-    """Give the folders that are meant: the agent's own, or the session it names."""
+    """Return the folders that are meant: the agent's own, or the session it names."""
     wanted = call.text(_SESSION)
     folders = [*others(), call.ctx]
     found = [ctx for ctx in folders if wanted is None or ctx.session == wanted]
@@ -267,7 +267,7 @@ def _own_group(ctx: MailContext, flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_flags(command: HostCommand, flags: Mapping[str, Any]) -> dict[str, str | bool]:
-    """Give the flags of a command; refuse what it does not have, lacks, or needs a value for."""
+    """Return the flags of a command; refuse what it does not have, lacks, or needs a value for."""
     known = {flag.name: flag for flag in command.flags}
     for name in flags:
         if name not in known:
@@ -340,7 +340,7 @@ def _refused(request: Outgoing, error: ThreadkeepError) -> Json:
 
 
 def answer_id(request: Outgoing) -> str:
-    """Give the id of the row that answers a request; refuse one that no row can answer."""
+    """Return the id of the row that answers a request; refuse one that no row can answer."""
     request_id = request.content.get("requestId")
     if not isinstance(request_id, str) or not request_id:
         raise Refused("it names no requestId", hint="give one, so that it can be answered")

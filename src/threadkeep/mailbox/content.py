@@ -52,7 +52,7 @@ def task(prompt: str, script: str | None = None, origin: str | None = None) -> J
 
 
 def task_of(content: Json) -> Json:
-    """Give the content of a task; a very old one is plain text, which is its prompt."""
+    """Return the content of a task; a very old one is plain text, which is its prompt."""
     if "prompt" in content or set(content) != {"text"}:
         return content
     return task(content["text"])

@@ -41,17 +41,17 @@ def new_id(prefix: Prefix, now_ms: int, random: Below = secrets.randbelow) -> st
 
 
 def question_row_id(question_id: str, ms: int) -> str:
-    """Give the id of the mail that answers a question."""
+    """Return the id of the mail that answers a question."""
     return f"qr-{question_id}-{ms}"
 
 
 def answer_row_id(request_id: str) -> str:
-    """Give the id of the mail that answers a command."""
+    """Return the id of the mail that answers a command."""
     return f"cli-resp-{request_id}"
 
 
 def channel_message_id(platform_id: str, agent_group_id: str) -> str:
-    """Give the id of mail from a channel; the same post may go to several agent groups."""
+    """Return the id of mail from a channel; the same post may go to several agent groups."""
     return f"{platform_id}:{agent_group_id}"
 
 
@@ -115,12 +115,12 @@ DEFAULT: Final = Policy()
 
 
 def claims_allowed(policy: Policy) -> int:
-    """Give how often one message may be claimed in all."""
+    """Return how often one message may be claimed in all."""
     return policy.retries + 1
 
 
 def run_pause_ms(policy: Policy, failures: int) -> int:
-    """Give how long a series waits at least after so many failed runs in a row, 0 after none."""
+    """Return how long a series waits at least after so many failed runs in a row, 0 after none."""
     if failures <= 0:
         return 0
     doubled = policy.run_backoff_s * 2 ** min(failures - 1, 30)
@@ -128,7 +128,7 @@ def run_pause_ms(policy: Policy, failures: int) -> int:
 
 
 def backoff_seconds(policy: Policy, claims: int) -> int | None:
-    """Give the pause after so many unfinished claims, None if that was the last one."""
+    """Return the pause after so many unfinished claims, None if that was the last one."""
     if claims >= claims_allowed(policy):
         return None
     return int(policy.backoff_s * 2 ** max(claims - 1, 0))
@@ -154,16 +154,16 @@ class MailContext(NamedTuple):
     random: Below = secrets.randbelow
 
     def checked(self) -> "MailContext":
-        """Give the context itself; refuse a zone that is not known here."""
+        """Return the context itself; refuse a zone that is not known here."""
         find_zone(self.zone)
         return self
 
     def now_sql(self) -> str:
-        """Give the time as the database writes it."""
+        """Return the time as the database writes it."""
         return sqlite_form(self.clock())
 
     def now_iso(self) -> str:
-        """Give the time as messages carry it."""
+        """Return the time as messages carry it."""
         return iso(self.clock())
 
     def new_id(self, prefix: Prefix) -> str:

@@ -84,7 +84,7 @@ class Folder:
         return self.path / ".agent.lock"
 
     def need(self) -> "Folder":
-        """Give the folder itself; raise if it is not a session folder."""
+        """Return the folder itself; raise if it is not a session folder."""
         if not all(map(os.path.exists, (self.inbound_path, self.outbound_path))):
             msg = f"{self.path} is not a mailbox: inbound.db and outbound.db are not both there"
             raise NotFound(msg, hint="`threadkeep mail new` creates one; `mail ls` shows all")
@@ -95,7 +95,7 @@ class Folder:
         touch(self.heartbeat_path, at)
 
     def heartbeat_ms(self) -> int | None:
-        """Give the last heartbeat, None if there was none since the last start."""
+        """Return the last heartbeat, None if there was none since the last start."""
         return touched_ms(self.heartbeat_path)
 
     def forget_heartbeat(self) -> None:
@@ -114,7 +114,7 @@ def _absolute(path: str | Path) -> Path:
 
 
 def session_dir(root: str | Path, agent_group_id: str, session_id: str) -> Path:
-    """Give the folder of a session below the root of all of them."""
+    """Return the folder of a session below the root of all of them."""
     for part in (agent_group_id, session_id):
         if not is_safe_name(part):
             raise Invalid(f"{part[:80]!r} cannot name a folder", hint="use letters, digits and -")
@@ -122,17 +122,17 @@ def session_dir(root: str | Path, agent_group_id: str, session_id: str) -> Path:
 
 
 def inbound_db_path(root: str | Path, agent_group_id: str, session_id: str) -> Path:
-    """Give the path of a session's inbound.db."""
+    """Return the path of a session's inbound.db."""
     return session_dir(root, agent_group_id, session_id) / "inbound.db"
 
 
 def outbound_db_path(root: str | Path, agent_group_id: str, session_id: str) -> Path:
-    """Give the path of a session's outbound.db."""
+    """Return the path of a session's outbound.db."""
     return session_dir(root, agent_group_id, session_id) / "outbound.db"
 
 
 def heartbeat_path(root: str | Path, agent_group_id: str, session_id: str) -> Path:
-    """Give the path of a session's heartbeat."""
+    """Return the path of a session's heartbeat."""
     return session_dir(root, agent_group_id, session_id) / ".heartbeat"
 
 
@@ -257,7 +257,7 @@ def _missing_columns(tx: Tx, shape: Side) -> dict[tuple[str, str], str]:
 
 
 def _checked_tables(tx: Tx) -> list[tuple[str, str]]:
-    """Give the tables, with their SQL, that still have a rule about numbers which was ours."""
+    """Return the tables, with their SQL, that still have a rule about numbers which was ours."""
     rows = tx.all(Sql("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
     # What another table refers to is left alone: to remake it would touch the rows of that one.
     return [
@@ -299,7 +299,7 @@ def _columns_in_order(tx: Tx, table: str) -> list[str]:
 
 
 def columns_of(tx: Tx, table: str) -> frozenset[str]:
-    """Give the names of a table's columns."""
+    """Return the names of a table's columns."""
     rows = tx.all(Sql("SELECT name FROM pragma_table_info(?)"), (table,))
     return frozenset(name for (name,) in rows)
 
@@ -323,13 +323,13 @@ def _statements(name: str) -> tuple[str, ...]:
 
 @cache
 def inbound_queries() -> Mapping[str, str]:
-    """Give the named queries on an inbound.db."""
+    """Return the named queries on an inbound.db."""
     return load_queries(_HERE, "in_queries.sql")
 
 
 @cache
 def outbound_queries() -> Mapping[str, str]:
-    """Give the named queries on an outbound.db."""
+    """Return the named queries on an outbound.db."""
     return load_queries(_HERE, "out_queries.sql")
 
 

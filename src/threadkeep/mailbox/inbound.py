@@ -96,7 +96,7 @@ def put(
 
 
 def names_for(new: NewMail) -> Iterator[str]:
-    """Give the ids that mail may have: its own, then others that follow from its content."""
+    """Return the ids that mail may have: its own, then others that follow from its content."""
     yield new.id
     said = f"{new.fields['kind']}\0{new.content}"
     for number in count():
@@ -118,13 +118,13 @@ def _same(there: Mail, new: NewMail) -> bool:
 
 
 def find(tx: Tx, message_id: str) -> Mail | None:
-    """Give mail by its id, None if there is none."""
+    """Return mail by its id, None if there is none."""
     row = tx.one("mail", {"id": message_id})
     return None if row is None else mail_of(row)
 
 
 def get(tx: Tx, message_id: str) -> Mail:
-    """Give mail by its id, or raise NotFound."""
+    """Return mail by its id, or raise NotFound."""
     mail = find(tx, message_id)
     if mail is None:
         msg = f"there is no inbound message {message_id[:80]!r}"
@@ -139,7 +139,7 @@ def bury(tx: Tx, mail: Mail, reason: str, tries: int, now: str) -> None:
 
 
 def answer_to(tx: Tx, question_id: str) -> Mail | None:
-    """Give the first answer to a question, None if there is none."""
+    """Return the first answer to a question, None if there is none."""
     begin = question_row_id(question_id, 0)[:-1]
     rows = tx.all("answers_to", {"first": begin, "end": begin[:-1] + "."})
     found = (mail_of(row) for row in rows)
@@ -189,7 +189,7 @@ def write_routing(tx: Tx, place: Place) -> None:
 
 
 def look_up(tx: Tx, which: str | int) -> Mail:
-    """Give mail by its id or its number."""
+    """Return mail by its id or its number."""
     if isinstance(which, str):
         return get(tx, which)
     row = tx.one("mail_by_seq", {"seq": which})
@@ -247,7 +247,7 @@ def insert_message(
 
 
 def _ended(ctx: MailContext, new: NewMail) -> frozenset[str]:
-    """Give the first ids for mail that the container has answered for."""
+    """Return the first ids for mail that the container has answered for."""
     with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
         return frozenset(takewhile(lambda name: _has_end(tx, name), names_for(new)))
 

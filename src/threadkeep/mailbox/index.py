@@ -81,12 +81,12 @@ def _need_options(options: object) -> list[Any]:
 
 
 def question(_ctx: MailIndexContext, tx: Tx, question_id: str) -> PendingQuestion:
-    """Give a question that waits for its answer."""
+    """Return a question that waits for its answer."""
     return _need_question(tx, question_id)
 
 
 def take_question(_ctx: MailIndexContext, tx: Tx, question_id: str) -> PendingQuestion:
-    """Give a question and forget it: of two who press a button only one gets it."""
+    """Return a question and forget it: of two who press a button only one gets it."""
     found = _need_question(tx, question_id)
     tx.run("delete_question", {"question_id": found.question_id})
     return found
@@ -111,7 +111,7 @@ def _need_question(tx: Tx, question_id: object) -> PendingQuestion:
 
 
 def effective_mode(mode: SessionMode, *, threaded: bool, is_group: bool) -> SessionMode:
-    """Give the mode that counts: in a group chat with threads each thread is a session.
+    """Return the mode that counts: in a group chat with threads each thread is a session.
 
     Only an agent that has one session for everything keeps to it there too.
     """
@@ -128,7 +128,7 @@ def resolve_session(
     *,
     threaded: bool = False,
 ) -> tuple[MailboxSession, bool]:
-    """Give the active session a message belongs to, and whether it was begun for it.
+    """Return the active session a message belongs to, and whether it was begun for it.
 
     `threaded` tells that the chat's adapter knows threads. Without a chat, the group has one
     session that belongs to none.
@@ -211,7 +211,7 @@ def sessions(
 def newest_active_session(
     _ctx: MailIndexContext, tx: Tx, agent_group_id: str
 ) -> MailboxSession | None:
-    """Give the active session of an agent group that was begun last, None if there is none."""
+    """Return the active session of an agent group that was begun last, None if there is none."""
     group = need_agent_group(tx, agent_group_id)
     row = tx.one("newest_active_session", {"agent_group_id": group.id})
     return None if row is None else MailboxSession(*row)

@@ -30,17 +30,17 @@ _FOLDER_LENGTH: Final = 100
 
 
 def local_name(text: str) -> str:
-    """Give the name an agent uses: lower-case letters and digits, all else becomes `-`."""
+    """Return the name an agent uses: lower-case letters and digits, all else becomes `-`."""
     return _OTHERS.sub("-", text.lower()).strip("-") or NAMELESS
 
 
 def folder_name(text: str) -> str:
-    """Give a local name short enough for a folder."""
+    """Return a local name short enough for a folder."""
     return local_name(text)[:_FOLDER_LENGTH].rstrip("-")
 
 
 def distinct_name(wanted: str, taken: Collection[str]) -> str:
-    """Give the wanted name, or the first of `wanted-2`, `wanted-3`, … that is not taken."""
+    """Return the wanted name, or the first of `wanted-2`, `wanted-3`, … that is not taken."""
     name, number = wanted, 1
     while name in taken:
         number += 1
@@ -77,7 +77,7 @@ def need_choice(value: object, choices: Sequence[str], what: str) -> str:
 
 
 def need_agent_group(tx: Tx, group_id: object) -> AgentGroup:
-    """Give an agent group by its id."""
+    """Return an agent group by its id."""
     row = tx.one("get_agent_group", {"id": need_name(group_id, "agent group id")})
     if row is None:
         raise no_agent_group(group_id)
@@ -91,7 +91,7 @@ def no_agent_group(reference: object) -> NotFound:
 
 
 def need_messaging_group(tx: Tx, group_id: object) -> MessagingGroup:
-    """Give a chat by its id."""
+    """Return a chat by its id."""
     row = tx.one("get_messaging_group", {"id": need_name(group_id, "messaging group id")})
     if row is None:
         hint = "`MailIndex.messaging_groups()` lists them, `.add_messaging_group()` adds one"
@@ -153,7 +153,7 @@ def _label(tx: Tx, kind: str, target_id: object) -> str:
 def ensure_destination(
     tx: Tx, agent_group_id: str, target_type: str, target_id: str, label: str, now: str
 ) -> str:
-    """Give the local name of a target; one that has none gets one that is free."""
+    """Return the local name of a target; one that has none gets one that is free."""
     taken = _targets(tx, agent_group_id)
     for name, target in taken.items():
         if target == (target_type, target_id):
@@ -288,7 +288,7 @@ def _folders(tx: Tx) -> set[str]:
 
 
 def agent_group(_ctx: MailIndexContext, tx: Tx, reference: str) -> AgentGroup:
-    """Give an agent group by its id, or by its name where only one has it."""
+    """Return an agent group by its id, or by its name where only one has it."""
     return find_agent_group(tx, reference)
 
 
@@ -312,7 +312,7 @@ def agent_groups(_ctx: MailIndexContext, tx: Tx) -> list[AgentGroup]:
 
 
 def zone(_ctx: MailIndexContext, tx: Tx, agent_group: str) -> str | None:
-    """Give the time zone in which an agent group's tasks are meant; None for the host's."""
+    """Return the time zone in which an agent group's tasks are meant; None for the host's."""
     found = find_agent_group(tx, agent_group)
     if read_version(tx) == 1:  # an older file, opened to read it: nobody has brought it up
         return None
@@ -369,14 +369,14 @@ def find_chat(tx: Tx, channel_type: object, platform_id: object) -> MessagingGro
 
 
 def messaging_group(_ctx: MailIndexContext, tx: Tx, group_id: str) -> MessagingGroup:
-    """Give a chat by its id."""
+    """Return a chat by its id."""
     return need_messaging_group(tx, group_id)
 
 
 def messaging_group_at(
     _ctx: MailIndexContext, tx: Tx, channel_type: str, platform_id: str
 ) -> MessagingGroup | None:
-    """Give the chat at a place on a platform, None if it was never added."""
+    """Return the chat at a place on a platform, None if it was never added."""
     return find_chat(tx, channel_type, platform_id)
 
 

@@ -88,7 +88,7 @@ QUERIES = load_queries(PACKAGE, "index_queries.sql")
 
 
 def read_version(tx: Tx) -> int | None:
-    """Give the version of an index of mailboxes, None for a file that is none.
+    """Return the version of an index of mailboxes, None for a file that is none.
 
     NanoClaw's own central file has the same tables, and no number: it is not ours to write.
     """

@@ -78,7 +78,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look_at(path: str | Path, *, clock: Clock = now_ms, zone: str = "UTC") -> MailContext:
-    """Give the surroundings of a folder for reading; nothing is added to it."""
+    """Return the surroundings of a folder for reading; nothing is added to it."""
     folder = Folder(path).need()
     group, session = inbox.names(folder)
     named = group or folder.path.parent.name or None
@@ -137,7 +137,7 @@ def letters(
     state: str | None = None,
     limit: int = 50,
 ) -> list[Letter]:
-    """Give the newest mail of both directions; each keeps the order of its numbers.
+    """Return the newest mail of both directions; each keeps the order of its numbers.
 
     Numbers of the two do not compare (the host counts on from its own), so time decides between
     them. A state is looked for in the newest ten thousand of each direction.
@@ -169,7 +169,7 @@ def _timed(letters: Iterable[Letter]) -> Iterator[tuple[int, int, Letter]]:
 
 
 def incoming(ctx: MailContext, *, after: int | None = None, limit: int = 50) -> list[Letter]:
-    """Give mail to the agent: the newest, or what follows a number."""
+    """Return mail to the agent: the newest, or what follows a number."""
     asked = {"status": None, "kind": None, "limit": limit, "after": after}
     query = "newest_mail" if after is None else "list_mail"
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
@@ -214,7 +214,7 @@ def _letter_in(mail: Mail, ack: Row | None, reason: str | None) -> Letter:
 
 
 def outgoing(ctx: MailContext, *, after: int | None = None, limit: int = 50) -> list[Letter]:
-    """Give mail from the agent: the newest, or what follows a number."""
+    """Return mail from the agent: the newest, or what follows a number."""
     asked = {"limit": limit, "after": after, "cap": CAP}
     with ctx.folder.outbound.read() as tx:
         rows = tx.all("out_newest" if after is None else "out_after", asked)
@@ -230,7 +230,7 @@ def _letters_out(ctx: MailContext, rows: list[Row]) -> list[Letter]:
 
 
 def again(ctx: MailContext, seen: Iterable[Letter]) -> list[Letter]:
-    """Give letters as they are now; those that are gone are left out."""
+    """Return letters as they are now; those that are gone are left out."""
     wanted = list(seen)
     coming = [letter.id for letter in wanted if letter.direction == "in"]
     going = [letter.id for letter in wanted if letter.direction == "out"]
@@ -410,7 +410,7 @@ def _retry_mail(ctx: MailContext, mail: Mail) -> Mail:
 
 
 def _with_own_files(ctx: MailContext, mail: Mail, row_id: str) -> str:
-    """Give the text of the copy: the same, but for the paths of its files."""
+    """Return the text of the copy: the same, but for the paths of its files."""
     content = copy_files(ctx.folder.path, mail.content, row_id)
     return mail.raw if content == mail.content else compact(content, ctx.policy.content_bytes)
 

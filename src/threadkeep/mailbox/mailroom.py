@@ -350,7 +350,7 @@ class Mailroom:
         return self.host(session).context
 
     def _ready(self, session: MailboxSession) -> MailContext:
-        """Give the surroundings of a session that gets mail: its agent may want to answer."""
+        """Return the surroundings of a session that gets mail: its agent may want to answer."""
         self.refresh(session)
         return self.context(session)
 

@@ -113,7 +113,7 @@ def _marks(tx: Tx) -> dict[str, str]:
 def _new_rows(
     tx: Tx, table: str, known: Iterable[str], mark: int, at: int
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Give the last rowid, and the rows that are not known here.
+    """Return the last rowid, and the rows that are not known here.
 
     What was there when we looked last, and is not here any more, was removed here. A rowid alone
     does not tell: it may be given again after a deletion.
@@ -188,7 +188,7 @@ def _last_rows(ctx: MailContext) -> tuple[int, int]:
 
 
 def _numbered(tx: Tx, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a row with its number, or with the next of its kind if that is taken here."""
+    """Return a row with its number, or with the next of its kind if that is taken here."""
     taken = tx.one(Sql(f"SELECT 1 FROM {table} WHERE seq = ?"), (row["seq"],))  # noqa: S608
     if taken is None and isinstance(row["seq"], int):
         return dict(row)

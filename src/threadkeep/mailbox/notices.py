@@ -58,6 +58,6 @@ def called(mail: Mail | OutMail) -> str:
 
 
 def shortened(reason: str) -> str:
-    """Give a reason in one line of reasonable length."""
+    """Return a reason in one line of reasonable length."""
     line = " ".join(reason.split())
     return line if len(line) <= _REASON else f"{line[: _REASON - 1]}…"

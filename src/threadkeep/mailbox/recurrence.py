@@ -210,7 +210,7 @@ def _field(unit: _Unit, given: str) -> _Field:
 
 
 def _item(unit: _Unit, item: str) -> Iterable[int] | str:
-    """Give what one place of a list names: numbers, or the text of an `L`."""
+    """Return what one place of a list names: numbers, or the text of an `L`."""
     if not item:
         raise Invalid("a list has an empty place")
     start, slash, step = item.partition("/")
@@ -332,7 +332,7 @@ class _Place(NamedTuple):
 
 
 def next_due(expr: str, after: Moment, zone: str = "UTC") -> datetime:
-    """Give the first time after `after` (a time, ISO text or epoch ms) that `expr` names, in UTC.
+    """Return the first time after `after` (a time, ISO text or epoch ms) that `expr` names, in UTC.
 
     What NanoClaw would compute, with one exception: when a clock goes back by half an hour, its
     library can answer with a time that has passed. Then the answer is looked for further on.
@@ -342,7 +342,7 @@ def next_due(expr: str, after: Moment, zone: str = "UTC") -> datetime:
 
 
 def next_times(expr: str, after: Moment, zone: str, count: int) -> list[datetime]:
-    """Give the next `count` times as the library's iterator gives them, each from the one before.
+    """Return the next `count` times as the library's iterator gives them, each from the one before.
 
     Where a clock goes back by half an hour, the iterator can stand still and repeat itself.
     """
@@ -353,7 +353,7 @@ def next_times(expr: str, after: Moment, zone: str, count: int) -> list[datetime
 
 
 def check_recurrence(expr: str, zone: str = "UTC") -> str:
-    """Give the expression of a new task without outer spaces, or refuse it."""
+    """Return the expression of a new task without outer spaces, or refuse it."""
     text = need_str(expr, "recurrence").strip()
     if text not in NICKNAMES and len(text.split()) < _FIVE_FIELDS:
         raise Invalid(f"the recurrence {expr[:60]!r} has fewer than five fields", hint=HINT)
@@ -364,7 +364,7 @@ def check_recurrence(expr: str, zone: str = "UTC") -> str:
 def missed_times(
     expr: str, due: datetime, now: datetime, zone: str, limit: int = MOST_MISSED
 ) -> list[datetime]:
-    """Give the times after `due` up to and with `now`, oldest first, `limit` of them at most."""
+    """Return the times after `due` up to and with `now`, oldest first, `limit` of them at most."""
     schedule, where = parse_cron(expr), find_zone(zone)
     last, until = (parse_moment(moment, zone) // 1000 for moment in (due, now))
     missed: list[datetime] = []

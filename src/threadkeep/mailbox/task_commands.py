@@ -156,7 +156,7 @@ def _get(call: CommandCall, ctx: MailContext, tx: Tx) -> Json | None:
 
 
 def _find(tx: Tx, task_id: str) -> Mail | None:
-    """Give the row that stands for a task: what carries it on, else its newest."""
+    """Return the row that stands for a task: what carries it on, else its newest."""
     rows = tasks.rows_of(tx, task_id)
     live = [row for row in rows if row.status in _LIVE]
     return tasks.carrier_of(live) or (rows[-1] if rows else None)

@@ -57,7 +57,7 @@ def set_right(ctx: MailContext, tx: Tx) -> None:
 
 
 def _run_due(ctx: MailContext, mail: Mail) -> str | None:
-    """Give when a run of a series is due, if it waits for the time that followed its writing."""
+    """Return when a run of a series is due, if it waits for the time that followed its writing."""
     due, written = read_moment(mail.process_after), read_moment(mail.timestamp)
     if due is None or written is None or mail.recurrence is None:
         return None
@@ -71,7 +71,7 @@ def _run_due(ctx: MailContext, mail: Mail) -> str | None:
 
 
 def _try_due(ctx: MailContext, mail: Mail) -> str | None:
-    """Give when mail is tried again that is put off for longer than any pause takes."""
+    """Return when mail is tried again that is put off for longer than any pause takes."""
     due = read_moment(mail.process_after)
     pause = backoff_seconds(ctx.policy, mail.tries)
     if due is None or pause is None or not is_due(due, ctx.clock(), pause * 1000):
@@ -95,14 +95,14 @@ _TAIL: Final = 64 * 1024
 
 
 def series_of_thread(thread_id: str | None) -> str | None:
-    """Give the series whose session has this thread, None for a chat's."""
+    """Return the series whose session has this thread, None for a chat's."""
     if thread_id is None or not thread_id.startswith(THREAD):
         return None
     return thread_id.removeprefix(THREAD) or None
 
 
 def log_path(series: str) -> str:
-    """Give where the log of a series is, from the folder of the session on."""
+    """Return where the log of a series is, from the folder of the session on."""
     return f"{FOLDER}/{series}.md"
 
 
@@ -116,7 +116,7 @@ def append_log(ctx: MailContext, series: str, text: str, at: str) -> None:
 
 
 def line(text: str) -> str:
-    """Give words in one line of at most 500 characters, as a `task_log` has them."""
+    """Return words in one line of at most 500 characters, as a `task_log` has them."""
     words = " ".join(text.split())
     return words if len(words) <= _TEXT else f"{words[: _TEXT - 1]}…"
 
@@ -143,7 +143,7 @@ def _series_of(ctx: MailContext, mail: Outgoing) -> str | None:
 
 
 def newest_log(ctx: MailContext, series: str, count: int) -> list[str]:
-    """Give the last lines of the log of a series; none if there is no log, or none to be read."""
+    """Return the last lines of the log of a series; none if there is no log, or none to be read."""
     try:
         with _in_reach(ctx):
             data = nofollow.read_end(ctx.folder.path, (FOLDER,), _name(series), _TAIL)
@@ -249,7 +249,7 @@ def delete(tx: Tx, task_id: str) -> int:
 
 
 def rows_of(tx: Tx, task_id: str) -> list[Mail]:
-    """Give all rows of a task by its id or its series, in the order of their numbers."""
+    """Return all rows of a task by its id or its series, in the order of their numbers."""
     return [mail_of(row) for row in tx.all("task_rows", {"id": task_id})]
 
 
@@ -282,7 +282,7 @@ def carrier_of(rows: Iterable[Mail]) -> Mail | None:
 def checked_changes(
     ctx: MailContext, changes: Mapping[str, Any]
 ) -> tuple[Json, dict[str, str | None]]:
-    """Give the words and the times that shall change; refuse what no task has."""
+    """Return the words and the times that shall change; refuse what no task has."""
     odd = sorted(set(changes) - CHANGES)
     if odd or not changes:
         what = f"a task has no field {odd[0][:40]!r}" if odd else "nothing to change"
@@ -319,7 +319,7 @@ def _change(
 
 
 def rearm(ctx: MailContext) -> list[Mail]:
-    """Give every series whose run is over its next one; without any nothing is written.
+    """Return every series whose run is over its next one; without any nothing is written.
 
     What a clock that was ahead has put off for too long is set right as well.
 

@@ -164,7 +164,7 @@ def _pages(
     *,
     both: bool,
 ) -> Iterator[Row]:
-    """Give all rows of a query that begins with the rowid, a page at a time."""
+    """Return all rows of a query that begins with the rowid, a page at a time."""
     after = -(1 << 63)
     while True:
         with _reading(ctx, runs, both=both) as tx:

@@ -221,7 +221,7 @@ def list_projects(room: tools.ToolContext, given: ProjectArguments) -> tools.Too
 
 
 def get_context(room: tools.ToolContext, given: ContextArguments) -> tools.ToolReply:
-    """Give a block for a prompt."""
+    """Return a block for a prompt."""
     limit = tools.clamped(given.limit)
     room_for = min(_LONGEST_CONTEXT, 400 + limit * _CONTEXT)
     asked = _asked(room, given)

@@ -38,7 +38,7 @@ class HttpApp:
         self._token = token
 
     def run(self) -> AbstractAsyncContextManager[Any]:
-        """Give what keeps the sessions of clients."""
+        """Return what keeps the sessions of clients."""
         context: AbstractAsyncContextManager[Any] = self._app.router.lifespan_context(self._app)
         return context
 
@@ -138,7 +138,7 @@ async def _said(receive: Receive) -> bytes:
 
 
 def _again(said: bytes, receive: Receive) -> Receive:
-    """Give what was read to the next reader, then what follows it."""
+    """Return what was read to the next reader, then what follows it."""
     waiting = [said]
 
     async def take() -> MutableMapping[str, Any]:

@@ -155,7 +155,7 @@ def _of_part(part: MemoryPart) -> FenceItem:
 
 
 def query_memory_history(room: tools.ToolContext, given: HistoryArguments) -> tools.ToolReply:
-    """Give the history of one note."""
+    """Return the history of one note."""
     limit = max(1, tools.clamped(given.limit))
     asked = MemoryFilter(
         repository=given.repository,

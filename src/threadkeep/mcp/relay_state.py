@@ -161,7 +161,7 @@ def received(log: SessionLog, line: bytes) -> SessionLog:
 
 
 def answer_id(line: bytes) -> bytes | None:
-    """Give the id of what a message answers, None if it is no answer."""
+    """Return the id of what a message answers, None if it is no answer."""
     message = _read(line)
     if message is None or message.method is not None or message.id is None:
         return None

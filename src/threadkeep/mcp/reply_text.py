@@ -32,7 +32,7 @@ def left(count: int) -> str:
 
 
 def plain(snippet: str) -> str:
-    """Give a snippet without the marks around the words that were found."""
+    """Return a snippet without the marks around the words that were found."""
     return snippet.replace(">>>", "").replace("<<<", "")
 
 

@@ -32,7 +32,7 @@ READING: Final = (
 
 
 def offered(*, write: bool) -> tuple[Tool, ...]:
-    """Give the tools that agents may use; those that write only where that was allowed."""
+    """Return the tools that agents may use; those that write only where that was allowed."""
     return (*READING, *own_tools.WRITING) if write else READING
 
 

@@ -112,7 +112,7 @@ def ask_verb(room: "ToolContext", line: Verb, given: Any, **more: Any) -> Any:
 
 
 def _parts(line: Verb) -> list[type[Given]]:
-    """Give what a verb takes: what stands in its address, then what is in its body."""
+    """Return what a verb takes: what stands in its address, then what is in its body."""
     return [kind for kind in (line.asked, line.body) if kind is not None]
 
 
@@ -213,7 +213,7 @@ class ToolOutput(NamedTuple):
 
 
 def cut(text: str, length: int) -> str:
-    """Give the beginning of a text, and show that there is more."""
+    """Return the beginning of a text, and show that there is more."""
     return text if len(text) <= length else f"{text[: max(0, length - len(_CUT))]}{_CUT}"
 
 

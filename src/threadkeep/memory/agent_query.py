@@ -85,7 +85,7 @@ def assess(hit: HitFacts, evidence: Sequence[EvidencePacket], now: int) -> Confi
 
 
 def lowered(one: Confidence, level: ConfidenceLevel, why: str) -> Confidence:
-    """Give a confidence that something else makes smaller."""
+    """Return a confidence that something else makes smaller."""
     said = f"{one.explanation} {why}"
     return msgspec.structs.replace(one, level=level, explanation=said)
 
@@ -204,7 +204,7 @@ def find_conflicts(hits: Sequence[AgentHit]) -> ConflictReport:
 
 
 def capped(hits: Sequence[AgentHit], report: ConflictReport) -> list[AgentHit]:
-    """Give hits that are less sure where they contradict each other, or all are stale."""
+    """Return hits that are less sure where they contradict each other, or all are stale."""
     return [msgspec.structs.replace(one, confidence=_cap(one.confidence, report)) for one in hits]
 
 

@@ -158,7 +158,7 @@ def _with_sessions(read: Sequence[_Read]) -> list[_Read]:
 
 
 def _own(opened: HitDetail) -> PassageSource:
-    """Give the text of a hit; of what was learned only how it ended, if that is told."""
+    """Return the text of a hit; of what was learned only how it ended, if that is told."""
     hit, text = opened.hit, opened.text
     if hit.kind == "node":
         told = text.partition(RESULT)[2]

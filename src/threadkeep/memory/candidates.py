@@ -265,7 +265,7 @@ class ByMeaning(NamedTuple):
 
 
 def by_words(tx: Tx, pool: Pool, scope: Scope) -> list[Candidate]:
-    """Give the candidates of a pool that are there and allowed."""
+    """Return the candidates of a pool that are there and allowed."""
     entries = [one for one in pool.found if one.side == "entry"]
     things = [one for one in pool.found if one.side == "thing"]
     facts = {("entry", n): f for n, f in _entry_facts(tx, entries, scope).items()}
@@ -388,7 +388,7 @@ _WORDS: Final = 0.6  # what having the words is worth where it is not known how 
 
 
 def behind_index(tx: Tx, text: str, scope: Scope) -> list[Candidate]:
-    """Give the nodes behind the end of our index that have the words."""
+    """Return the nodes behind the end of our index that have the words."""
     found = search_index.unindexed_nodes(tx, text, scope)
     return [
         Candidate(

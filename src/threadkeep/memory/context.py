@@ -34,7 +34,7 @@ def context(
     max_chars: int = 4000,
     new_id: NewId = new_fence_id,
 ) -> str:
-    """Give what is remembered about something as a block for a prompt, empty if nothing is."""
+    """Return what is remembered about something as a block for a prompt, empty if nothing is."""
     now = memory.clock()
     found = memory.recall(query, within, nodes=nodes, limit=limit).hits
     items = [_item(memory, hit, query, now) for hit in found]
@@ -84,7 +84,7 @@ def similar(
 
 
 def telling_terms(text: str, most: int = _TERMS) -> list[str]:
-    """Give the words that a text is about: often in it, long, not small words; the best first."""
+    """Return the words that a text is about: often in it, long, not small words; the best first."""
     words = [word for word in index_words(text[:_READ]) if not word.isdecimal()]
     counts = Counter(word for word in words if word not in STOP_WORDS)
     first = {word: place for place, word in reversed(list(enumerate(words)))}
@@ -93,12 +93,12 @@ def telling_terms(text: str, most: int = _TERMS) -> list[str]:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Give the words of a text's beginning, to compare it by."""
+    """Return the words of a text's beginning, to compare it by."""
     return frozenset(index_words(text[:_READ]))
 
 
 def overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """Give which part of all words of two texts both have; texts without words are the same."""
+    """Return which part of all words of two texts both have; texts without words are the same."""
     return len(one & other) / len(one | other) if one or other else 1.0
 
 

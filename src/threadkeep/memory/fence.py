@@ -74,7 +74,7 @@ def fenced(items: Sequence[FenceItem], fence_id: str, max_chars: int = 4000) -> 
 
 
 def quoted(text: str) -> str:
-    """Give stored text line by line behind a mark, with nothing in it that looks like a fence."""
+    """Return stored text line by line behind a mark, with nothing in it that looks like a fence."""
     lines = defused(printable(text)).splitlines()
     return "\n".join(f"{QUOTE}{line}" for line in lines)
 

@@ -105,7 +105,7 @@ class Archive:
         return None
 
     def run_of(self, row: EntryRow, session_id: str, cwd: str) -> CommandAttempt | None:
-        """Give a result with its call as a run."""
+        """Return a result with its call as a run."""
         found = self.call_of(row)
         return None if found is None else self.paired(found, row, session_id, cwd)
 
@@ -128,7 +128,7 @@ class Archive:
 
 
 def archived_runs(sources: Readers) -> Look:
-    """Give the reader of archived tool calls that `learn_failures` takes."""
+    """Return the reader of archived tool calls that `learn_failures` takes."""
 
     def look(tx: Tx, after: int, limit: int) -> AttemptBatch:
         rows, upto = results_after(tx, after, limit)
@@ -147,7 +147,7 @@ def _run(archive: Archive, row: tuple[Any, ...]) -> CommandAttempt | None:
 
 
 def command_in(tool: str, text: str) -> str:
-    """Give the command that a call ran, or the tool with the file it was called for."""
+    """Return the command that a call ran, or the tool with the file it was called for."""
     if is_shell_tool(tool):
         listed = _LISTED.search(text)
         if listed:
@@ -204,12 +204,12 @@ def step_of(run: CommandAttempt, ref: str) -> FixStep:
 
 
 def one_line(text: str) -> str:
-    """Give the beginning of a text on one line."""
+    """Return the beginning of a text on one line."""
     return " ".join(text[: 4 * _TEXT].split())[:_TEXT]
 
 
 def failed_command(tx: Tx, number: int) -> Failure | None:
-    """Give a stored command that failed; None if it did not, or is gone."""
+    """Return a stored command that failed; None if it did not, or is gone."""
     row = command_row(tx, number)
     run = None if row is None else run_of_row(*row)
     if run is None or not is_failure(run.command, run.exit_code, run.output):
@@ -236,7 +236,7 @@ def failed_results(
 
 
 def ci_failures(tx: Tx, number: int) -> list[Failure]:
-    """Give the jobs of a run of CI that failed."""
+    """Return the jobs of a run of CI that failed."""
     jobs, texts = failed_jobs(tx, number)
     found = []
     for run, repo, sha, branch, at, job in jobs:
@@ -483,13 +483,13 @@ def fixed(
 
 
 def error_words(error_text: str) -> tuple[str, ...]:
-    """Give the words that an error is found by: of the line that says most, else of all."""
+    """Return the words that an error is found by: of the line that says most, else of all."""
     line = telling_line(error_text) or error_text
     return tuple(dict.fromkeys(index_words(line)))[:_WORDS]
 
 
 def match_of(words: Sequence[str], failed: Failure) -> float:
-    """Give which part of some words stands in a failure; at most 1."""
+    """Return which part of some words stands in a failure; at most 1."""
     # Colours would stick to the words that they stand before.
     held = set(index_words(plain(f"{failed.run.command}\n{failed.run.output}")))
     return sum(word in held for word in words) / max(1, len(words))
@@ -557,7 +557,7 @@ def _fix(
 
 
 def _line_with(words: Sequence[str], output: str) -> str:
-    """Give the line of an output that has most of some words, the last of these."""
+    """Return the line of an output that has most of some words, the last of these."""
     lines = [line.strip() for line in output.splitlines()[-_LINES:] if line.strip()]
     wanted = set(words)
     return max(

@@ -48,7 +48,7 @@ class SnippetMark(NamedTuple):
 
 
 def marks_of(question: Question) -> Marks:
-    """Give what to mark for a question."""
+    """Return what to mark for a question."""
     stems, prefixes, runs = set[str](), set[str](), set[str]()
     for clue in question.clues:
         for phrase in phrases_in(clue.match):
@@ -106,7 +106,7 @@ def _apart(spans: list[SnippetMark]) -> list[SnippetMark]:
 
 
 def _marked(token: str, marks: Marks) -> str:
-    """Give the word that a token stands for; nothing if it was not asked for."""
+    """Return the word that a token stands for; nothing if it was not asked for."""
     word = token.lower() if token.isascii() else " ".join(index_words(token))
     if word.startswith(marks.heads) and stem(word) in marks.stems:
         return stem(word)
@@ -154,7 +154,7 @@ class HitText(NamedTuple):
 
 
 def short_name(harness: str) -> str:
-    """Give the name of an agent as it stands in a source: `claude` for Claude Code."""
+    """Return the name of an agent as it stands in a source: `claude` for Claude Code."""
     return _SHORT.get(harness, harness)
 
 
@@ -201,7 +201,7 @@ def load_thing(tx: Tx, kind: str, number: int, *, indexed: bool = True) -> HitTe
 
 
 def thing_hit(thing: HitText, marks: Marks = NO_MARKS) -> Hit:
-    """Give the hit of a thing with its snippet."""
+    """Return the hit of a thing with its snippet."""
     return msgspec.structs.replace(thing.hit, snippet=cut(thing.text, marks, WIDTH))
 
 
@@ -217,7 +217,7 @@ def _described(tx: Tx, kind: str, row: Sequence[Any]) -> tuple[str, str]:
 
 
 def note_of(content: str) -> str:
-    """Give what a node says in sentences; the words it is only found by stay out."""
+    """Return what a node says in sentences; the words it is only found by stay out."""
     fields = hit_rows.fields_of(content)
     summary = fields.get("summary")
     if not isinstance(summary, str) or not summary:
@@ -316,7 +316,7 @@ def ago(at: int | None, now: int) -> str:
 
 
 def day_of(at: int | None, zone: tzinfo = UTC) -> str:
-    """Give the day of a moment; empty if it is unknown or no calendar has it."""
+    """Return the day of a moment; empty if it is unknown or no calendar has it."""
     if at is None:
         return ""
     try:

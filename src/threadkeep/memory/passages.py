@@ -170,7 +170,7 @@ class ScoredPassage(NamedTuple):
 
 
 def question_terms(question: str) -> tuple[str, ...]:
-    """Give the words that a question is about; all of them if it has no others."""
+    """Return the words that a question is about; all of them if it has no others."""
     words = list(dict.fromkeys(index_words(question)))
     telling = [word for word in words if word not in STOP_WORDS]
     # A choice may be told in any such word: which of them was asked with tells nothing.
@@ -241,7 +241,7 @@ def excerpt(text: str, terms: Sequence[str], most: int = MOST_CHARACTERS) -> str
 
 
 def _stem(word: str) -> str:
-    """Give the beginning that a word shares with its other forms."""
+    """Return the beginning that a word shares with its other forms."""
     for ending in ("ations", "ation", "ing", "ies", "ied", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM - 1:
             return word[: -len(ending)]
@@ -249,7 +249,7 @@ def _stem(word: str) -> str:
 
 
 def _held(text: str, terms: Sequence[str]) -> frozenset[str]:
-    """Give the terms that a text has, in any of their forms."""
+    """Return the terms that a text has, in any of their forms."""
     low = text.lower()
     if text.isascii() and not any(term in low for term in terms):
         return frozenset()  # most pieces: they need not be split into words
@@ -281,7 +281,7 @@ def _around(
     held: Sequence[frozenset[str]],
     terms: Sequence[str],
 ) -> list[frozenset[str]]:
-    """Give the terms that stand beside the pieces of each text: in it, in what it is about."""
+    """Return the terms that stand beside the pieces of each text: in it, in what it is about."""
     found = [set(_held(text.about, terms)) if text.about else set[str]() for text in texts]
     for piece, own in zip(pieces, held, strict=True):
         found[piece.source] |= own
@@ -372,7 +372,7 @@ def _is_counted(question: str, passage: str) -> bool:
 
 
 def _looks_right(question: str, piece: Sentence) -> float:
-    """Give what a passage earns by looking like an answer to such a question."""
+    """Return what a passage earns by looking like an answer to such a question."""
     fits = sum(
         asked.search(question) is not None and given.search(piece.text) is not None
         for asked, given in _LOOKS
@@ -405,5 +405,5 @@ def _bag(text: str) -> frozenset[str]:
 
 
 def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """Give how much of the smaller of two sets of words the other has."""
+    """Return how much of the smaller of two sets of words the other has."""
     return len(one & other) / max(1, min(len(one), len(other)))

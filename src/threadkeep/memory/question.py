@@ -54,7 +54,7 @@ _FORMS: Final = _read(_TABLE)
 
 
 def forms_of(word: str) -> tuple[str, ...]:
-    """Give a word with its irregular forms, itself first."""
+    """Return a word with its irregular forms, itself first."""
     known = _FORMS.get(word, ())
     return (word, *(form for form in known if form != word))
 

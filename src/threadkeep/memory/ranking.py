@@ -46,12 +46,12 @@ class WordScore(NamedTuple):
 
 
 def rarity(matches: int, rows: int) -> float:
-    """Give the weight of a clue by how few rows have it; never negative."""
+    """Return the weight of a clue by how few rows have it; never negative."""
     return math.log(1 + (max(rows - matches, 0) + 0.5) / (matches + 0.5))
 
 
 def share(words: int, average: float) -> float:
-    """Give what one occurrence is worth in a text of a length: about 1 in an average one."""
+    """Return what one occurrence is worth in a text of a length: about 1 in an average one."""
     if words <= 0:
         return 1.0
     length = 1 - _LENGTH + _LENGTH * min(words / max(average, 1.0), _LONGEST)
@@ -70,7 +70,7 @@ class Scores(NamedTuple):
     clues: tuple[tuple[float, dict[int, float]], ...]  # the weight of each, and the amounts
 
     def best(self, limit: int) -> list[tuple[int, WordScore]]:
-        """Give the places with the highest scores, the best first; the newer of two equals."""
+        """Return the places with the highest scores, the best first; the newer of two equals."""
         totals = self.totals
         places: Iterable[int] = totals
         if len(totals) > limit > 0:
@@ -126,7 +126,7 @@ def _with_neighbours(here: Mapping[int, float]) -> dict[int, float]:
 
 
 def ceiling(evidence: Iterable[CluePostings]) -> float:
-    """Give what a candidate with every clue, of average length, has."""
+    """Return what a candidate with every clue, of average length, has."""
     return sum(clue.weight for clue in evidence if not clue.extra) or 1.0
 
 
@@ -187,7 +187,7 @@ class RankedCandidate(NamedTuple):
 
 
 def recency(at: int | None, now: int, settings: RecallSettings) -> float:
-    """Give the factor for an age: 1 for now, half the way to the floor after each half life."""
+    """Return the factor for an age: 1 for now, half the way to the floor after each half life."""
     if at is None:
         return settings.floor
     halvings = min(max(0.0, (now - at) / _DAY_MS) / settings.half_life_days, 1000.0)
@@ -195,7 +195,7 @@ def recency(at: int | None, now: int, settings: RecallSettings) -> float:
 
 
 def weight_of(kind: str, settings: RecallSettings) -> float:
-    """Give the factor for a kind: ours, times what the user set."""
+    """Return the factor for a kind: ours, times what the user set."""
     public = "message" if kind in MESSAGE_KINDS else SHOWN_AS.get(kind, kind)
     own: Mapping[str, float] = {
         SHOWN_AS.get(name, str(name)): value for name, value in settings.weights.items()

@@ -276,7 +276,7 @@ def _pool(tx: Tx, question: Question, scope: Scope, asked: RecallRequest) -> Poo
 def _having_all(
     tx: Tx, question: Question, candidates: Sequence[Candidate]
 ) -> set[tuple[Side, int]]:
-    """Give the candidates that have all words themselves: they come first."""
+    """Return the candidates that have all words themselves: they come first."""
     return set(_having(tx, question.every, candidates)) if question.every else set()
 
 
@@ -364,7 +364,7 @@ class _Shower:
         self._probes: dict[SessionName, bool] = {}
 
     def text_of(self, ranked: RankedCandidate) -> str:
-        """Give the text of a candidate."""
+        """Return the text of a candidate."""
         one = ranked.candidate
         if one.side == "thing":
             return self._things[one.id].text
@@ -406,7 +406,7 @@ class _Shower:
             )
 
     def _hidden(self, nodes: Iterable[int]) -> set[int]:
-        """Give the nodes that are left out: they rest on nothing that is real and settled."""
+        """Return the nodes that are left out: they rest on nothing that is real and settled."""
         wanted = set(nodes)
         if not wanted or self._settled_at is None:
             return set()

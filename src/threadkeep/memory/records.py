@@ -107,12 +107,12 @@ class Vectors(Protocol):
     def nearest(
         self, tx: Tx, vector: bytes, *, kinds: Sequence[Owner], limit: int
     ) -> list[tuple[Owner, int, float]]:
-        """Give what is most alike: kind, id and cosine."""
+        """Return what is most alike: kind, id and cosine."""
 
     def similarities(
         self, tx: Tx, vector: bytes, kind: Owner, ids: Iterable[int]
     ) -> dict[int, float]:
-        """Give the cosine of each of some that has a vector."""
+        """Return the cosine of each of some that has a vector."""
 
 
 class Meaning(NamedTuple):

@@ -36,7 +36,7 @@ _DOCUMENT: Final = re.compile(r"<<-?\s*['\"\\]?(\w+)['\"]?\n(.*?)\n[ \t]*\1\b", 
 
 
 def commit_text(command: str) -> str | None:
-    """Give the first line of the message that a command commits with, empty if it names none.
+    """Return the first line of the message that a command commits with, empty if it names none.
 
     None: the command makes no commit.
     """
@@ -153,7 +153,7 @@ def timeline(
 
 
 def span_of(day: date | None, since: int | None, until: int | None, zone: tzinfo) -> TimeSpan:
-    """Give the span that is meant: a day in a zone, or from a moment to another."""
+    """Return the span that is meant: a day in a zone, or from a moment to another."""
     if day is None:
         first = 0 if since is None else since
         return TimeSpan(first, _END_OF_TIME if until is None else until)
@@ -179,7 +179,7 @@ def in_time(moments: Iterable[Moment]) -> list[Moment]:
 
 
 def near(visits: Sequence[Moment], work: Sequence[Moment], within: int = _NEAR_MS) -> list[Moment]:
-    """Give the visits that were made close to some work."""
+    """Return the visits that were made close to some work."""
     times = sorted(one.at for one in work)
     return [one for one in visits if _is_near(times, one.at, within)]
 

@@ -119,7 +119,7 @@ def health_of(
 
 
 def active_alarms(home: "Home", path: str | Path | None = None) -> tuple[AlarmView, ...]:
-    """Give the alarms that go on and that nobody has seen; none if the store cannot be read."""
+    """Return the alarms that go on and that nobody has seen; none if the store cannot be read."""
     with suppress(ThreadkeepError), home.knowledge(path, read_only=True) as store:
         return tuple(map(alarm_row, store.alarms()))
     return ()
@@ -185,7 +185,7 @@ def _state(one: Health, now: int) -> str:
 
 
 def stores_of(status: Status) -> tuple[StoreRow, ...]:
-    """Give the files of a home with their sizes and versions."""
+    """Return the files of a home with their sizes and versions."""
     mail, knowledge = status.mailbox, status.knowledge
     return (
         _store("knowledge", knowledge, f"{_said(knowledge)}, {knowledge.learned.nodes:,} nodes"),

@@ -119,7 +119,7 @@ def _text(path: str | Path | None) -> str | None:
 
 
 def named_home(home: "Home") -> str | None:
-    """Give the folder of a home, None for the one that the environment names anyway."""
+    """Return the folder of a home, None for the one that the environment names anyway."""
     return None if _is_default(home) else str(home.paths().data)
 
 
@@ -228,7 +228,7 @@ def _catch_up_note(home: "Home") -> Path:
 
 @contextmanager
 def _noting_progress(home: "Home") -> Iterator[Callable[[CatchUpState], None]]:
-    """Give what notes how far a capture is, for pages and terminals to show, until it ends.
+    """Return what notes how far a capture is, for pages and terminals to show, until it ends.
 
     A note that cannot be written is no reason to capture nothing.
     """
@@ -313,12 +313,12 @@ def retains(home: "Home") -> bool:
 
 
 def retained_at(home: "Home") -> int | None:
-    """Give the time as of which what is too old was last taken out; None if it never was."""
+    """Return the time as of which what is too old was last taken out; None if it never was."""
     return touched_ms(retention_mark(home))
 
 
 def retention_mark(home: "Home") -> Path:
-    """Give the file whose time says it; who touches it says that the clock is right."""
+    """Return the file whose time says it; who touches it says that the clock is right."""
     return home.paths().state / "retention"
 
 

@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 
 
 def metrics_of(home: "Home", path: str | Path | None = None) -> str:
-    """Give the numbers of a home, and of the server that it is on; nothing is changed."""
+    """Return the numbers of a home, and of the server that it is on; nothing is changed."""
     samples = [*_of_home(home, path), *_of_servers(home, path)]
     lines: list[str] = []
     for name in dict.fromkeys(one.name for one in samples):

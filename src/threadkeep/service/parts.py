@@ -97,7 +97,7 @@ def shake_hands(home: "Home", tell: Tell, path: str | Path | None = None) -> Non
 
 
 def schema_to_be(home: "Home", path: str | Path | None = None) -> int:
-    """Give the version that a store will have once it is open for writing."""
+    """Return the version that a store will have once it is open for writing."""
     file = home.file("knowledge", path)
     if file is None:
         return NEWEST
@@ -109,7 +109,7 @@ def schema_to_be(home: "Home", path: str | Path | None = None) -> int:
 
 
 def served_file(home: "Home", path: str | Path | None = None) -> Path:
-    """Give the file that a store is known by on this machine, also if it is on a server."""
+    """Return the file that a store is known by on this machine, also if it is on a server."""
     file = home.file("knowledge", path)
     return _on_a_server(home) if file is None else Path(os.path.realpath(file))
 
@@ -119,7 +119,7 @@ def _on_a_server(home: "Home") -> Path:
 
 
 def serve_lock(database: Path) -> Path:
-    """Give the file that is locked for as long as somebody serves a store."""
+    """Return the file that is locked for as long as somebody serves a store."""
     return database.with_name(f"{database.name}.serve.lock")
 
 
@@ -247,7 +247,7 @@ class ServiceContext(msgspec.Struct, frozen=True):
 
 
 def all_parts(around: ServiceContext) -> list[ServicePart]:
-    """Give the parts that the configuration of a home wants."""
+    """Return the parts that the configuration of a home wants."""
     config = around.home.config
     wanted = config.serve
     parts = [
@@ -272,7 +272,7 @@ def all_parts(around: ServiceContext) -> list[ServicePart]:
 
 
 def _knowing(around: ServiceContext) -> list[ServicePart]:
-    """Give the parts that make things found: by words, by meaning, by what went wrong before."""
+    """Return the parts that make things found: by words, by meaning, by what went wrong before."""
     database, store = around.database, around.history.store
     parts = [
         ServicePart("index", when_changed(database, lambda stop: store.index(stop=stop))),

@@ -297,14 +297,14 @@ def who_serves(home: "Home", path: str | Path | None = None) -> ServiceStatus:
 
 
 def hippo_folder(environ: Mapping[str, str]) -> Path:
-    """Give the folder in which Hippo keeps its data by default."""
+    """Return the folder in which Hippo keeps its data by default."""
     named = environ.get("XDG_DATA_HOME", "")
     data = Path(named) if named.startswith("/") else Path(environ["HOME"]) / ".local" / "share"
     return data / "hippo"
 
 
 def hippo_socket(folder: Path, temporary: Path) -> Path:
-    """Give where Hippo's programs look for their daemon: a path that is too long has another."""
+    """Return where Hippo's programs look for their daemon: a path that is too long has another."""
     wanted = folder / _HIPPO_SOCKET
     return wanted if len(os.fsencode(wanted)) <= LONGEST_PATH else temporary / _HIPPO_SHORT
 

@@ -73,12 +73,12 @@ def regularly(seconds: float, work: Callable[[], object]) -> Callable[[Bell], No
 
 
 def pause_after(failures: int, first: float, longest: float) -> float:
-    """Give how long to wait after so many failures in a row: twice as long each time."""
+    """Return how long to wait after so many failures in a row: twice as long each time."""
     return min(first * 2.0 ** min(max(failures, 1) - 1, _MOST_DOUBLINGS), longest)
 
 
 def slept_for(wall_seconds: float, monotonic_seconds: float) -> float:
-    """Give how long the machine slept between two looks at both clocks.
+    """Return how long the machine slept between two looks at both clocks.
 
     The monotonic clock stands still meanwhile. A wall clock that was set back is no sleep.
     """

@@ -165,7 +165,7 @@ def launchd_text(unit: Unit, made: int) -> bytes:
 
 
 def start_commands(unit: Unit, action: Action) -> list[Words]:
-    """Give what makes the system run the unit, now and at each log-in."""
+    """Return what makes the system run the unit, now and at each log-in."""
     if unit.system == "launchd":
         again = [] if action == "create" else [("launchctl", "bootout", _target(unit))]
         return [*again, ("launchctl", "bootstrap", f"gui/{unit.user}", str(unit.path))]
@@ -181,7 +181,7 @@ def is_installed(unit: Unit) -> bool:
 
 
 def stop_commands(unit: Unit) -> list[Words]:
-    """Give what makes the system end the unit and forget it."""
+    """Return what makes the system end the unit and forget it."""
     if unit.system == "launchd":
         return [("launchctl", "bootout", _target(unit))]
     return [("systemctl", "--user", "disable", "--now", NAME)]
@@ -328,10 +328,10 @@ _ASKED: Final = ("enabled", "active")
 
 
 def _word(ran: SystemCommand) -> str | None:
-    """Give the one word that systemctl answers with, also when the answer is no."""
+    """Return the one word that systemctl answers with, also when the answer is no."""
     return ran.said if re.fullmatch(r"[a-z-]+", ran.said) else None
 
 
 def serve_command(*options: str) -> Words:
-    """Give the command that serves, with the interpreter that runs now."""
+    """Return the command that serves, with the interpreter that runs now."""
     return (sys.executable, "-P", "-m", "threadkeep", *options)

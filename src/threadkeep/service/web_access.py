@@ -41,7 +41,7 @@ def check_settings(web: WebSettings) -> None:
 
 
 def scheme_of(web: WebSettings) -> str:
-    """Give how the server is spoken to."""
+    """Return how the server is spoken to."""
     return "http" if web.tls_cert is None else "https"
 
 
@@ -67,14 +67,14 @@ def listen(web: WebSettings, *, exactly: bool) -> socket.socket:
 
 
 def address_of(web: WebSettings, listener: socket.socket) -> str:
-    """Give the address of the page."""
+    """Return the address of the page."""
     named = socket.gethostname() if web.host in _ANYWHERE else web.host
     host = f"[{named}]" if ":" in named else named
     return f"{scheme_of(web)}://{host}:{listener.getsockname()[1]}"
 
 
 def page_cache(home: "Home") -> "Path | None":
-    """Give a private folder for what pages are made of; None where none can be had."""
+    """Return a private folder for what pages are made of; None where none can be had."""
     folder = home.paths().cache / "pages"
     try:
         make_private_dir(folder)
@@ -93,7 +93,7 @@ def note_address(home: "Home", address: str) -> None:
 
 
 def noted_address(home: "Home") -> str | None:
-    """Give where the server of a home listened last."""
+    """Return where the server of a home listened last."""
     return read_note(_place(home))
 
 
@@ -106,22 +106,22 @@ _LINK_MS: Final = 10 * 60_000
 
 
 def token_path(home: "Home") -> "Path":
-    """Give the file of the token."""
+    """Return the file of the token."""
     return home.paths().data / _WEB_TOKEN_FILE
 
 
 def make_token(home: "Home") -> str:
-    """Give the token of a home, and make it the first time."""
+    """Return the token of a home, and make it the first time."""
     return tokens.make_secret(token_path(home))
 
 
 def read_token(home: "Home") -> str:
-    """Give the token of a home; NotFound where there is none yet."""
+    """Return the token of a home; NotFound where there is none yet."""
     return tokens.read_secret(token_path(home))
 
 
 def watch_token(home: "Home") -> tokens.SecretFile:
-    """Give the token of a home as it is at each moment.
+    """Return the token of a home as it is at each moment.
 
     Deleting its file ends every access at once: the token, all cookies and all links are void.
     """
@@ -134,7 +134,7 @@ def is_token(token: str, given: str) -> bool:
 
 
 def one_time_link(home: "Home", address: str) -> str:
-    """Give a link to the page that works once, within ten minutes; the token is not in it."""
+    """Return a link to the page that works once, within ten minutes; the token is not in it."""
     return f"{address}/open?link={tokens.new_sign(make_token(home), _LINK, now_ms() + _LINK_MS)}"
 
 
@@ -197,7 +197,7 @@ class Login(msgspec.Struct, frozen=True):
 
 
 def own_name(token: str) -> str:
-    """Give the name of a home's page: browsers look for it on this machine, nobody guesses it."""
+    """Return the name of a home's page: browsers look for it on this machine, nobody guesses it."""
     digest = hashlib.sha256(tokens.mark_of(token, _NAME).encode()).digest()[:_NAME_BYTES]
     return f"{base64.b32encode(digest).decode().lower()}.localhost"
 
@@ -216,7 +216,7 @@ class Logins:
         return sign
 
     def find(self, token: str, cookie: str) -> str | None:
-        """Give the id of the login whose cookie is shown; None if there is none any more."""
+        """Return the id of the login whose cookie is shown; None if there is none any more."""
         now = now_ms()
         if not tokens.holds(token, _COOKIE, cookie, now, LOGIN_SECONDS * 1000):
             return None

@@ -295,11 +295,11 @@ class AiderParser:
                 facts.version = line.removeprefix("Aider v").strip()
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call."""
+        """Return what came up since the last call."""
         return self._gatherer.harvest()
 
     def state(self) -> bytes:
-        """Give what a new parser needs to continue from here."""
+        """Return what a new parser needs to continue from here."""
         return msgspec.msgpack.encode(self._gatherer.kept())
 
 

@@ -29,7 +29,7 @@ def spoken(
 
 
 def of_person(entries: list[Entry], *, typed: bool = True) -> list[Entry]:
-    """Give what was said to the person's side: typed there, or put there in their name."""
+    """Return what was said to the person's side: typed there, or put there in their name."""
     for entry in entries:
         if entry.role == "assistant" and entry.kind in {"text", "note"}:
             asked = typed and entry.kind == "text"
@@ -208,7 +208,7 @@ def tagged(said: str, *names: str) -> list[Tagged]:
 
 
 def cut_out(said: str, parts: Iterable[tuple[int, int]]) -> str:
-    """Give a text without these parts of it, which do not overlap."""
+    """Return a text without these parts of it, which do not overlap."""
     kept, behind = [], 0
     for start, end in parts:
         kept.append(said[behind:start])
@@ -222,6 +222,6 @@ def without(said: str, *names: str) -> str:
 
 
 def unwrapped(said: str, name: str) -> str:
-    """Give what is between tags if the text begins with them, else all of it."""
+    """Return what is between tags if the text begins with them, else all of it."""
     found = tagged(said, name) if said.lstrip().startswith(f"<{name}") else []
     return found[0].inside.strip("\n") if found else said

@@ -197,7 +197,7 @@ class _ChatRows:
         return sums
 
     def _latest(self, place: Place) -> int:
-        """Give when a message or one of its parts was last changed."""
+        """Return when a message or one of its parts was last changed."""
         found = self._database.rows(_LATEST, (place[1], place[1]))
         return max((number(row[0]) for row in found), default=0)
 
@@ -218,7 +218,7 @@ class _ChatRows:
                 waiting = next(parts, None)
 
     def _usage(self, first: Place | None) -> dict[str, Row] | None:
-        """Give the usage that counts by message; None if the file only has what streams say."""
+        """Return the usage that counts by message; None if the file only has what streams say."""
         if "tk_usage" not in self._database.tables():
             return None
         found = self._joined("tk_usage", first)
@@ -254,7 +254,7 @@ def _added(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...] | No
 
 
 def _plain(row: Row) -> Row:
-    """Give a row as it is read back from its line."""
+    """Return a row as it is read back from its line."""
     return {
         name: msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
         for name, value in row.items()
@@ -310,7 +310,7 @@ def _facts(row: Row) -> SessionFacts:
 
 
 def _title(row: Row) -> str:
-    """Give the title; what is in the file of an untitled session is none."""
+    """Return the title; what is in the file of an untitled session is none."""
     title = text(row.get("title"))
     return "" if title == UNTITLED else title
 
@@ -359,7 +359,7 @@ def _read_part(session_id: str, row: Row, whole: Row) -> OwnStoreRecord:
 
 
 def _entries(kind: str, part: Row, entry: Entry) -> list[Entry] | None:
-    """Give what a part says, on the pattern of an entry; None for a type that is not known."""
+    """Return what a part says, on the pattern of an entry; None for a type that is not known."""
     if kind == "text":
         entry.kind, entry.text = _PLAIN[entry.role], text(part.get("text"))
     elif kind == "reasoning":

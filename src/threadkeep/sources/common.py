@@ -30,22 +30,22 @@ def iso_ms(text: object) -> int | None:
 
 
 def number(value: object) -> int:
-    """Give a count from a log as an integer, 0 if it is none that a database can hold."""
+    """Return a count from a log as an integer, 0 if it is none that a database can hold."""
     return int(value) if isinstance(value, (int, float)) and abs(value) < _TOO_BIG else 0
 
 
 def text(value: object) -> str:
-    """Give a text from a log, empty if it is none."""
+    """Return a text from a log, empty if it is none."""
     return value if isinstance(value, str) else ""
 
 
 def table(value: object) -> dict[str, Any]:
-    """Give an object from a log, empty if it is none."""
+    """Return an object from a log, empty if it is none."""
     return value if isinstance(value, dict) else {}
 
 
 def rows(value: object) -> list[Any]:
-    """Give a list from a log, empty if it is none."""
+    """Return a list from a log, empty if it is none."""
     return value if isinstance(value, list) else []
 
 
@@ -138,7 +138,7 @@ class Segmenter:
         current.cwd = facts.cwd or current.cwd
 
     def take(self, session_id: str, facts: SessionFacts) -> list[Segment]:
-        """Give the slices closed since the last call, and the open one as it is now."""
+        """Return the slices closed since the last call, and the open one as it is now."""
         closed, self._closed = self._closed, []
         if self.open.index >= 0:
             closed.append(msgspec.structs.replace(self._finished(facts), is_open=True))
@@ -225,7 +225,7 @@ def summarise(label: str, slice_: OpenSegment, *, is_subagent: bool) -> str:
 
 
 def last_component(path: str) -> str:
-    """Give the last part of a path of any system."""
+    """Return the last part of a path of any system."""
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
@@ -287,7 +287,7 @@ class Gatherer:
                 self._unknown[short] = self._unknown.get(short, 0) + 1
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call."""
+        """Return what came up since the last call."""
         usage, self._usage = self._usage, []
         unknown, self._unknown = self._unknown, {}
         for row in usage:
@@ -300,12 +300,12 @@ class Gatherer:
         )
 
     def kept(self) -> GathererState:
-        """Give what a new gatherer needs to continue from here."""
+        """Return what a new gatherer needs to continue from here."""
         return GathererState(self.session_id, self.facts, self.segmenter.open, self._fed)
 
 
 def begun(log: Log) -> GathererState:
-    """Give what is known of a session before its first record."""
+    """Return what is known of a session before its first record."""
     parent = log.parent_session_id or ""
     return GathererState(
         log.session_id, SessionFacts(parent_session_id=parent, is_subagent=log.is_subagent)
@@ -325,7 +325,7 @@ def strange_name(record: object, *names: object) -> str:
 
 
 def numbered(entries: list[Entry], key: str) -> list[Entry]:
-    """Give the entries of one record their keys: the record's own, then with a number."""
+    """Return the entries of one record their keys: the record's own, then with a number."""
     for place, entry in enumerate(entries):
         entry.key = f"{key}#{place}" if place else key
     return entries
@@ -385,7 +385,7 @@ def _image(fields: dict[str, Any]) -> Image | None:
 
 
 def _address(fields: dict[str, Any]) -> str:
-    """Give the address: a text, or an object around it."""
+    """Return the address: a text, or an object around it."""
     for name in ("url", "image_url", "imageUrl", "fileUri", "file_uri"):
         value = fields.get(name)
         found = text(value) or text(table(value).get("url"))

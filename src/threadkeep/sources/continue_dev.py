@@ -66,7 +66,7 @@ def _facts(session: dict[str, Any]) -> SessionFacts:
 
 
 def folder_of(place_: str) -> str:
-    """Give the folder that an editor names by its address."""
+    """Return the folder that an editor names by its address."""
     if "://" not in place_:
         return place_
     parts = urlsplit(place_)

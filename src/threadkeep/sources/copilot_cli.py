@@ -266,7 +266,7 @@ class CopilotParser:
         counted[model] = counted.get(model, 0) + output
 
     def _uncounted(self, call: dict[str, Any], output: int) -> int:
-        """Give the part of a call's output that neither its answer nor its record gave before."""
+        """Return the part of a call's output that neither its answer nor its record gave before."""
         own, calls = text(call.get("apiCallId")), self._state.calls
         if not own:
             return output
@@ -321,11 +321,11 @@ class CopilotParser:
         state.counted, state.recorded = {}, {}
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call."""
+        """Return what came up since the last call."""
         return self._gatherer.harvest()
 
     def state(self) -> bytes:
-        """Give what a new parser needs to continue from here."""
+        """Return what a new parser needs to continue from here."""
         self._state.kept = self._gatherer.kept()
         return msgspec.msgpack.encode(self._state)
 
@@ -384,7 +384,7 @@ def _split(files: DocumentFiles) -> list[Keyed]:
 
 
 def _unfolded(data: bytes) -> list[str]:
-    """Give the lines, each with those that go on with it: long texts are folded."""
+    """Return the lines, each with those that go on with it: long texts are folded."""
     found: list[str] = []
     for line in data.decode("utf-8", "replace").splitlines():
         if found and line[:1] in {" ", "\t", ""}:

@@ -31,7 +31,7 @@ class CopyMark(NamedTuple):
 
 
 def copy_mark(origin: str, continues: str) -> dict[str, Any]:
-    """Give the field that marks a record as copied."""
+    """Return the field that marks a record as copied."""
     told = {"origin": origin}
     return {MARK: told if continues == origin else {**told, "continues": continues}}
 
@@ -52,7 +52,7 @@ def read_mark(record: dict[str, Any]) -> CopyMark | None:
 
 
 def unmarked(record: dict[str, Any], depth: int = 2) -> dict[str, Any]:
-    """Give a record as it is without its marks."""
+    """Return a record as it is without its marks."""
     bare = {name: value for name, value in record.items() if name != MARK}
     for name in _INSIDE if depth else ():
         inside = table(bare.get(name))
@@ -62,7 +62,7 @@ def unmarked(record: dict[str, Any], depth: int = 2) -> dict[str, Any]:
 
 
 def marks_in(record: dict[str, Any]) -> Iterator[CopyMark]:
-    """Give the marks of a record, wherever a hand-off puts them."""
+    """Return the marks of a record, wherever a hand-off puts them."""
     for place in _places(record):
         mark = read_mark(place)
         if mark is not None:
@@ -70,7 +70,7 @@ def marks_in(record: dict[str, Any]) -> Iterator[CopyMark]:
 
 
 def _places(record: dict[str, Any], depth: int = 2) -> Iterator[dict[str, Any]]:
-    """Give the objects that have the field of a mark: the record, and what is inside of it."""
+    """Return the objects that have the field of a mark: the record, and what is inside of it."""
     if record.get(MARK) is not None:
         yield record
     for name in _INSIDE if depth else ():
@@ -80,13 +80,13 @@ def _places(record: dict[str, Any], depth: int = 2) -> Iterator[dict[str, Any]]:
 def with_notices(
     mark: dict[str, Any], before: Iterable[Notice], after: Iterable[Notice] = ()
 ) -> dict[str, Any]:
-    """Give the field of a mark with the notices that stand around its record."""
+    """Return the field of a mark with the notices that stand around its record."""
     told = {"before": list(before), "after": list(after)}
     return {MARK: {**mark[MARK], **{side: said for side, said in told.items() if said}}}
 
 
 def notices_in(record: dict[str, Any]) -> tuple[list[Entry], list[Entry]]:
-    """Give the notices that stand in a record's mark: those before it, and those behind it."""
+    """Return the notices that stand in a record's mark: those before it, and those behind it."""
     told = next((table(place[MARK]) for place in _places(record)), {})
     return _notices(told.get("before"), "before"), _notices(told.get("after"), "after")
 

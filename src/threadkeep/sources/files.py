@@ -67,7 +67,7 @@ class LogFile:
         self.cut = ""  # why something of it is left out
 
     def between(self, start: int, end: int) -> bytes:
-        """Give the bytes from one place to another, fewer if the log is shorter."""
+        """Return the bytes from one place to another, fewer if the log is shorter."""
         if end <= start:
             return b""
         if not self._compressed:
@@ -80,7 +80,7 @@ class LogFile:
         return found[: end - start]
 
     def summed(self, end: int) -> tuple[int, bytes]:
-        """Give the sum of everything before a place, and the last bytes before it, in one pass.
+        """Return the sum of everything before a place, and the last bytes before it, in one pass.
 
         Two texts of the same length with the same sum (CRC-32) are the same but once in four
         billion. It can be carried on from one byte to the next, and takes 0.25 ms a megabyte.
@@ -92,7 +92,7 @@ class LogFile:
         return total, last
 
     def whole(self) -> bytes:
-        """Give everything; a document too large to be held is refused."""
+        """Return everything; a document too large to be held is refused."""
         data = b"".join(_until(self._raw(0), LARGEST_DOCUMENT + 1))
         if len(data) > LARGEST_DOCUMENT or self.cut:
             raise TooLarge(
@@ -198,7 +198,7 @@ _BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 def one_line(stored: str | bytes) -> bytes:
-    """Give stored JSON as one line; what is no JSON becomes a JSON text, so nothing is lost."""
+    """Return stored JSON as one line; what is no JSON becomes a JSON text, so nothing is lost."""
     raw = stored.encode("utf-8", "replace") if isinstance(stored, str) else bytes(stored)
     try:
         _check.decode(raw)

@@ -149,7 +149,7 @@ def _tell_link(path: str, user: UserHome) -> None:
 
 
 def _closed_at(path: str) -> str:
-    """Give the folder whose permissions stand in the way: it may be above the one asked for."""
+    """Return the folder whose permissions stand in the way: it may be above the one asked for."""
     above = [*reversed(Path(path).parents), Path(path)]
     return next((str(one) for one in above if not os.access(one, os.R_OK | os.X_OK)), path)
 
@@ -164,5 +164,5 @@ def _fix(place: str, error: OSError) -> str:
 
 
 def printable(name: str) -> str:
-    """Give a file's name as text that can be stored, whatever bytes it was made of."""
+    """Return a file's name as text that can be stored, whatever bytes it was made of."""
     return name.encode("utf-8", "backslashreplace").decode()

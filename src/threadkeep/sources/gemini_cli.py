@@ -222,7 +222,7 @@ class _State(msgspec.Struct):
 
 
 def _project_name(log: Log) -> str:
-    """Give the short name of a project; older versions have only a hash of its folder."""
+    """Return the short name of a project; older versions have only a hash of its folder."""
     return "" if _HASH.fullmatch(log.project_dir) else log.project_dir
 
 
@@ -284,7 +284,7 @@ class GeminiParser:
         self._held = {}
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call; the open segment with what is held back."""
+        """Return what came up since the last call; the open segment with what is held back."""
         found = self._gatherer.harvest()
         session, facts = self._gatherer.session_id, self._gatherer.facts
         preview = Segmenter(self._log, LABEL, _copied(self._gatherer.segmenter.open))
@@ -297,7 +297,7 @@ class GeminiParser:
         return found
 
     def state(self) -> bytes:
-        """Give what a new parser needs to continue from here."""
+        """Return what a new parser needs to continue from here."""
         kept = self._gatherer.kept()
         return msgspec.msgpack.encode(_State(kept, self._held, sorted(self._seen)))
 

@@ -68,7 +68,7 @@ class GeminiDocuments:
 
 
 def _with_id(message: object, key: str) -> object:
-    """Give a message without an id its place as one: the line number changes between looks."""
+    """Return a message without an id its place as one: the line number changes between looks."""
     return {**message, "id": key} if isinstance(message, dict) else message
 
 

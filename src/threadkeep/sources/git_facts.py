@@ -152,7 +152,7 @@ def find_repository(folder: str) -> Repository | None:
 
 
 def _around(tree: Path) -> Repository | None:
-    """Give the repository of a work tree: its `.git` is the folder, or a file that names it."""
+    """Return the repository of a work tree: its `.git` is the folder, or a file that names it."""
     if _is_folder(tree / ".git"):
         return _repository(tree.name, tree / ".git")
     link = _text(tree, ".git")
@@ -240,7 +240,7 @@ def _head(repository: Repository) -> HeadState:
 
 
 def _ref(content: str) -> str | None:
-    """Give the ref that a symbolic ref names, if git would accept it; it becomes a path."""
+    """Return the ref that a symbolic ref names, if git would accept it; it becomes a path."""
     name = content.removeprefix("ref:").strip(" ")
     valid = content.startswith("ref:") and name.startswith("refs/") and not _BAD_REF.search(name)
     return name if valid else None
@@ -268,7 +268,7 @@ def _packed(common: Path, ref: str) -> str | None:
 
 
 def origin_url(config: str) -> str | None:
-    """Give the first URL of the remote `origin` from a git configuration."""
+    """Return the first URL of the remote `origin` from a git configuration."""
     inside = False
     for line in config.replace("\r\n", "\n").replace("\\\n", "").split("\n"):
         header = _SECTION.match(line)
@@ -285,7 +285,7 @@ def _is_origin(section: str, name: str | None) -> bool:
 
 
 def _value(raw: str) -> str:
-    """Give a value without its quotes and without a comment behind it."""
+    """Return a value without its quotes and without a comment behind it."""
     text = ""
     for found in _VALUE.finditer(raw):
         if found[2]:
@@ -295,7 +295,7 @@ def _value(raw: str) -> str:
 
 
 def owner_and_name(url: str) -> str | None:
-    """Give `owner/name` of a repository's address; None for a path or anything else.
+    """Return `owner/name` of a repository's address; None for a path or anything else.
 
     Only the last two parts of the path are kept, so that nothing that logs in survives: neither a
     password before the host nor a token behind the path.

@@ -118,7 +118,7 @@ def _split(database: ForeignDatabase, session: str, _: Path) -> Iterator[Keyed]:
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """Give the columns that have a value, JSON as what it says."""
+    """Return the columns that have a value, JSON as what it says."""
     return {
         name: decoded(value) if name.endswith("_json") else value
         for name, value in row.items()

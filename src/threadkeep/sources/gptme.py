@@ -140,7 +140,7 @@ def _fences(said: str) -> Iterator[_Call]:
 
 
 def _apart(found: list[_Call]) -> Iterator[_Call]:
-    """Give calls in order; one inside of another is none."""
+    """Return calls in order; one inside of another is none."""
     behind = 0
     for one in sorted(found, key=lambda one: one.start):
         if one.start >= behind:

@@ -39,7 +39,7 @@ class _Times(msgspec.Struct):
     results: dict[str, int] = {}
 
     def of(self, line: dict[str, Any], before: int | None) -> int | None:
-        """Give the time of a line; that of the line before it if nothing tells its own."""
+        """Return the time of a line; that of the line before it if nothing tells its own."""
         found = None
         match line.get("type"):
             case "user":

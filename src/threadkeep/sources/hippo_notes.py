@@ -100,7 +100,7 @@ def _entries(session_id: str, row: Row) -> list[Entry]:
 
 
 def _rest(summary: str, told: Iterable[str]) -> str:
-    """Give those lines of a summary that do not repeat a prompt or a call."""
+    """Return those lines of a summary that do not repeat a prompt or a call."""
     known = [lines[0][:_TELLING] for one in told if (lines := one.strip().splitlines())]
     kept = (one for one in summary.splitlines() if not any(begin in one for begin in known))
     return "\n".join(kept).strip()
@@ -121,7 +121,7 @@ def _facts(row: Row) -> SessionFacts:
 
 
 def _usage(session_id: str, row: Row) -> list[Usage]:
-    """Give the one number that a slice has: of OpenCode all tokens, else those of the answers."""
+    """Return the one number that a slice has: of OpenCode all tokens, else those of the answers."""
     tokens = number(row.get("token_count"))
     if tokens <= 0:
         return []

@@ -76,7 +76,7 @@ def _read(record: Any, number: int) -> Told:
 
 
 def _summary(fields: dict[str, Any]) -> str:
-    """Give what a compaction left, which is a text or a message."""
+    """Return what a compaction left, which is a text or a message."""
     told = fields.get("summary") or table(fields.get("result")).get("summary")
     shown = text(told) or text(fields.get("contextSummary"))
     return shown or block_text(table(told).get("content"))

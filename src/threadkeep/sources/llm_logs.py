@@ -74,7 +74,7 @@ def _thread(database: ForeignDatabase, session: str, row: dict[str, Any]) -> Ite
 
 
 def _whole(database: ForeignDatabase, part: dict[str, Any]) -> dict[str, Any]:
-    """Give a part with what it only names: long texts that it borrows, and attachments."""
+    """Return a part with what it only names: long texts that it borrows, and attachments."""
     own, payload = part.pop("id", None), decoded(part.get("payload"))
     borrowed = [table(piece) for piece in rows(table(payload).get("text_ref"))]
     if borrowed:
@@ -91,7 +91,7 @@ def _whole(database: ForeignDatabase, part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fragments(database: ForeignDatabase, ids: Iterable[object]) -> list[str]:
-    """Give long texts by their numbers; one that is not there is empty."""
+    """Return long texts by their numbers; one that is not there is empty."""
     found = []
     for one in ids:
         kept = read_rows(database, "fragments", ("content",), "WHERE id = ?", (one,))
@@ -102,7 +102,7 @@ def _fragments(database: ForeignDatabase, ids: Iterable[object]) -> list[str]:
 def _named(
     database: ForeignDatabase, by: str, column: str, own: object, named: str
 ) -> list[object]:
-    """Give what a table between two others names for a row, in its order."""
+    """Return what a table between two others names for a row, in its order."""
     if not {named, "order", column} <= set(database.columns(by)):
         return []
     sql = f'SELECT "{named}" FROM "{by}" WHERE "{column}" = ? ORDER BY "order"'  # noqa: S608

@@ -79,7 +79,7 @@ _ACTION: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _action_of(entry: str) -> str:
-    """Give what an entry came of: its id holds that of the action."""
+    """Return what an entry came of: its id holds that of the action."""
     found = _ACTION.search(entry)
     return found[0] if found else entry
 

@@ -61,7 +61,7 @@ _COLD: Final = re.compile(r"[0-9a-f]{64}\.jsonl\.zst")
 
 
 def _archived(row: dict[str, Any], path: Path) -> Iterator[bytes]:
-    """Give the events of a transcript that was put away, into the database or beside it."""
+    """Return the events of a transcript that was put away, into the database or beside it."""
     stored = row.get("archive_blob")
     if not isinstance(stored, bytes):
         stored = _cold(text(row.get("archive_name")), path)

@@ -90,7 +90,7 @@ class SessionParser:
             self._unknown[short] += 1
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call, beside the entries."""
+        """Return what came up since the last call, beside the entries."""
         usage, self._usage = self._usage, []
         unknown, self._unknown = dict(self._unknown), Counter()
         segments = [
@@ -101,7 +101,7 @@ class SessionParser:
         return Harvest(dict(self._facts), usage, segments, [], unknown)
 
     def state(self) -> bytes:
-        """Give the slices that are open; what is known of a session is told again each time."""
+        """Return the slices that are open; what is known of a session is told again each time."""
         return msgspec.json.encode({name: one.open for name, one in self._segments.items()})
 
 
@@ -152,7 +152,7 @@ class ServedStore:
         self._name = ""
 
     def find(self, latest_use: str) -> Log | None:
-        """Give its log with a stamp that differs after a commit; None if it was never begun.
+        """Return its log with a stamp that differs after a commit; None if it was never begun.
 
         The query tells when it was last used, in epoch milliseconds.
         """
@@ -199,7 +199,7 @@ OwnPlace = Path | ServedStore
 def find_databases(
     places: Iterable[OwnPlace], user: UserHome, latest_use: str, *, is_root: bool = True
 ) -> list[Log]:
-    """Give the databases among the places that are there now, sorted; no file is opened.
+    """Return the databases among the places that are there now, sorted; no file is opened.
 
     Those that somebody named himself (`is_root`) may be links. A server is asked by a query when
     its store was last used.
@@ -214,7 +214,7 @@ def find_databases(
 
 
 def files_of(places: Iterable[OwnPlace]) -> list[Path]:
-    """Give the places that are files."""
+    """Return the places that are files."""
     return [place for place in places if isinstance(place, Path)]
 
 
@@ -264,7 +264,7 @@ def _on_one_line(value: str) -> bytes:
 
 
 def row_of(values: Mapping[str, Any], as_json: frozenset[str] = frozenset()) -> Row:
-    """Give a row without its empty columns; those of `as_json` hold JSON."""
+    """Return a row without its empty columns; those of `as_json` hold JSON."""
     return {
         name: embed(value) if name in as_json else value
         for name, value in values.items()
@@ -359,7 +359,7 @@ class _Cursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 def excerpt_of(session: OwnSessionRows, cursor: str) -> SessionExcerpt:
-    """Give the records of a session behind a cursor, or all if it does not hold any more."""
+    """Return the records of a session behind a cursor, or all if it does not hold any more."""
     about = session.about()
     if about is None:
         return SessionExcerpt(())
@@ -405,7 +405,7 @@ def said(value: object) -> str:
 
 
 def _block(block: object) -> str | None:
-    """Give the text of one block; None if it is no block of a message."""
+    """Return the text of one block; None if it is no block of a message."""
     if isinstance(block, str):
         return block
     fields = table(block)

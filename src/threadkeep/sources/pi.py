@@ -290,11 +290,11 @@ class PiParser:
         facts.parent_session_id = _session_of(last_component(parent)) or facts.parent_session_id
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call."""
+        """Return what came up since the last call."""
         return self._gatherer.harvest()
 
     def state(self) -> bytes:
-        """Give what a new parser needs to continue from here."""
+        """Return what a new parser needs to continue from here."""
         return msgspec.msgpack.encode(self._gatherer.kept())
 
 

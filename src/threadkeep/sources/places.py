@@ -122,7 +122,7 @@ def _below(entry: os.DirEntry[str], rest: list[str], user: UserHome) -> Iterator
 
 
 def _expanded(root: str, user: UserHome) -> list[str]:
-    """Give the folders that a place stands for; none if a variable it begins with is not set."""
+    """Return the folders that a place stands for; none if a variable it begins with is not set."""
     head, _, rest = root.partition("/")
     if head == "~":
         bases = [str(user.home)]

@@ -140,7 +140,7 @@ def _system(fields: dict[str, Any], at: int | None, strange: list[str]) -> list[
 
 
 def _summary(payload: dict[str, Any]) -> str:
-    """Give what a compression left: the first thing that the model is shown from then on."""
+    """Return what a compression left: the first thing that the model is shown from then on."""
     left = next(iter(rows(payload.get("compressedHistory"))), None)
     parts = [table(part) for part in rows(table(left).get("parts"))]
     return "\n".join(filter(None, (text(part.get("text")) for part in parts)))

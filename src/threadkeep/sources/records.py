@@ -114,11 +114,11 @@ class Parser(Protocol):
         ...
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call; asking twice changes nothing."""
+        """Return what came up since the last call; asking twice changes nothing."""
         ...
 
     def state(self) -> bytes:
-        """Give what a new parser needs to continue from here."""
+        """Return what a new parser needs to continue from here."""
         ...
 
 

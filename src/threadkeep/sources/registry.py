@@ -131,7 +131,7 @@ class Sources(Mapping[str, "Source"]):
 
 
 def foreign_sources() -> Sources:
-    """Give the sources of other programs, by name."""
+    """Return the sources of other programs, by name."""
     makers = {name: partial(_load, module) for name, module in _MODULES.items()}
     return Sources(makers, packaged)
 
@@ -143,7 +143,7 @@ def _load(module: str) -> "Source":
 
 
 def packaged() -> Mapping[str, Callable[[], "Source"]]:
-    """Give the sources that other packages bring, by the names of their entry points."""
+    """Return the sources that other packages bring, by the names of their entry points."""
     if not any(map(_may_bring, sys.path)):
         return {}
     from importlib.metadata import entry_points  # noqa: PLC0415  (40 ms, to read what all bring)

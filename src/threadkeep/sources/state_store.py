@@ -237,7 +237,7 @@ class _StateRows:
             yield key, line(type="message", session=self._id, row=message, **more)
 
     def _keys(self, least: int) -> dict[Any, str]:
-        """Give the numbers that imported messages have in their own program, by ours."""
+        """Return the numbers that imported messages have in their own program, by ours."""
         if not self._imported:
             return {}
         sql = (
@@ -255,7 +255,7 @@ class _StateRows:
             yield _message_row(row)
 
     def _rewound(self, least: int) -> Iterator[Row]:
-        """Give the messages that our own store keeps out of the way after a rewind."""
+        """Return the messages that our own store keeps out of the way after a rewind."""
         if "tk_rewound" in self._tables:
             own, hashes = f"{_OF_SESSION} AND id >= ? ORDER BY id", frozenset(("hash", "exact"))
             named = (self._id, least)
@@ -329,7 +329,7 @@ def _facts(row: Row, relation: str) -> SessionFacts:
 
 
 def _usage(session_id: str, row: Row, whole: Row) -> list[Usage]:
-    """Give usage by model where the file has it, else the session's own sums.
+    """Return usage by model where the file has it, else the session's own sums.
 
     What an imported session took before it was imported is counted in its own program, too.
     """
@@ -348,7 +348,7 @@ def _usage(session_id: str, row: Row, whole: Row) -> list[Usage]:
 
 
 def _beyond(name: str, row: Row, split: list[Row]) -> int:
-    """Give how much of a session's sum its parts do not tell of."""
+    """Return how much of a session's sum its parts do not tell of."""
     return max(0, number(row.get(name)) - sum(number(use.get(name)) for use in split))
 
 

@@ -73,7 +73,7 @@ def offload_blobs(ctx: StateContext, *, min_chars: int = _LONG, older_than_days:
 def long_messages(
     ctx: StateContext, *, min_chars: int = _LONG, older_than_days: float = 0
 ) -> Iterator[int]:
-    """Give the messages of ended sessions, idle for so many days, that are worth looking at."""
+    """Return the messages of ended sessions, idle for so many days, that are worth looking at."""
     cutoff = ctx.clock() - older_than_days * _DAY if older_than_days > 0 else None
     params = {"after": 0, "min_chars": min_chars, "cutoff": cutoff, "limit": _PAGE}
     while True:

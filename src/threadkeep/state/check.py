@@ -89,7 +89,7 @@ def check(ctx: StateContext, *, quick: bool = False) -> list[str]:
 
 
 def problems_of(database: Database) -> list[str]:
-    """Give the problems of a copy, for backups to be judged by.
+    """Return the problems of a copy, for backups to be judged by.
 
     Rows without a parent and a broken index are no reason to refuse one: a true copy of a store
     that has them has them, too, and an index can be rebuilt.
@@ -134,7 +134,7 @@ def _is_damage(error: ThreadkeepError) -> bool:
 
 
 def _query(tx: Tx, name: str) -> str:
-    """Give a named query; a copy of a file is opened without the queries of its store."""
+    """Return a named query; a copy of a file is opened without the queries of its store."""
     return Sql(QUERIES[name]) if tx.engine == "sqlite" else name
 
 
@@ -206,7 +206,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
 
 
 def _adopt(ctx: StateContext) -> None:
-    """Give the rows of other programs a fingerprint, a page in each transaction."""
+    """Return the rows of other programs a fingerprint, a page in each transaction."""
     for kind, put in ((_MESSAGES, adopt_message), (_SESSIONS, refresh_session_hash)):
         while _adopt_page(ctx, kind, put) == _PAGE:
             pass

@@ -86,13 +86,13 @@ _ALL_TABLES: Final = ("newest.sql", "telegram.sql", "backends.sql")
 
 @cache
 def newest_columns() -> Mapping[str, tuple[DeclaredColumn, ...]]:
-    """Give the columns of each known table in its newest form."""
+    """Return the columns of each known table in its newest form."""
     return declared_columns(load_text(PACKAGE, "newest.sql"))
 
 
 @cache
 def known_columns() -> Mapping[str, tuple[DeclaredColumn, ...]]:
-    """Give the columns of each known table, also of those that a file has only on demand."""
+    """Return the columns of each known table, also of those that a file has only on demand."""
     scripts = (load_text(PACKAGE, name) for name in _ALL_TABLES)
     return declared_columns("\n".join(scripts))
 
@@ -159,13 +159,13 @@ class Form(NamedTuple):
         return not any(map(self.missing_columns, newest_columns()))
 
     def missing_columns(self, table: str) -> list[DeclaredColumn]:
-        """Give the known columns of a table that the file lacks."""
+        """Return the known columns of a table that the file lacks."""
         present = self.tables.get(table, ())
         return [column for column in known_columns()[table] if column.name not in present]
 
 
 def _cookie(tx: Tx) -> int | str:
-    """Give what is another one after any change of the form."""
+    """Return what is another one after any change of the form."""
     if tx.engine == "sqlite":
         return schema_cookie(tx)
     return " ".join(str(row[0]).removeprefix(_NOTED) for row in tx.all("noted_forms"))
@@ -202,7 +202,7 @@ def survey(tx: Tx) -> Form:
 
 @lru_cache(maxsize=16)
 def _as_noted(cookie: str) -> Form:
-    """Give the form that a file would have by now; the tables themselves are in their newest."""
+    """Return the form that a file would have by now; the tables themselves are in their newest."""
     noted = set(cookie.split())
     newest = _NEWEST in noted
     tables: dict[str, tuple[str, ...]] = {"sessions": SESSIONS_OF_6, "messages": MESSAGES_OF_6}
@@ -273,7 +273,7 @@ class Queries(Mapping[str, str]):
         return _FULL.sub(lambda found: _source(form, found[1], schema), sql)
 
     def __getitem__(self, name: str) -> str:
-        """Give the SQL of a query."""
+        """Return the SQL of a query."""
         written = self._written
         sql = written.get(name)
         if sql is None:
@@ -281,7 +281,7 @@ class Queries(Mapping[str, str]):
         return sql
 
     def __iter__(self) -> Iterator[str]:
-        """Give the names of the queries."""
+        """Return the names of the queries."""
         return iter(self._plain)
 
     def __len__(self) -> int:
@@ -348,7 +348,7 @@ class Forms:
         return self._current
 
     def look(self, tx: Tx) -> Form:
-        """Give the form of the file as this transaction sees it (2 µs if nothing changed)."""
+        """Return the form of the file as this transaction sees it (2 µs if nothing changed)."""
         cookie = _cookie(tx)
         if self._current is None or cookie != self._current.cookie:
             self.look_again(tx)
@@ -507,7 +507,7 @@ MESSAGE_COLUMNS: Final = MESSAGES_OF_6
 
 
 def now() -> float:
-    """Give the time, as programs may have replaced `time.time` in their tests."""
+    """Return the time, as programs may have replaced `time.time` in their tests."""
     return time.time()
 
 

@@ -22,7 +22,7 @@ _PROVISIONAL: Final = ("verification_required", "verify_hook_continue")
 
 
 def repair_turns(turns: list[Json]) -> list[Json]:
-    """Give the turns so that the sides alternate; no text is lost."""
+    """Return the turns so that the sides alternate; no text is lost."""
     return _one_question(_asked_for(_one_answer(turns)))
 
 
@@ -88,7 +88,7 @@ def _asked_for(turns: Iterable[Json]) -> list[Json]:
 
 
 def _names_of_calls(turn: Json) -> set[Any]:
-    """Give both names that a call may have: its own, and that of the item it came in."""
+    """Return both names that a call may have: its own, and that of the item it came in."""
     calls = [call for call in turn.get("tool_calls") or () if isinstance(call, dict)]
     return {call[key] for call in calls for key in ("id", "call_id") if call.get(key)}
 
@@ -222,7 +222,7 @@ def lineage_of(tx: Tx, session_id: str) -> list[str]:
 
 
 def ancestry(tx: Tx, session_id: str) -> list[str]:
-    """Give a session and all that it came from, the oldest first."""
+    """Return a session and all that it came from, the oldest first."""
     chain = [session_id]
     while len(chain) < _HOPS:
         parent = tx.value("parent_of", {"id": chain[-1]})
@@ -293,7 +293,7 @@ def _add_thoughts(turn: Json, row: Json) -> None:
 
 
 def without_memories(text: str) -> str:
-    """Give what somebody said without the memories that a harness put before it."""
+    """Return what somebody said without the memories that a harness put before it."""
     if "memory" in text.lower():
         text = _FENCE.sub("", _NOTE.sub("", _MEMORY.sub("", text)))
     return text.strip()

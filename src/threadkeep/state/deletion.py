@@ -92,7 +92,7 @@ def _remove_all(ctx: StateContext, tx: Tx, ids: Iterable[str]) -> list[str]:
 
 
 def with_delegates(ctx: StateContext, tx: Tx, ids: Sequence[str]) -> list[str]:
-    """Give those of the sessions that there are, and the ones that they delegated to."""
+    """Return those of the sessions that there are, and the ones that they delegated to."""
     present = [each for each in ids if tx.one("session_exists", {"id": each}) is not None]
     return [*present, *sorted(_delegates(ctx, tx, present))]
 

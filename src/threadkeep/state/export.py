@@ -65,7 +65,7 @@ def iter_export(ctx: StateContext, source: str | None = None) -> Iterator[str]:
 
 
 def export_lines(ctx: StateContext, session_id: str) -> Iterator[str]:
-    """Give one session as `iter_export` gives all; nothing if there is none."""
+    """Return one session as `iter_export` gives all; nothing if there is none."""
 
     def first(tx: Tx) -> Json | None:
         session = read_session(ctx, tx, session_id)
@@ -90,7 +90,7 @@ def _ids(ctx: StateContext, source: str | None) -> Iterator[str]:
 
 
 def side_of(tx: Tx, session_id: str) -> Json:
-    """Give what only we know of a session: pins, archive, who gave the title, its relation."""
+    """Return what only we know of a session: pins, archive, who gave the title, its relation."""
     row = tx.one("side_of", {"id": session_id})
     names = ("pinned_at", "archived_at", "title_source", "relation")
     found = dict(zip(names, row or (), strict=False))

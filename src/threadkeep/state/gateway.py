@@ -176,7 +176,7 @@ def delete_gateway_routing_entries(
 
 
 def routes_to(ctx: StateContext, tx: Tx, session_ids: set[str]) -> list[tuple[str, str]]:
-    """Give the scope and key of all routes that lead to these sessions."""
+    """Return the scope and key of all routes that lead to these sessions."""
     routes = tx.all("all_routing") if "gateway_routing" in ctx.form.tables else []
     return [(scope, key) for scope, key, entry in routes if _target(entry) in session_ids]
 

@@ -79,7 +79,7 @@ def format_session_db_unavailable(prefix: str = "Session database not available"
 def apply_wal_with_fallback(
     conn: Any, *, db_label: str = "state.db", require_wal: bool = False
 ) -> str:
-    """Give a connection's file a write-ahead log where that is safe; give the mode it has."""
+    """Return a connection's file a write-ahead log where that is safe; give the mode it has."""
     safe = not is_sqlite_wal_reset_vulnerable()
     return checks.choose_journal(conn, db_label, safe=safe, require_wal=require_wal)
 
@@ -100,12 +100,12 @@ def preflight_db_writability(db_path: str | Path, *, db_label: str = "state.db")
 
 
 def resolved_max_resume_messages() -> int:
-    """Give how many messages a session may have to be resumed."""
+    """Return how many messages a session may have to be resumed."""
     return MAX_SAFE_RESUME_MESSAGES
 
 
 def resolved_max_export_messages() -> int:
-    """Give how many messages a session may have to be exported in memory."""
+    """Return how many messages a session may have to be exported in memory."""
     return MAX_SAFE_EXPORT_MESSAGES
 
 

@@ -27,7 +27,7 @@ class AwaitedSessions:
         self._db = db
 
     def __getattr__(self, name: str) -> Any:
-        """Give a verb as a coroutine function, anything else as it is."""
+        """Return a verb as a coroutine function, anything else as it is."""
         found = getattr(self._db, name)
         if not callable(found):
             return found
@@ -77,7 +77,7 @@ def is_disk_full_error(exc: BaseException | str | None) -> bool:
 
 
 def classify_persistence_error(exc_or_str: BaseException | str | None) -> str:
-    """Give the cause of an error, or of its text: one of PERSISTENCE_ERROR_CAUSES."""
+    """Return the cause of an error, or of its text: one of PERSISTENCE_ERROR_CAUSES."""
     if exc_or_str is None:
         return "unknown"
     for kind, cause in _BY_KIND:
@@ -174,7 +174,7 @@ def repair_state_db_schema(db_path: str | Path, *, backup: bool = True) -> Json:
 
 
 def schema_read_probe_statements() -> tuple[str, ...]:
-    """Give statements that fail on a file that lacks a table or column of the newest form."""
+    """Return statements that fail on a file that lacks a table or column of the newest form."""
 
     def select(table: str, columns: tuple[Any, ...]) -> str:
         names = ", ".join(f'"{table}"."{column.name}"' for column in columns)

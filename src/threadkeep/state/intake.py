@@ -129,12 +129,12 @@ class _Pairs:
         return None
 
     def left(self) -> set[int]:
-        """Give the messages here that the other store does not have."""
+        """Return the messages here that the other store does not have."""
         return self._live - self._met
 
 
 def told_by(message: Mapping[str, Any]) -> str:
-    """Give all that a message says, so that two can be compared wherever they are stored."""
+    """Return all that a message says, so that two can be compared wherever they are stored."""
     said = [_plain(field, message.get(field)) for field in MESSAGE_FIELDS]
     newer = {field: _plain(field, message.get(field)) for field in NEWER_FIELDS}
     more = {field: value for field, value in newer.items() if value not in (None, 0)}
@@ -204,7 +204,7 @@ def apply_update(ctx: StateContext, tx: Tx, session_id: str, update: Update, ori
 
 
 def columns_beside(ctx: StateContext, message: Any) -> Json:
-    """Give the columns of a message that say nothing in our words: marks, and unknown ones."""
+    """Return the columns of a message that say nothing in our words: marks, and unknown ones."""
     if not isinstance(message, Mapping):
         return {}
     known = {column.name for column in known_columns()["messages"]}
@@ -386,7 +386,7 @@ def _empty(ctx: StateContext, tx: Tx, session_id: str) -> None:
 def _columns(
     ctx: StateContext, tx: Tx, session_id: str, session: Mapping[str, Any]
 ) -> tuple[Json, dict[str, ColumnValue]]:
-    """Give the columns of a session as they are stored, and the texts among them."""
+    """Return the columns of a session as they are stored, and the texts among them."""
     known = {column.name for column in known_columns()["sessions"]}
     here = known | {*ctx.form.tables["sessions"]}
     columns: Json = {

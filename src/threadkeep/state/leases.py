@@ -137,7 +137,7 @@ def holds_lock(ctx: StateContext, tx: Tx, session_id: str, holder: str | None) -
 
 
 def conversation_of(tx: Tx, session_id: str) -> str:
-    """Give the session that a chain of compactions began with: the name of the conversation."""
+    """Return the session that a chain of compactions began with: the name of the conversation."""
     chain = [session_id]
     while (parent := tx.value("continued_from", {"id": chain[-1]})) not in (None, *chain):
         chain.append(str(parent))
@@ -529,7 +529,7 @@ def _bounded(description: str | None) -> str:
 
 
 def _known(provenance: str | None) -> str:
-    """Give where a heartbeat came from; Hermes says `unknown` of what it does not know."""
+    """Return where a heartbeat came from; Hermes says `unknown` of what it does not know."""
     value = str(getattr(provenance, "value", provenance) or "").strip()
     return value if value in _PROVENANCES else _UNKNOWN
 

@@ -355,7 +355,7 @@ def _columns(
 
 
 def _structured(ctx: StateContext, field: str, value: Any) -> Any:
-    """Give the column for what is more than a text, or only taken where it is one."""
+    """Return the column for what is more than a text, or only taken where it is one."""
     if field == "observed":
         return 1 if value else 0
     if field in _SENT:
@@ -382,7 +382,7 @@ def _content(ctx: StateContext, value: Any, exact: dict[str, ColumnValue]) -> An
 
 
 def _seconds(timestamp: Any, now: float) -> float:
-    """Give a time as its column gives it back: a number with a point, zero without a sign."""
+    """Return a time as its column gives it back: a number with a point, zero without a sign."""
     if timestamp is None:
         return now + 0.0
     try:
@@ -394,7 +394,7 @@ def _seconds(timestamp: Any, now: float) -> float:
 
 
 def _text(ctx: StateContext, value: Any, field: str, exact: dict[str, ColumnValue]) -> str | None:
-    """Give the text of a column; a value that needs more than its column is noted in `exact`."""
+    """Return the text of a column; a value that needs more than its column is noted in `exact`."""
     if value is None:
         return None
     if ctx.redact is not None:
@@ -452,7 +452,7 @@ def remember_key(tx: Tx, session_id: str, kind: str, key: str, message_id: int |
 
 
 def keys_of(tx: Tx, session_id: str, kind: str) -> dict[str, int]:
-    """Give what was done in a session under keys of a kind, by the keys."""
+    """Return what was done in a session under keys of a kind, by the keys."""
     if ("tk_keys",) not in tx.all("key_tables"):
         return {}
     return dict(tx.all("keys_of", {"session_id": session_id, "kind": kind}))

@@ -22,7 +22,7 @@ _EXPORTED = "pass what `export` wrote, or the JSON of Hermes's own export"
 
 
 def find_state_session(store: SessionDB, ref: str) -> str:
-    """Give the id that is meant: an id or its beginning, `last`, or a title."""
+    """Return the id that is meant: an id or its beginning, `last`, or a title."""
     if not ref:
         raise Invalid("the name of the session is empty", hint="give an id, a title, or `last`")
     if store.get_session(ref) is not None:
@@ -42,7 +42,7 @@ def find_state_session(store: SessionDB, ref: str) -> str:
 
 
 def messages_near(store: SessionDB, message_id: int, before: int, after: int) -> list[Json]:
-    """Give a message with its neighbours, whatever its session; nothing if it does not exist."""
+    """Return a message with its neighbours, whatever its session; nothing if it does not exist."""
     message = store.get_message(message_id)
     if message is None:
         return []
@@ -53,7 +53,7 @@ def messages_near(store: SessionDB, message_id: int, before: int, after: int) ->
 
 
 def _newest(store: SessionDB) -> str:
-    """Give the session that was used last; one in which nothing was said only if all are so."""
+    """Return the session that was used last; one in which nothing was said only if all are so."""
     for least in (1, 0):
         found = store.list_sessions_rich(
             limit=1,
@@ -74,7 +74,7 @@ def is_adopted(store: SessionDB) -> bool:
 
 
 def flags_of(store: SessionDB, session_ids: Iterable[str]) -> dict[str, Json]:
-    """Give what only we know of sessions: when they were pinned and archived, and so on."""
+    """Return what only we know of sessions: when they were pinned and archived, and so on."""
     if not store.context.side:
         return {session_id: {} for session_id in session_ids}
     with store.context.db.read() as tx:
@@ -90,12 +90,12 @@ def count_long_messages(store: SessionDB, older_than_days: float = 0) -> int:
 
 
 def session_as_lines(store: SessionDB, session_id: str) -> Iterator[str]:
-    """Give one session as `iter_export` gives all: a line for it, and one for each message."""
+    """Return one session as `iter_export` gives all: a line for it, and one for each message."""
     return export_lines(store.context, session_id)
 
 
 def session_as_object(store: SessionDB, session_id: str) -> str:
-    """Give one session with its messages inside, on one line, as Hermes exports it."""
+    """Return one session with its messages inside, on one line, as Hermes exports it."""
     return line(store.export_session(session_id) or {})
 
 
@@ -103,7 +103,7 @@ def session_as_object(store: SessionDB, session_id: str) -> str:
 
 
 def session_lines(lines: Iterable[bytes]) -> Iterator[str | bytes]:
-    """Give the lines of an export: JSON lines as they are, a list of sessions one by one.
+    """Return the lines of an export: JSON lines as they are, a list of sessions one by one.
 
     The beginning is read and checked at once, so that wrong input is refused before a store is
     begun for it.

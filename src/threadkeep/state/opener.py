@@ -60,13 +60,13 @@ def note_refusal(error: Exception) -> None:
 
 
 def hermes_home() -> Path:
-    """Give Hermes's folder: HERMES_HOME, else .hermes of the user's home."""
+    """Return Hermes's folder: HERMES_HOME, else .hermes of the user's home."""
     home = os.environ.get("HERMES_HOME")
     return Path(home) if home else Path.home() / ".hermes"
 
 
 def default_path() -> Path:
-    """Give the file that Hermes uses, in its folder."""
+    """Return the file that Hermes uses, in its folder."""
     return hermes_home() / "state.db"
 
 

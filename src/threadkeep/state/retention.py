@@ -106,7 +106,7 @@ def _cutoff(ctx: StateContext, days: float | None) -> float | None:
 def select(
     ctx: StateContext, tx: Tx, chosen: Selection, session_id: str | None = None
 ) -> list[Json]:
-    """Give the selected sessions, or one if it is among them; the longest idle first."""
+    """Return the selected sessions, or one if it is among them; the longest idle first."""
     span = {"first": session_id or "", "last": session_id}
     params = {**span, "state": chosen.state, **_params(chosen.filters)}
     found = tx.dicts("selected_sessions", params)
@@ -148,7 +148,7 @@ def _pinned(ctx: StateContext, tx: Tx, session_id: str | None) -> set[str]:
 
 
 def _after(ctx: StateContext, tx: Tx, row: Json) -> Iterator[str]:
-    """Give the sessions in which one goes on."""
+    """Return the sessions in which one goes on."""
     if row["end_reason"] == "compression":
         chain = get_compression_lineage(ctx, tx, row["id"])
         yield from chain[chain.index(row["id"]) + 1 :] if row["id"] in chain else ()

@@ -113,7 +113,7 @@ def _mark(ctx: StateContext, tx: Tx, session_id: str, first: int) -> int:
 
 
 def _rewinds(tx: Tx, session_id: str) -> list[tuple[int, int, int]]:
-    """Give the rewinds of ours that were not undone: number, first and last id."""
+    """Return the rewinds of ours that were not undone: number, first and last id."""
     rewinds: list[tuple[int, int, int]] = []
     for key, cut in keys_of(tx, session_id, _KIND).items():
         number, last = map(int, key.split(":"))
@@ -331,7 +331,7 @@ def rewind_user_turn(
 
 
 def _asked(turns: Sequence[Json]) -> list[int]:
-    """Give the places at which the user said something; notes and summaries are none."""
+    """Return the places at which the user said something; notes and summaries are none."""
     return [
         place
         for place, turn in enumerate(turns)

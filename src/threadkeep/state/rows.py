@@ -114,7 +114,7 @@ def _fitting(ctx: StateContext, tx: Tx, table: str, values: Values) -> Values:
 
 
 def _defaults(form: Form, table: str) -> Mapping[str, str]:
-    """Give the known columns that the file lacks, with their defaults."""
+    """Return the known columns that the file lacks, with their defaults."""
     return _defaults_of(table, form.tables.get(table, ()))
 
 
@@ -139,12 +139,12 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def whole_text(text: str) -> str:
-    """Give text that is valid UTF-8: half a character becomes U+FFFD."""
+    """Return text that is valid UTF-8: half a character becomes U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def encode_content(value: Any) -> Any:
-    """Give the column for a content: text and numbers as they are, what has parts as JSON."""
+    """Return the column for a content: text and numbers as they are, what has parts as JSON."""
     if isinstance(value, str):
         return whole_text(str.__str__(value))
     if value is None or isinstance(value, (bytes, int, float)):
@@ -157,7 +157,7 @@ def encode_content(value: Any) -> Any:
 
 
 def decode_content(column: Any) -> Any:
-    """Give the value that `encode_content` stored; a damaged one as the text it is."""
+    """Return the value that `encode_content` stored; a damaged one as the text it is."""
     if not (isinstance(column, str) and column.startswith(_STRUCTURED)):
         return column
     try:
@@ -168,12 +168,12 @@ def decode_content(column: Any) -> Any:
 
 
 def encode_json(value: Any, field: str) -> str:
-    """Give the column for what is JSON; text is taken for JSON already."""
+    """Return the column for what is JSON; text is taken for JSON already."""
     return whole_text(str.__str__(value)) if isinstance(value, str) else dump(value, field)
 
 
 def parse_calls(value: Any) -> Any:
-    """Give tool calls as a value, also where they come as JSON text; broken text is none."""
+    """Return tool calls as a value, also where they come as JSON text; broken text is none."""
     if not isinstance(value, str) or isinstance(value, JsonText):
         return value
     try:
@@ -184,13 +184,13 @@ def parse_calls(value: Any) -> Any:
 
 
 def encode_metadata(value: Any) -> str | None:
-    """Give the column for what is shown with a message: the JSON of a dict, else NULL."""
+    """Return the column for what is shown with a message: the JSON of a dict, else NULL."""
     meaning = _as_dict(value) if value else None
     return json.dumps(meaning) if meaning else None
 
 
 def decode_metadata(column: Any) -> Json | None:
-    """Give what is shown with a message, None where the column holds no dict."""
+    """Return what is shown with a message, None where the column holds no dict."""
     return None if column is None else _as_dict(column)
 
 
@@ -227,7 +227,7 @@ _FIRST_OF_BUNDLE: Final = "\n\n[Loaded as part of the "
 
 
 def preview_of(tx: Tx, session_id: str) -> str:
-    """Give the beginning of the first thing that the user said, on one line."""
+    """Return the beginning of the first thing that the user said, on one line."""
     head, tail = tx.one("first_user_text", {"session_id": session_id}) or (None, None)
     return "" if head is None else shape_preview(str(head), tail)
 
@@ -258,7 +258,7 @@ def describe_skill_call(text: str, separator: str = " — ") -> str | None:
 
 
 def _typed(text: str) -> str | None:
-    """Give what was typed with the call: before the skills of a bundle, behind a single one."""
+    """Return what was typed with the call: before the skills of a bundle, behind a single one."""
     if _BUNDLE in text:
         _, _, rest = text.partition(_TYPED_FOR_BUNDLE)
         return rest.partition(_FIRST_OF_BUNDLE)[0].strip()

@@ -31,7 +31,7 @@ QUERIES: Final = load_queries(PACKAGE, *_FILES)
 
 @cache
 def server_queries() -> Mapping[str, str]:
-    """Give the named queries as PostgreSQL takes them."""
+    """Return the named queries as PostgreSQL takes them."""
     return load_queries(PACKAGE, *_FILES, engine="postgres")
 
 
@@ -119,7 +119,7 @@ class StateFacts(NamedTuple):
 
 
 def read_version(tx: Tx) -> int | None:
-    """Give the version of a state file; 1 for one that does not say, None for no state file."""
+    """Return the version of a state file; 1 for one that does not say, None for no state file."""
     tables = tx.tables()
     if not {"sessions", "messages"} <= tables:
         return None
@@ -301,7 +301,7 @@ def created_by(script: str) -> Iterator[Made]:
 
 
 def views_for(tx: Tx) -> tuple[str, ...]:
-    """Give temporary views through which any state file reads like one of version 6.
+    """Return temporary views through which any state file reads like one of version 6.
 
     They stand before the tables of the same name on one connection; the file is not touched.
     """
@@ -336,7 +336,7 @@ _COMPARED: Final = ("TRIGGER", "VIEW")
 
 
 def read_side_version(tx: Tx) -> int:
-    """Give the version of our side tables, 0 for a file without them."""
+    """Return the version of our side tables, 0 for a file without them."""
     if "tk_meta" not in _schema(tx):
         return 0
     value = tx.value("get_meta", {"key": "side_version"})
@@ -344,12 +344,12 @@ def read_side_version(tx: Tx) -> int:
 
 
 def _schema(tx: Tx) -> dict[str, str]:
-    """Give the names in a file, and how each was created, in single spaces."""
+    """Return the names in a file, and how each was created, in single spaces."""
     return {name: " ".join(sql.split()) for name, sql in definitions(tx).items()}
 
 
 def _lacking(present: Mapping[str, str], script: str) -> list[str]:
-    """Give the names of what a file lacks of a script, or has in another form."""
+    """Return the names of what a file lacks of a script, or has in another form."""
     return [
         made.name
         for made in created_by(script)

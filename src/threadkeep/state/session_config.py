@@ -13,7 +13,7 @@ from threadkeep.state.side_values import to_column
 
 
 def read_config(text: object) -> dict[str, Any]:
-    """Give the settings that a column holds; what is no JSON object is none."""
+    """Return the settings that a column holds; what is no JSON object is none."""
     try:
         found = json.loads(text) if isinstance(text, (str, bytes)) else text
     except (ValueError, RecursionError):

@@ -68,7 +68,7 @@ R = TypeVar("R")
 
 
 def _default_path() -> Path:
-    """Give the default of the stand-in module, also where a program has put another one there."""
+    """Return the default of the stand-in module, also where a program has put another one there."""
     from threadkeep.state import hermes_state  # noqa: PLC0415  (it imports this module)
 
     return hermes_state._default_db_path()  # noqa: SLF001
@@ -146,7 +146,7 @@ class SessionDB:
         self.create_session(session_id, source, **columns)
 
     def _foreign_state_db_holders(self) -> list[tuple[int, str]]:
-        """Give the other processes that have the file open, with the name of what they hold."""
+        """Return the other processes that have the file open, with the name of what they hold."""
         return foreign_holders(self.db_path)
 
     def _execute_write(

@@ -139,7 +139,7 @@ def _chain_activity(ctx: StateContext, tx: Tx, session_id: str) -> float:
 
 
 def _along_activity(ctx: StateContext, tx: Tx, wanted: SessionFilter) -> Iterator[str]:
-    """Give a chain of compressions the place of the one among its members that was used last."""
+    """Return a chain of compressions the place of the one among its members that was used last."""
     seen: set[str] = set()
     for _, several in groupby(newest_first(ctx, tx), key=_start):
         chains = [compressed_before(ctx, tx, session_id) for _, session_id in several]
@@ -154,7 +154,7 @@ def _listed(ctx: StateContext, tx: Tx, wanted: SessionFilter, ids: Iterable[str]
 
 
 def _matching(ctx: StateContext, tx: Tx, of_id: str | None, of_any: str | None) -> set[str] | None:
-    """Give the sessions that match or continue in one that does, None if nothing is asked for."""
+    """Return the sessions that match or continue in one that does, None if nothing is asked for."""
     asked: list[tuple[str, Json]] = []
     if needle := (of_id or "").strip().lower():
         asked.append(("ids_like", {"pattern": _anywhere(needle)}))

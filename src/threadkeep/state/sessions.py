@@ -40,7 +40,7 @@ class SessionFilter(NamedTuple):
     children: bool = True
 
     def params(self, ctx: StateContext) -> Json:
-        """Give the parameters of the piece `listed`."""
+        """Return the parameters of the piece `listed`."""
         return {
             **marked(ctx),
             **below(self.cwd_prefix),
@@ -55,7 +55,7 @@ class SessionFilter(NamedTuple):
 
 
 def marked(ctx: StateContext) -> Json:
-    """Give the parameter that says whether marks tell what a child is to its parent."""
+    """Return the parameter that says whether marks tell what a child is to its parent."""
     return {"marked": ctx.form.answers.marked_lineage}
 
 
@@ -72,7 +72,7 @@ def archived_or_not(*, include: bool, only: bool) -> bool | None:
 
 
 def below(folder: str | None) -> Json:
-    """Give the parameters that compare a folder with another and with all below it."""
+    """Return the parameters that compare a folder with another and with all below it."""
     if not folder:
         return {"cwd": None, "below": None, "below_windows": None}
     place = folder.rstrip("/\\") or folder
@@ -289,7 +289,7 @@ def resolve_session_id(_ctx: StateContext, tx: Tx, session_id_or_prefix: str) ->
 
 
 def two_that_begin(tx: Tx, prefix: str) -> list[str]:
-    """Give the ids that begin so, two at most: enough to tell whether it is the only one."""
+    """Return the ids that begin so, two at most: enough to tell whether it is the only one."""
     escaped = escape_like(prefix)
     if len(escaped) > _LONGEST_PATTERN:
         return []
@@ -372,7 +372,7 @@ def session_count_by_source(
 
 
 def workspace_key(row: Mapping[str, object]) -> str | None:
-    """Give the workspace of a session row: its repository, else its folder, else None."""
+    """Return the workspace of a session row: its repository, else its folder, else None."""
     places = (str(row.get(name) or "").strip() for name in ("git_repo_root", "cwd"))
     return next((place for place in places if place), None)
 

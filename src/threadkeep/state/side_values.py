@@ -91,7 +91,7 @@ def _plain_bytes(text: str) -> tuple[str, bytes]:
 
 
 def unpack(codec: str, data: bytes) -> str:
-    """Give the text back; ValueError if the data is not what `pack` made."""
+    """Return the text back; ValueError if the data is not what `pack` made."""
     try:
         kind, _, packed = codec.partition("+")
         raw = zlib.decompress(data) if packed == "zlib" else data
@@ -349,7 +349,7 @@ def dump(value: Any, what: str) -> str:
 
 
 def load(kind: str, value: str | bytes, read_blob: Callable[[str], str]) -> Any:
-    """Give the value back that `to_column` kept; ValueError if it is damaged."""
+    """Return the value back that `to_column` kept; ValueError if it is damaged."""
     if kind == "bytes":
         return _as_bytes(value)
     try:
@@ -403,7 +403,7 @@ def put(tx: Tx, owner: str, key: int | str, field: str, kind: str, value: str | 
 def fingerprint_of_exact(
     owner: str, key: int | str, field: str, kind: str, value: str | bytes
 ) -> int:
-    """Give the fingerprint of an exact value, whatever types its columns have."""
+    """Return the fingerprint of an exact value, whatever types its columns have."""
     if owner == "message" and isinstance(key, str) and key.isdigit():
         key = int(key)
     return fingerprint((owner, key, field, kind, _as_bytes(value) if kind == "bytes" else value))

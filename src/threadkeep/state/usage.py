@@ -144,7 +144,7 @@ def _note_change(
 
 
 def day_of(at: float) -> str:
-    """Give the local day of a time."""
+    """Return the local day of a time."""
     return time.strftime("%Y-%m-%d", time.localtime(at))
 
 
@@ -348,7 +348,7 @@ def usage(
 
 
 def spent(noted: Iterable[Row], counted: Iterable[Row], sessions: Iterable[Row]) -> Iterator[Row]:
-    """Give every piece of usage once: session, day, model, source, then the amounts.
+    """Return every piece of usage once: session, day, model, source, then the amounts.
 
     First what we noted by day; then what the table by model has beyond that, and all side tasks;
     then what a session has beyond both, which was counted in its sums alone.

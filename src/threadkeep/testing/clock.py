@@ -14,12 +14,12 @@ class ManualClock:
         self.step = step
 
     def __call__(self) -> int:
-        """Give the time."""
+        """Return the time."""
         self.now += self.step
         return self.now
 
     def seconds(self) -> float:
-        """Give the time in seconds, as the state store wants it."""
+        """Return the time in seconds, as the state store wants it."""
         return self() / 1000
 
     def forward(self, seconds: float = 0, *, days: float = 0) -> None:

@@ -84,11 +84,11 @@ class StoreFactory(Generic[S]):
         return raw(self.place(store))
 
     def rows(self, store: S, sql: str, *params: object) -> list[RowDict]:
-        """Give the rows that a statement finds in a store's data, by their columns."""
+        """Return the rows that a statement finds in a store's data, by their columns."""
         return rows(self.place(store), sql, *params)
 
     def contents(self, store: S) -> dict[str, list[RowDict]]:
-        """Give every row of every table of a store; indexes over them are left out."""
+        """Return every row of every table of a store; indexes over them are left out."""
         return contents(self.place(store))
 
     def _keep(self, place: str, options: dict[str, Any]) -> S:
@@ -158,7 +158,7 @@ class KnowledgeFactory(StoreFactory[KnowledgeStore]):
         delete_row(Path(self.place(store)), table, number)
 
     def find(self, store: KnowledgeStore, words: str) -> list[int]:
-        """Give the nodes in which the contract's full-text index finds words."""
+        """Return the nodes in which the contract's full-text index finds words."""
         return matching_rows(Path(self.place(store)), "knowledge_fts", words)
 
 
@@ -227,7 +227,7 @@ FACTORIES: Final[dict[str, dict[str, type[StoreFactory[Any]]]]] = {
 
 
 def place_of(store: object) -> Path:
-    """Give the file or folder of a store; a path is its own place."""
+    """Return the file or folder of a store; a path is its own place."""
     if isinstance(store, Mailroom):
         return store.index.path
     path = getattr(store, "db_path", None) or getattr(store, "path", store)
@@ -243,10 +243,10 @@ def raw(store: object) -> AbstractContextManager[OutsideConnection]:
 
 
 def rows(store: object, sql: str, *params: object) -> list[RowDict]:
-    """Give the rows that a statement finds in a store's data, by their columns."""
+    """Return the rows that a statement finds in a store's data, by their columns."""
     return raw_rows(place_of(store), sql, *params)
 
 
 def contents(store: object) -> dict[str, list[RowDict]]:
-    """Give every row of every table of a store; indexes over them are left out."""
+    """Return every row of every table of a store; indexes over them are left out."""
     return all_rows(place_of(store))

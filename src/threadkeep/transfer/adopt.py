@@ -232,7 +232,7 @@ def _is_data(table: str) -> bool:
 
 
 def _tables(path: Path) -> dict[str, tuple[str, ...]]:
-    """Give the columns of every table that has rows."""
+    """Return the columns of every table that has rows."""
     if not path.exists() or path.stat().st_size == 0:
         return {}
     with open_foreign(path) as database:

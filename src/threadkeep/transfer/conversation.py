@@ -100,7 +100,7 @@ class Conversation(msgspec.Struct, frozen=True):
     messages: tuple[ExportMessage, ...] = ()
 
     def mark(self, message: ExportMessage | None = None) -> dict[str, Any]:
-        """Give the field that marks what is written of a message, or of all, as a copy."""
+        """Return the field that marks what is written of a message, or of all, as a copy."""
         own = f"{self.about.harness}:{self.about.session_id}"
         said = own if message is None else message.origin or own
         return copy_mark(said, own)
@@ -219,7 +219,7 @@ def conversation(
 
 
 def about(session: CapturedSession) -> ConversationInfo:
-    """Give what is known of a session."""
+    """Return what is known of a session."""
     return ConversationInfo(
         harness=session.agent,
         session_id=session.session_id,
@@ -310,7 +310,7 @@ def _spoken(entry: Entry, said: str) -> Block:
 
 
 def _input_of(entry: Entry) -> Any:
-    """Give the arguments; of programs that only wrote out what they are, that."""
+    """Return the arguments; of programs that only wrote out what they are, that."""
     if entry.input is not None:
         return entry.input
     return {"text": entry.text} if entry.text else {}
@@ -413,7 +413,7 @@ def carrying(
     records: Iterable[tuple[ExportMessage, dict[str, Any] | Notice]],
     bare: dict[str, Any],
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Give records with their marks; notices, for which a program has none, go into those.
+    """Return records with their marks; notices, for which a program has none, go into those.
 
     `bare` is a record that says nothing, for a conversation that has notices alone.
     """
@@ -434,7 +434,7 @@ def carrying(
 
 
 def notices_of(message: ExportMessage) -> Iterator[Notice]:
-    """Give what a program put in as notices for the eye."""
+    """Return what a program put in as notices for the eye."""
     for block in message.blocks:
         match block:
             case ExportNote(text=said, error=error):
@@ -488,12 +488,12 @@ def _written(value: Any) -> str:
 
 
 def as_object(given: Any) -> dict[str, Any]:
-    """Give arguments as an object, which most formats want."""
+    """Return arguments as an object, which most formats want."""
     return given if isinstance(given, dict) else {"input": given}
 
 
 def data_url(image: Image) -> str:
-    """Give the address of a picture, with its bytes in it if they are known."""
+    """Return the address of a picture, with its bytes in it if they are known."""
     return f"data:{image.media_type};base64,{image.data}" if image.data else image.url
 
 
@@ -512,5 +512,5 @@ def loose_result(result: ToolResult) -> str:
 
 
 def pictures_in(message: ExportMessage) -> list[Image]:
-    """Give the pictures of a message."""
+    """Return the pictures of a message."""
     return [block.image for block in message.blocks if isinstance(block, Picture)]

@@ -123,13 +123,13 @@ class _Names:
         self._count = 0
 
     def next_id(self) -> str:
-        """Give the next id of a call."""
+        """Return the next id of a call."""
         self._count += 1
         return f"call_{self._count:08d}"
 
     @staticmethod
     def tool(name: str) -> str:
-        """Give the name of a tool without what providers refuse."""
+        """Return the name of a tool without what providers refuse."""
         return _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "tool"
 
 
@@ -160,7 +160,7 @@ def _checked(told: Conversation, pairs: Pairs, names: _Names) -> Iterator[Export
 
 
 def _notice_of(block: Block, message: ExportMessage, *, is_loose: bool) -> ExportNote | None:
-    """Give what is for the eye alone of a block; None if a model is to have it."""
+    """Return what is for the eye alone of a block; None if a model is to have it."""
     match block:
         case Reasoning(text=said):
             return _notice(f"Thinking: {said}")
@@ -415,7 +415,7 @@ def project_slug(cwd: str) -> str:
 
 
 def retold_in(made: HandOff, sources: Mapping[str, Source]) -> dict[str, set[int]]:
-    """Give the hashes of the texts in a session that was handed over, by where they were said."""
+    """Return the hashes of the texts in a session that was handed over, by where they were said."""
     log = Log(str(made.path), Stamp(0, 0, 0, 0), made.session_id)
     source = sources[made.agent]
     fresh = partial(source.parser, log, None)
@@ -438,7 +438,7 @@ def _lines(made: HandOff, source: Source, log: Log) -> Iterable[bytes]:
 
 
 def _parts(document: Any) -> Iterator[bytes]:
-    """Give the records that a document for OpenCode becomes in its database."""
+    """Return the records that a document for OpenCode becomes in its database."""
     for message in table(document)["messages"]:
         _, about = message_line(message["info"]["id"], json.encode(message["info"]))
         for part in message["parts"]:

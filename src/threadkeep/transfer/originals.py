@@ -81,19 +81,19 @@ class HomeLike(Protocol):
         ...
 
     def paths(self) -> Paths:
-        """Give the folders."""
+        """Return the folders."""
         ...
 
     def chat_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the chat store."""
+        """Return the file of the chat store."""
         ...
 
     def state_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the state store."""
+        """Return the file of the state store."""
         ...
 
     def knowledge_path(self, path: str | Path | None = None) -> Path:
-        """Give the file of the knowledge store."""
+        """Return the file of the knowledge store."""
         ...
 
     def chat(self, path: str | Path | None = None) -> ChatStore:
@@ -113,7 +113,7 @@ class HomeLike(Protocol):
         ...
 
     def redactor(self) -> "Redactor":
-        """Give what masks secrets before they are stored."""
+        """Return what masks secrets before they are stored."""
         ...
 
     def mail_index(self) -> MailIndex:
@@ -192,7 +192,7 @@ PROGRAMS: Final = (*SHAPES, "nanoclaw")
 
 
 def find_original(program: str, path: str | Path | None, environ: Environ) -> Path:
-    """Give the place of a program's data: the one named, or else where the program keeps it."""
+    """Return the place of a program's data: the one named, or else where the program keeps it."""
     if program not in PROGRAMS:
         msg = f"nothing can be imported from {program!r}"
         raise Invalid(msg, hint=f"the programs are {', '.join(PROGRAMS)}")
@@ -254,7 +254,7 @@ def _size(*paths: Path) -> int:
 
 
 def mail_folders(root: Path) -> tuple[list[Path], list[UnreadablePlace]]:
-    """Give the session folders of NanoClaw below a folder, sorted, and what could not be seen."""
+    """Return the session folders of NanoClaw below a folder, sorted, and what could not be seen."""
     unseen: list[UnreadablePlace] = []
     found = MailboxSource([root]).find(UserHome(root, tell=unseen.append))
     return [Path(log.path) for log in found], unseen
@@ -310,7 +310,7 @@ def copy_of(source: Path, target: Path, bring_up: Callable[[Path], None]) -> Ite
 
 @contextmanager
 def throwaway(place: Path) -> Iterator[Path]:
-    """Give a place for a store like the one at `place`, where there is room for a copy of it."""
+    """Return a place for a store like the one at `place`, where there is room for a copy of it."""
     near = place.parent if os.access(place.parent, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix=".threadkeep-plan-", dir=near) as folder:
         spare = Path(folder) / place.name

@@ -209,7 +209,7 @@ async def _told(live: StoreWatcher, follower: Follower) -> AsyncIterator[bytes]:
 
 
 def live_routes() -> list[BaseRoute]:
-    """Give the routes of live events."""
+    """Return the routes of live events."""
     return [Route("/events", events)]
 
 
@@ -348,7 +348,7 @@ def _let_in(request: Request, place: ServerAddress, token: str) -> Response:
 
 
 def _static(request: Request) -> Response:
-    """Give a file of the page; only names that are there, nothing below or above."""
+    """Return a file of the page; only names that are there, nothing below or above."""
     name = request.path_params["name"]
     folder = files("threadkeep.web").joinpath("static")
     if name not in {entry.name for entry in folder.iterdir()}:

@@ -104,7 +104,7 @@ def _rest(columns: Sequence[Mapping[str, float]], shown: frozenset[str]) -> Seri
 
 
 def highest(series: Iterable[Series]) -> float:
-    """Give the height of the highest pile."""
+    """Return the height of the highest pile."""
     columns = zip(*(one.values for one in series), strict=True)
     return max((math.fsum(column) for column in columns), default=0.0)
 
@@ -142,7 +142,7 @@ _ROUND: Final = (1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0, 20.0)
 
 
 def rounded_up(value: float) -> float:
-    """Give the next number whose quarters read well on an axis."""
+    """Return the next number whose quarters read well on an axis."""
     if value <= 0:
         return 0.0
     size = 10.0 ** math.floor(math.log10(value))
@@ -150,14 +150,14 @@ def rounded_up(value: float) -> float:
 
 
 def level(value: float, top: float) -> int:
-    """Give how hot a value is, from 0 (nothing) to 4; by its root, for a few days outdo all."""
+    """Return how hot a value is, from 0 (nothing) to 4; by its root, for a few days outdo all."""
     if value <= 0 or top <= 0:
         return 0
     return max(1, min(_LEVELS - 1, math.ceil(math.sqrt(min(1.0, value / top)) * (_LEVELS - 1))))
 
 
 def days_back(last: date, count: int) -> list[date]:
-    """Give so many days up to a last one, the earliest first."""
+    """Return so many days up to a last one, the earliest first."""
     return [last - timedelta(days=back) for back in reversed(range(count))]
 
 
@@ -200,7 +200,7 @@ def week_grid(
 
 
 def share(part: float, whole: float) -> float:
-    """Give a part of a whole in percent, between 0 and 100."""
+    """Return a part of a whole in percent, between 0 and 100."""
     return 0.0 if whole <= 0 else max(0.0, min(100.0, 100.0 * part / whole))
 
 
@@ -234,7 +234,7 @@ _TYPES: Final = ("project", "file", "tool", "service", "concept", "domain", "rep
 
 
 def helpers(zone: ZoneInfo) -> dict[str, Callable[..., Any]]:
-    """Give what templates may call."""
+    """Return what templates may call."""
     return {
         "as_text": as_text,
         "refined": words.refined,
@@ -262,12 +262,12 @@ def as_text(value: object) -> str:
 
 
 def total_tokens(one: Sum) -> int:
-    """Give all tokens of a sum."""
+    """Return all tokens of a sum."""
     return one.input + one.output + one.cache_read + one.cache_write
 
 
 def hit_rate(one: Sum) -> float:
-    """Give which part of what models read came from a cache, in percent."""
+    """Return which part of what models read came from a cache, in percent."""
     return share(one.cache_read, one.input + one.cache_read + one.cache_write)
 
 
@@ -494,7 +494,7 @@ def graph_map(graph: Graph, *, narrow: bool = False) -> GraphMap:
 
 
 def _with_the_strongest_tie(graph: Graph) -> list[EntityRow]:
-    """Give the entity in the middle, then what is tied to it most."""
+    """Return the entity in the middle, then what is tied to it most."""
     middle, *others = graph.entities
     weights: dict[int, int] = {}
     for edge in graph.edges:

@@ -111,7 +111,7 @@ _COLORED: Final = AnswerCache(_KEPT_CHARACTERS, weigh=lambda pieces: sum(map(len
 
 
 def filters() -> dict[str, Callable[..., Any]]:
-    """Give the filters of the templates."""
+    """Return the filters of the templates."""
     return {"code": code}
 
 
@@ -121,18 +121,18 @@ def code(text: str, language: str) -> Markup:
 
 
 def language_named(name: str) -> str:
-    """Give the language that a code fence or the end of a file name stands for; empty: none."""
+    """Return the language that a code fence or the end of a file name stands for; empty: none."""
     return _LANGUAGES.get(name.strip().lower(), "")
 
 
 def language_of_path(path: str) -> str:
-    """Give the language of a file by its name."""
+    """Return the language of a file by its name."""
     name = PurePosixPath(path.replace("\\", "/")).name
     return language_named(name.rpartition(".")[2])
 
 
 def language_of_command(command: str) -> str:
-    """Give the language of what a command prints: that of the one file it shows, or a diff."""
+    """Return the language of what a command prints: that of the one file it shows, or a diff."""
     words = command[:500].split()
     if words[:2] in (["git", "diff"], ["git", "show"]):
         return "diff"
@@ -183,7 +183,7 @@ def parted(found: Iterable[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
 
 
 def lines_of(text: str, language: str) -> list[list[Piece]]:
-    """Give the tokens of code line by line, without the ends of lines."""
+    """Return the tokens of code line by line, without the ends of lines."""
     return _by_line(pieces(text, language))
 
 

@@ -72,7 +72,7 @@ class FileDiff(msgspec.Struct, frozen=True):
 
 
 def changes_of(tool: str, given: Any) -> list[FileDiff]:
-    """Give the changes of a tool call; none if it changes no file."""
+    """Return the changes of a tool call; none if it changes no file."""
     if isinstance(given, str):
         return list(_patched(given))
     if not isinstance(given, Mapping):
@@ -147,7 +147,7 @@ def _marked(before: DiffLine, after: DiffLine) -> tuple[DiffLine, DiffLine]:
 
 
 def _ranges(words: list[str], spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Give stretches of words as stretches of characters."""
+    """Return stretches of words as stretches of characters."""
     starts = [0]
     for word in words:
         starts.append(starts[-1] + len(word))
@@ -158,7 +158,7 @@ def _ranges(words: list[str], spans: list[tuple[int, int]]) -> tuple[tuple[int, 
 
 
 def colored(change: FileDiff) -> list[tuple[DiffLine, Markup]]:
-    """Give the lines of a change with their code in the colors of its language, words marked."""
+    """Return the lines of a change with their code in the colors of its language, words marked."""
     language = language_of_path(change.path.removesuffix(" (new)").removesuffix(" (deleted)"))
     sides = {
         sign: iter(

@@ -131,7 +131,7 @@ class Gate:
         return RequestRefusal(_UNKNOWN, "a token or the cookie of a link is needed", hint)
 
     def _who(self, one: GateRequest) -> str | None:
-        """Give the login of a request, "" for the token itself, None for nobody."""
+        """Return the login of a request, "" for the token itself, None for nobody."""
         if one.token is None:
             return None
         given = guard.bearer_of(one.headers)
@@ -165,19 +165,19 @@ class Gate:
 
 
 def own_address(place: ServerAddress, token: str) -> str:
-    """Give the address of the page under its own name."""
+    """Return the address of the page under its own name."""
     return f"{place.scheme}://{own_name(token)}:{place.port}"
 
 
 def _moved(place: ServerAddress, one: GateRequest) -> str:
-    """Give the same address under the page's own name."""
+    """Return the same address under the page's own name."""
     path: str = one.scope["raw_path"].decode("latin-1")
     query: str = one.scope["query_string"].decode("latin-1")
     return own_address(place, one.token or "") + path + (f"?{query}" if query else "")
 
 
 def cookie_name(place: ServerAddress) -> str:
-    """Give the name of the cookie: two servers on one machine must not share one."""
+    """Return the name of the cookie: two servers on one machine must not share one."""
     # With this prefix a browser takes it over TLS or from its own machine, for one host alone.
     prefix = "__Host-" if is_secure(place) else ""
     return f"{prefix}threadkeep_{place.port}"

@@ -95,7 +95,7 @@ def place_of(
 
 
 def own_hosts(place: ServerAddress, name: str) -> frozenset[str]:
-    """Give the hosts of the page's own name; none where it has no such name."""
+    """Return the hosts of the page's own name; none where it has no such name."""
     return frozenset(_with_port({name}, place.port, place.scheme)) if place.own else frozenset()
 
 
@@ -116,12 +116,12 @@ def _bracketed(host: str) -> str:
 
 
 def host_of(headers: Headers) -> str:
-    """Give the host that a request names."""
+    """Return the host that a request names."""
     return headers.get("host", "").lower()
 
 
 def headers_of(scope: Scope) -> Headers:
-    """Give the headers of a request by name, in one pass."""
+    """Return the headers of a request by name, in one pass."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
@@ -190,13 +190,13 @@ def token_in_address(scope: Scope) -> bool:
 
 
 def bearer_of(headers: Headers) -> str | None:
-    """Give the token of a request's header."""
+    """Return the token of a request's header."""
     kind, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
 
 
 def cookies_of(headers: Headers, name: str) -> list[str]:
-    """Give the cookies of a name.
+    """Return the cookies of a name.
 
     Ports share their cookies: another server of this machine may have left one of ours, and it
     must not stand before the one that is good.

@@ -52,7 +52,7 @@ _KEPT_CHARACTERS: Final = 4_000_000
 
 
 def filters() -> dict[str, Callable[..., Any]]:
-    """Give the filters of the templates."""
+    """Return the filters of the templates."""
     return {
         "markdown": markdown,
         "marked": marked,

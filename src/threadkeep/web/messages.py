@@ -141,7 +141,7 @@ class MessageView(msgspec.Struct, frozen=True):
 
 
 def filters() -> dict[str, Callable[..., Any]]:
-    """Give the filters of the templates."""
+    """Return the filters of the templates."""
     return {
         "views": views,
         "view": view,
@@ -160,7 +160,7 @@ def views(
     *,
     whole: bool = False,
 ) -> list[MessageView]:
-    """Give messages as they are shown; with `whole` nothing is cut."""
+    """Return messages as they are shown; with `whole` nothing is cut."""
     calls = {
         one.call_id: one.position for one in messages if one.part == "tool_call" and one.call_id
     }
@@ -192,7 +192,7 @@ def views(
 def view(
     message: TranscriptMessage, *, whole: bool = False, call: TranscriptMessage | None = None
 ) -> MessageView:
-    """Give one message as it is shown; a result is shown as what its `call` asked for."""
+    """Return one message as it is shown; a result is shown as what its `call` asked for."""
     group, label = _GROUPS.get(message.part, ("notes", message.part))
     pictures, hidden = _pictures(message.images, whole=whole)
     text, ran = (
@@ -341,7 +341,7 @@ def _flat(text: str) -> str:
 
 
 def _arguments(message: TranscriptMessage, told: str, *, whole: bool) -> Iterable[Argument]:
-    """Give the arguments of a call, but for what its headline says completely."""
+    """Return the arguments of a call, but for what its headline says completely."""
     if not isinstance(message.input, Mapping):
         text = written(message.input) if message.input is not None else message.text
         if text.strip() and text.strip() != told:
@@ -406,7 +406,7 @@ def prose_of(text: str, *, whole: bool = False) -> TextPreview:
 
 
 def colored_piece(piece: TextPreview) -> tuple[Markup, Markup]:
-    """Give the beginning and the rest of a text in the colors of its language."""
+    """Return the beginning and the rest of a text in the colors of its language."""
     head, rest = parted(pieces(piece.head + piece.rest, piece.language), len(piece.head))
     return markup_of(head), markup_of(rest)
 
@@ -425,7 +425,7 @@ def _end_of_head(text: str) -> int:
 
 
 def _pictures(images: Iterable[Image], *, whole: bool) -> tuple[tuple[str, ...], int]:
-    """Give pictures as addresses that hold them; other types could run, and addresses load."""
+    """Return pictures as addresses that hold them; other types could run, and addresses load."""
     images = tuple(images)
     shown = tuple(
         f"data:{one.media_type};base64,{one.data}"
@@ -495,5 +495,5 @@ def _share(part: int, most: int) -> int:
 
 
 def agent_class(agent: str) -> str:
-    """Give the class that colours an agent; a name that is no word has none."""
+    """Return the class that colours an agent; a name that is no word has none."""
     return agent if _WORD.fullmatch(agent) else ""

@@ -117,7 +117,7 @@ class Reads:
 
 
 def _asked(request: Request) -> Hashable:
-    """Give all of a read that its answer depends on, beside the stores."""
+    """Return all of a read that its answer depends on, beside the stores."""
     scope, headers = request.scope, request.headers
     named = (headers.get(PIECE), headers.get("if-none-match"), scope.get(LOGIN))
     return (scope["method"], scope["raw_path"], scope["query_string"], *named)
@@ -147,7 +147,7 @@ class SiteRequest(msgspec.Struct, frozen=True):
     login: str = ""  # which browser asks; empty: a program with the token
 
     def number(self, name: str, default: int, most: int) -> int:
-        """Give a number of the query; anything else is the default."""
+        """Return a number of the query; anything else is the default."""
         text = self.query.get(name, "")
         usable = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
         return min(int(text), most) if usable else default
@@ -172,7 +172,7 @@ class SitePage(msgspec.Struct, frozen=True):
 
 
 def page_routes(pages: Iterable[SitePage]) -> list[Route]:
-    """Give the routes of pages and of their twins."""
+    """Return the routes of pages and of their twins."""
     routes = []
     for page in pages:
         twin = "/index.json" if page.path == "/" else f"{page.path}.json"
@@ -182,7 +182,7 @@ def page_routes(pages: Iterable[SitePage]) -> list[Route]:
 
 
 def visit_of(request: Request) -> SiteRequest:
-    """Give what a page is made of for a request."""
+    """Return what a page is made of for a request."""
     stores: Stores = request.app.state.stores
     zone = ZoneInfo(stores.home.zone)
     login = request.scope.get(LOGIN) or ""

@@ -50,7 +50,7 @@ class WorkerTask(msgspec.Struct, frozen=True):
 def web_part(
     home: Home, listener: socket.socket, db: str | None, *, at_once: bool = False
 ) -> ServicePart:
-    """Give the part that answers at a socket which is bound already.
+    """Return the part that answers at a socket which is bound already.
 
     With `at_once` the process is there before anybody comes: a browser is being opened.
     """
@@ -111,7 +111,7 @@ class Door:
 
 @contextmanager
 def _ending(bell: Bell) -> Iterator[socket.socket]:
-    """Give a socket that can be read when it is the end."""
+    """Return a socket that can be read when it is the end."""
     near, far = socket.socketpair()
     over = threading.Event()
 

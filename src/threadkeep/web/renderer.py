@@ -76,7 +76,7 @@ class Renderer:
 
 @cache
 def asset(name: str) -> str:
-    """Give the address of a file of the page; it changes with the file, so it may be kept."""
+    """Return the address of a file of the page; it changes with the file, so it may be kept."""
     digest = hashlib.blake2b(files("threadkeep.web").joinpath("static", name).read_bytes())
     return f"/static/{name}?v={digest.hexdigest()[:12]}"
 

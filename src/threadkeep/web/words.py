@@ -23,7 +23,7 @@ _SPANS: Final = (
 
 
 def filters(zone: ZoneInfo) -> dict[str, Callable[..., Any]]:
-    """Give the filters of the templates."""
+    """Return the filters of the templates."""
     return {
         "ago": ago,
         "short_path": short_path,
@@ -126,13 +126,13 @@ _SAME: Final = {"agent": ("agent", "harness", "source"), "on": ("on", "since", "
 
 
 def session_address(agent: str, session_id: str, key: str | None = None) -> str:
-    """Give the address of a session, opened at one of its messages."""
+    """Return the address of a session, opened at one of its messages."""
     where = f"/sessions/{_quoted(f'{agent}:{session_id}')}"
     return where if key is None else with_query(where, at=key)
 
 
 def opening_address(ref: str) -> str:
-    """Give the address that opens a reference, whatever it is."""
+    """Return the address that opens a reference, whatever it is."""
     return f"/open/{_quoted(ref)}"
 
 
@@ -141,13 +141,13 @@ def _quoted(text: str) -> str:
 
 
 def with_query(path: str, **values: str | int | None) -> str:
-    """Give an address with what of the values is not empty."""
+    """Return an address with what of the values is not empty."""
     asked = {name: value for name, value in values.items() if value not in (None, "")}
     return f"{path}?{urlencode(asked, errors='replace')}" if asked else path
 
 
 def refined(q: str, key: str, value: str) -> str:
-    """Give the text of a filter bar in which a key has one value; an empty one takes it out."""
+    """Return the text of a filter bar in which a key has one value; an empty one takes it out."""
     names = tuple(f"{name}:" for name in _SAME.get(key, (key,)))
     kept = [one for one in _TOKEN.findall(q) if not one.lower().startswith(names)]
     return " ".join([*kept, f"{key}:{_value(value)}"] if value else kept)

@@ -236,7 +236,7 @@ class Day:
         return self.poller.now >= self.end
 
     def run(self) -> list[int]:
-        """Give the seconds at which the server was asked for the newest runs."""
+        """Return the seconds at which the server was asked for the newest runs."""
         asked = self.poller.ci.asked
         reports = 0
 

@@ -194,11 +194,11 @@ class World(NamedTuple):
     spool: Path
 
     def records(self, kind: str = "") -> list[Record]:
-        """Give the records of the spool, of one kind or of all."""
+        """Return the records of the spool, of one kind or of all."""
         return [r for r in read_spool(self.spool) if kind in {"", r["kind"]}]
 
     def commands(self) -> list[str]:
-        """Give the commands that were seen to end."""
+        """Return the commands that were seen to end."""
         return [record["command"] for record in self.records("end1")]
 
     @contextmanager
@@ -227,7 +227,7 @@ class World(NamedTuple):
             terminal.kill()
 
     def argv(self, name: str) -> list[str]:
-        """Give the command that starts a shell as the terminal would."""
+        """Return the command that starts a shell as the terminal would."""
         options = {
             "zsh": ["-i", "-o", "no_global_rcs"],
             "bash": ["--rcfile", str(self.home / ".bashrc"), "-i"],
@@ -236,7 +236,7 @@ class World(NamedTuple):
         return [need_tool(name), *options[name]]
 
     def environ(self) -> dict[str, str]:
-        """Give a small environment: nothing of the machine's own leaks into the tests."""
+        """Return a small environment: nothing of the machine's own leaks into the tests."""
         return {
             "HOME": str(self.home),
             "PATH": "/usr/local/bin:/usr/bin:/bin",

@@ -190,7 +190,7 @@ def test_others_find_everything_as_it_was(
 
 
 def before_lists(shell: str, spool: Path) -> str:
-    """Give the hook as it works in bash before 5.1, where one text holds all prompt commands."""
+    """Return the hook as it works in bash before 5.1, where one text holds all prompt commands."""
     from threadkeep.capture.observed.shell_hooks import render
 
     return render(shell, spool).replace(">= 501", ">= 9900")

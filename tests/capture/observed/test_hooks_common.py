@@ -347,7 +347,7 @@ def test_a_spool_of_any_name(tmp_path: Path, shell: str) -> None:
 
 @pytest.fixture(params=["missing", "a file", "read-only", "full"])
 def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Give a spool folder that takes nothing, in one of the ways in which that happens."""
+    """Return a spool folder that takes nothing, in one of the ways in which that happens."""
     spool = tmp_path / "refusing"
     if request.param == "full":
         with small_disk(spool, "64k"):
@@ -366,7 +366,7 @@ def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def said(shown: str) -> list[str]:
-    """Give the lines that were printed, without the echo of what was typed."""
+    """Return the lines that were printed, without the echo of what was typed."""
     lines = [line.strip("\r") for line in re.sub(r"\x1b\[\?2004[hl]", "", shown).split("\n")]
     return [line for line in lines[1:] if line.strip() and "⏎" not in line]
 

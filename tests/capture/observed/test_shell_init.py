@@ -53,7 +53,7 @@ def rc_of(shell: str, home: Path) -> Path:
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Give every file below a folder: its mode and its content."""
+    """Return every file below a folder: its mode and its content."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(p): (stat.S_IMODE(p.stat().st_mode), p.read_bytes()) for p in files}
 

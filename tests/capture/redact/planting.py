@@ -263,7 +263,7 @@ PLACES = (
 
 
 def plant(random: Random, name: str) -> tuple[str, str, str]:
-    """Give a format's name, a secret of it, and a text with the secret in it."""
+    """Return a format's name, a secret of it, and a text with the secret in it."""
     if name in SHAPED:
         secret, place = SHAPED[name](random), random.choice(PLACES)
     else:
@@ -278,5 +278,5 @@ def planted(random: Random, count: int) -> list[tuple[str, str, str]]:
 
 
 def value_of(name: str, secret: str) -> str:
-    """Give the part of a planted text that must be gone: of a webhook's URL only its end."""
+    """Return the part of a planted text that must be gone: of a webhook's URL only its end."""
     return secret.rsplit("/", 1)[-1] if name.endswith("-hook") and "://" in secret else secret

@@ -40,7 +40,7 @@ def test_identifiers_and_pictures_stay(record_property: Record) -> None:
 
 
 def masks_in(path: Path) -> Iterator[tuple[str, str]]:
-    """Give the rule and the value of every mask of a log."""
+    """Return the rule and the value of every mask of a log."""
     data = path.read_bytes()
     masked = REDACTOR.block(data)
     if masked is not data:

@@ -16,7 +16,7 @@ Record = Callable[[str, object], None]
 
 
 def ways(text: str) -> list[str]:
-    """Give a text without its secrets: as it is, in a line of JSON, in JSON within JSON."""
+    """Return a text without its secrets: as it is, in a line of JSON, in JSON within JSON."""
     line = json.dumps({"type": "user", "message": {"content": text}})
     nested = json.dumps({"output": json.dumps({"stdout": text})}) + "\n"
     once = json.loads(REDACTOR.json_line(line))["message"]["content"]

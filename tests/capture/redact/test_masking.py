@@ -39,7 +39,7 @@ values = st.recursive(
 
 
 def shape(value: Any) -> Any:
-    """Give a value without its texts."""
+    """Return a value without its texts."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -48,7 +48,7 @@ def shape(value: Any) -> Any:
 
 
 def forms(text: str) -> list[tuple[str, str]]:
-    """Give a text as it is, and inside JSON once, twice and three times, each with its mask."""
+    """Return a text as it is, and inside JSON once, twice and three times, each with its mask."""
     once = json.dumps({"type": "user", "message": {"content": text}})
     twice = json.dumps({"out": json.dumps({"x": text, "y": [text]})})
     thrice = json.dumps({"o": json.dumps({"r": json.dumps({"x": text})})}) + "\n"
@@ -61,7 +61,7 @@ def forms(text: str) -> list[tuple[str, str]]:
 
 
 def left_of(secret: str, masked: str) -> list[str]:
-    """Give the pieces of a secret that can still be read; frames of keys are not secret."""
+    """Return the pieces of a secret that can still be read; frames of keys are not secret."""
     lines = [line for line in secret.split("\n") if not line.startswith(("-----", "Version"))]
     pieces = [line[at : at + 6] for line in lines for at in range(max(1, len(line) - 5))]
     return [piece for piece in pieces if piece and piece in masked]

@@ -32,6 +32,6 @@ def session(store: ChatStore) -> Session:
 
 @pytest.fixture(scope="module")
 def lasting_store(store_engine: str) -> Iterator[ChatStore]:
-    """Give one store for all examples of a property, and all tests of a file."""
+    """Return one store for all examples of a property, and all tests of a file."""
     with FACTORIES[store_engine]["chat"]() as factory:
         yield factory.open()

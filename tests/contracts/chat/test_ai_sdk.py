@@ -17,7 +17,7 @@ CASES = at_length(800, 250)
 
 
 def our_states(case: dict[str, Any], protocol: int) -> tuple[list[dict[str, Any]], bool]:
-    """Give the message after every chunk up to the first violation, and whether there was one."""
+    """Return the message after every chunk up to the first violation, and whether there was one."""
     initial = case.get("initial_message")
     state = StreamState(initial, initial["id"] if initial else "", protocol=protocol)
     states: list[dict[str, Any]] = []

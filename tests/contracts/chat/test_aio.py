@@ -28,7 +28,7 @@ def delta(text: str) -> Json:
 
 
 async def let_others_run() -> None:
-    """Give every task that could go on the chance to do so, several times over."""
+    """Return every task that could go on the chance to do so, several times over."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -59,7 +59,7 @@ class Gate:
 async def recording(
     factory: Factory, gate: Gate
 ) -> AsyncIterator[tuple[AsyncChatStore, AsyncRecorder]]:
-    """Give a store and a recorder of the message `m` with an open text."""
+    """Return a store and a recorder of the message `m` with an open text."""
     async with await AsyncChatStore.open(factory.place(), redact=gate) as store:
         session = await store.create_session(agent="a", model="m", session_id="s")
         async with store.record(session, "m") as recorder:

@@ -36,7 +36,7 @@ def talk(store: ChatStore, session: Session, turns: int, first: int = 1) -> list
 
 
 def total(factory: Factory, store: ChatStore, session: Session | str) -> int:
-    """Give the session's total after checking that it is the sum of the five columns."""
+    """Return the session's total after checking that it is the sum of the five columns."""
     (row,) = factory.rows(
         store,
         "SELECT prompt_tokens + completion_tokens + reasoning_tokens + cache_read + cache_write"

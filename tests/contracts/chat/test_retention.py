@@ -28,7 +28,7 @@ def aged(store: ChatStore, clock: ManualClock) -> list[Session]:
 
 
 def left(store: ChatStore) -> list[str]:
-    """Give the titles that are left, oldest first."""
+    """Return the titles that are left, oldest first."""
     found = store.sessions(archived=None, ephemeral=True).items
     return [str(session.title) for session in reversed(found)]
 

@@ -36,7 +36,7 @@ def told(message_id: str | None = None, unknown: Json = FUTURE) -> list[Json]:
 
 
 def kept(store: ChatStore, session: Session | str) -> list[Json]:
-    """Give the unknown chunks that a tail of the session shows."""
+    """Return the unknown chunks that a tail of the session shows."""
     events = store.tail(session, follow=False)
     return [event.data for event in events if event.data.get("type") == FUTURE["type"]]
 

@@ -315,7 +315,7 @@ def put_in(usage: dict[str, int] | None) -> dict[str, Any]:
 
 
 def recounted(store: ChatStore, session: Session | str) -> int:
-    """Give the total after the sums were rebuilt, and check what was spent against it."""
+    """Return the total after the sums were rebuilt, and check what was spent against it."""
     store.unrewind(session)
     total = store.session(session).total_tokens
     assert total == sum(store.spend(session)[0].values())

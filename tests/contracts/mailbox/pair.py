@@ -33,12 +33,12 @@ class Pair:
 
     @property
     def path(self) -> Path:
-        """Give the folder of the session."""
+        """Return the folder of the session."""
         return place_of(self.box)
 
     @property
     def ctx(self) -> MailContext:
-        """Give the host's surroundings."""
+        """Return the host's surroundings."""
         return self.host.context
 
     def later(self, seconds: float) -> None:
@@ -56,7 +56,7 @@ class Pair:
         os.utime(self.ctx.folder.heartbeat_path, ns=(ns, ns))
 
     def heartbeat(self) -> int | None:
-        """Give the moment of the last heartbeat."""
+        """Return the moment of the last heartbeat."""
         return self.ctx.folder.heartbeat_ms()
 
     def claim(self) -> list[str]:
@@ -68,19 +68,19 @@ class Pair:
         return look_at(self.box, name, statement, *params)
 
     def value(self, name: str, statement: str, *params: object) -> Any:
-        """Give one value of one row."""
+        """Return one value of one row."""
         return self.sql(name, statement, *params)[0][0]
 
     def status(self, message_id: str) -> str:
-        """Give the status of inbound mail."""
+        """Return the status of inbound mail."""
         return self.host.mail(message_id).status
 
     def changes(self) -> tuple[int, int]:
-        """Give a number per file that grows with each commit to it."""
+        """Return a number per file that grows with each commit to it."""
         return tuple(_counter(self.path / f) for f in ("inbound.db", "outbound.db"))  # type: ignore[return-value]
 
     def notes(self) -> list[str]:
-        """Give what the host told the agent."""
+        """Return what the host told the agent."""
         return [m.text for m in self.host.inbox(limit=1000) if m.id.startswith("sys-")]
 
 

@@ -104,7 +104,7 @@ class Desk:
 
     @property
     def path(self) -> Path:
-        """Give the folder of the session."""
+        """Return the folder of the session."""
         return place_of(self.box)
 
     def new_host(self) -> Host:
@@ -128,7 +128,7 @@ class Desk:
 
 
 def count_writes(host: Host, monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Give a list that grows with every write transaction on inbound.db."""
+    """Return a list that grows with every write transaction on inbound.db."""
     seen: list[None] = []
     _around_writes(host, monkeypatch, lambda: seen.append(None), _nothing)
     return seen

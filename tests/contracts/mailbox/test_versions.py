@@ -10,7 +10,7 @@ OURS = ("tk_meta", "tk_delivery", "tk_cursor", "tk_dead", "tk_hops", "tk_row_has
 
 
 def strangers(factory: MailFactory) -> Pair:
-    """Give a folder in which nobody of ours has been."""
+    """Return a folder in which nobody of ours has been."""
     pair = Pair(factory)
     for table in OURS:
         pair.sql("in", f"DROP TABLE {table}")

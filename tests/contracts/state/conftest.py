@@ -26,7 +26,7 @@ def db(factory: Factory, clock: Clock) -> SessionDB:
 
 @pytest.fixture(params=["ours", 26, 999])
 def form(request: pytest.FixtureRequest, store_engine: str) -> str | int:
-    """Give the form a store is made in: ours, and those of newer programs, which are files."""
+    """Return the form a store is made in: ours, and those of newer programs, which are files."""
     if request.param != "ours" and store_engine != "sqlite":
         pytest.skip("other programs have files of SQLite alone")
     chosen: str | int = request.param
@@ -35,5 +35,5 @@ def form(request: pytest.FixtureRequest, store_engine: str) -> str | int:
 
 @pytest.fixture
 def make(db: SessionDB) -> Callable[..., list[int]]:
-    """Give `make(session_id, *texts, source="cli")`: a session in which these texts were said."""
+    """Return `make(session_id, *texts, source="cli")`: a session in which these texts were said."""
     return partial(talk, db)

@@ -23,7 +23,7 @@ def material(source: str, kind: Kind = "shell", project: str = "octo/app") -> Ma
 
 
 def quoted(source: str) -> list[str]:
-    """Give what stands before, between and after the fences of a prompt."""
+    """Return what stands before, between and after the fences of a prompt."""
     system, user = messages_for(material(source))
     fence = next(line for line in user["content"].split("\n") if line.startswith("=====evidence-"))
     assert fence in system["content"]

@@ -96,7 +96,7 @@ def prompts(folder: Path, count: int, seconds: int, words: str = "") -> Home:
 
 
 def price(folder: Path, count: int, seconds: int, words: str = "") -> tuple[int, int]:
-    """Give what it costs to enrich so many prompts: steps of SQLite, and calls of Python."""
+    """Return what it costs to enrich so many prompts: steps of SQLite, and calls of Python."""
     home = prompts(folder, count, seconds, words)
     with home.history(user_home=folder) as history:
         history.capture()

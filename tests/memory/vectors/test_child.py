@@ -55,7 +55,7 @@ class Starts:
 
 @contextmanager
 def watched(pid: int) -> Iterator[select.poll]:
-    """Give something that becomes ready when a process has ended, whoever's child it is."""
+    """Return something that becomes ready when a process has ended, whoever's child it is."""
     descriptor = os.pidfd_open(pid)
     try:
         ended = select.poll()

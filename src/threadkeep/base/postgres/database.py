@@ -257,7 +257,7 @@ class PostgresDatabase:
         ) from None
 
     def _outcome(self, life: str | None, xid: str, deadline: float) -> tuple[str | None, bool]:
-        """Give the state of a transaction, and whether the server lives on since it began.
+        """Return the state of a transaction, and whether the server lives on since it began.
 
         `unknown` is one that the server has never seen; None one that is too long ago.
         """
@@ -331,7 +331,7 @@ class PostgresDatabase:
     # ------------------------------------------------------------------ wake-up
 
     def changes(self) -> int:
-        """Give a number that differs after anybody's commit; hand it to `changed`."""
+        """Return a number that differs after anybody's commit; hand it to `changed`."""
         self._check_alive()
         self._listener.start()
         return self._commits.number
@@ -353,7 +353,7 @@ class PostgresDatabase:
         self._listener.hold(self.lock_of(mark))
 
     def lock_of(self, mark: str) -> int:
-        """Give the number of the lock that a process holds."""
+        """Return the number of the lock that a process holds."""
         return _number_of(self.schema, "process", mark)
 
     def follow(self) -> None:
@@ -430,12 +430,12 @@ def _stay(_: Connection) -> None:
 
 
 def _ms(seconds: float) -> int:
-    """Give a time-out as the server takes it: 0 would be none."""
+    """Return a time-out as the server takes it: 0 would be none."""
     return max(1, round(seconds * 1000))
 
 
 def _number_of(*names: str) -> int:
-    """Give the number of a lock."""
+    """Return the number of a lock."""
     digest = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "big", signed=True)
 

@@ -142,7 +142,7 @@ _RETRIED: Final = {"40001", "40P01"}
 
 
 def meaning_of(error: psycopg.Error) -> _Meaning | None:
-    """Give what an error of a statement means, None if it should not happen."""
+    """Return what an error of a statement means, None if it should not happen."""
     state = error.sqlstate
     if state == "XX000" and _REFUSED_FILE.search(_words(error)):
         return _MEANINGS["58"]
@@ -187,5 +187,5 @@ def refusal(error: psycopg.Error, name: str) -> ThreadkeepError:
 
 
 def _words(error: psycopg.Error) -> str:
-    """Give the first line of what the server said, without the text of the query."""
+    """Return the first line of what the server said, without the text of the query."""
     return error.diag.message_primary or str(error).strip().partition("\n")[0]

@@ -177,7 +177,7 @@ class Listener:
             )
 
     def _state(self, connection: Connection) -> str:
-        """Give a text that differs after any commit in the server."""
+        """Return a text that differs after any commit in the server."""
         row = connection.execute(_STATE).fetchone()
         return "" if row is None else str(row[0])
 

@@ -124,7 +124,7 @@ def prepare_on(connection: Connection, place: StorePlace, schema: Schema) -> lis
 
 
 def version_of(connection: Connection, place: StorePlace) -> int | None:
-    """Give the version of a store's tables, None if it has none."""
+    """Return the version of a store's tables, None if it has none."""
     if not has_home(connection, place.home_name):
         return None
     sql = "SELECT version FROM {home}.tk_versions WHERE store = %s"
@@ -199,7 +199,7 @@ def _write_version(connection: Connection, place: StorePlace, version: int) -> N
 
 
 def _script_of(place: StorePlace, file: str) -> list[str]:
-    """Give the statements of a store's script for PostgreSQL alone; most have none."""
+    """Return the statements of a store's script for PostgreSQL alone; most have none."""
     try:
         text = load_text(f"threadkeep.{place.store}", f"postgres/{file}")
     except FileNotFoundError:
@@ -370,7 +370,7 @@ def _value(connection: Connection, sql: str) -> Any:
 def _ask(
     connection: Connection, place: StorePlace, sql: str, params: Sequence[Any] = ()
 ) -> Row | None:
-    """Give the first row of a query in which `{home}` stands for the schema of the home."""
+    """Return the first row of a query in which `{home}` stands for the schema of the home."""
     return connection.execute(sql.format(home=place.home).encode(), params).fetchone()
 
 

@@ -59,7 +59,7 @@ class ServedTables:
 
 
 def _as_in_a_file(value: Any) -> Any:
-    """Give a text with half characters as the bytes that a file has in its place."""
+    """Return a text with half characters as the bytes that a file has in its place."""
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()

@@ -28,7 +28,7 @@ class PostgresCopy:
     def rows(
         self, table: CopiedTable, after: Key | None, upto: Key | None, limit: int | None
     ) -> list[Row]:
-        """Give rows in the order of their key."""
+        """Return rows in the order of their key."""
         where, params = self._span(table, after, upto)
         order = f" ORDER BY {_listed(table.key)}" if table.key else ""
         most = "" if limit is None else f" LIMIT {limit}"

@@ -39,7 +39,7 @@ _OF_OTHERS: Final = frozenset({"tk_message_shown"})
 
 
 def own_columns(home: str) -> str:
-    """Give the two columns that every table has, for those that are written for PostgreSQL."""
+    """Return the two columns that every table has, for those that are written for PostgreSQL."""
     owner, scope = (
         f"CAST(nullif(current_setting('{name}', true), '') AS bigint)"
         for name in ("tk.owner", "tk.scope")
@@ -64,7 +64,7 @@ class Translation:
 
     @property
     def tables(self) -> Iterator[str]:
-        """Give what makes the tables with their primary keys."""
+        """Return what makes the tables with their primary keys."""
         for table in self._declared.tables.values():
             yield from self._table(table)
         for table in self._postings.tables.values():
@@ -72,7 +72,7 @@ class Translation:
 
     @property
     def rest(self) -> Iterator[str]:
-        """Give what makes indexes, references and triggers."""
+        """Return what makes indexes, references and triggers."""
         for table in self._declared.tables.values():
             yield from _unique(table)
         for index in self._declared.indexes.values():
@@ -89,7 +89,7 @@ class Translation:
 
     @property
     def inserts(self) -> list[str]:
-        """Give what puts in the rows that a store begins with."""
+        """Return what puts in the rows that a store begins with."""
         made = (text for text in self._declared.inserts if not self._fills_words(text))
         return [f"{text} ON CONFLICT DO NOTHING" for text in made]
 
@@ -128,7 +128,7 @@ def _column(column: TableColumn, sequence: str | None) -> str:
 
 
 def type_of(declared: str) -> str:
-    """Give the type of a column that is declared for SQLite."""
+    """Return the type of a column that is declared for SQLite."""
     found = (kind for word, kind in _TYPES.items() if word in declared.upper())
     return next(found, _TEXT)
 
@@ -210,7 +210,7 @@ def _statement(text: str) -> str:
 
 
 def walls(tables: Sequence[str], home: str) -> Iterator[str]:
-    """Give the row-level security of tables that have an owner and a scope."""
+    """Return the row-level security of tables that have an owner and a scope."""
     return chain.from_iterable(_wall(f'"{table}"', home) for table in tables)
 
 

@@ -96,7 +96,7 @@ class Insert(NamedTuple):
         return cls(text.encode(), taken, key if found["then"] == "UPDATE" else ())
 
     def arrays(self, rows: Sequence[Params]) -> dict[str, Packed] | None:
-        """Give rows as arrays; None where they have to go one by one."""
+        """Return rows as arrays; None where they have to go one by one."""
         named = [row for row in rows if isinstance(row, Mapping)]
         if len(rows) < _PIPELINED or len(named) < len(rows):
             return None
@@ -229,7 +229,7 @@ class PostgresTx:
         return known[sql]
 
     def one(self, name: str, params: Params = ()) -> Row | None:
-        """Give the first row of a query, None if there is none."""
+        """Return the first row of a query, None if there is none."""
         cursor = self._execute(self._sql(name), params)
         try:
             row: Row | None = cursor.fetchone()
@@ -238,23 +238,23 @@ class PostgresTx:
         return row
 
     def all(self, name: str, params: Params = ()) -> list[Row]:
-        """Give every row of a query."""
+        """Return every row of a query."""
         return self._execute(self._sql(name), params).fetchall()
 
     def value(self, name: str, params: Params = ()) -> Any:
-        """Give the first column of the first row, None if there is no row."""
+        """Return the first column of the first row, None if there is no row."""
         row = self.one(name, params)
         return None if row is None else row[0]
 
     def dicts(self, name: str, params: Params = ()) -> list[dict[str, Any]]:
-        """Give every row of a query by the names of its columns, known and unknown ones."""
+        """Return every row of a query by the names of its columns, known and unknown ones."""
         cursor = self._execute(self._sql(name), params)
         names = [column.name for column in cursor.description or ()]
         ours = [place for place, name in enumerate(names) if name not in _OWN]
         return [{names[place]: row[place] for place in ours} for row in cursor]
 
     def each(self, name: str, params: Params = ()) -> Iterator[Row]:
-        """Give the rows of a query one after the other, for results that may be large."""
+        """Return the rows of a query one after the other, for results that may be large."""
         connection = self._live()
         if self._waiting:
             self.flush()
@@ -324,7 +324,7 @@ class PostgresTx:
         self._execute("RELEASE step", ())
 
     def kept(self, name: object, make: Callable[[], T]) -> T:
-        """Give what was made under a name in this transaction, or make it."""
+        """Return what was made under a name in this transaction, or make it."""
         if name not in self._kept:
             self._kept[name] = make()
         found: T = self._kept[name]
@@ -351,5 +351,5 @@ def _send(connection: Connection, statements: list[tuple[str, Params]]) -> None:
 
 @lru_cache(maxsize=4096)
 def _statement(sql: str) -> tuple[bytes, bool]:
-    """Give the text of a query, and whether the server is to keep its plan."""
+    """Return the text of a query, and whether the server is to keep its plan."""
     return sql.encode(), _OPTIONAL.search(sql) is None

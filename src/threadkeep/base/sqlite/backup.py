@@ -89,7 +89,7 @@ def stamp_time(text: str) -> int | None:
 
 
 def backup_folder(database: Path) -> Path:
-    """Give the folder that holds the backups of a database."""
+    """Return the folder that holds the backups of a database."""
     return database.parent / "backups"
 
 
@@ -104,7 +104,7 @@ def list_backups(database: Path, now: int | None = None) -> list[Path]:
 
 
 def recency(at: int, now: int) -> tuple[bool, int]:
-    """Give what backups are sorted by: a time to come is one of a wrong clock, and comes last.
+    """Return what backups are sorted by: a time to come is one of a wrong clock, and comes last.
 
     As the newest it would be what a restore takes, and its successors would go as too many.
     """
@@ -154,7 +154,7 @@ def _save(final: Path, copy: Callable[[Path], None], check: Check | None = None)
 
 @contextmanager
 def _growing(final: Path) -> Iterator[Path]:
-    """Give the file that a copy grows in; it is removed if it does not get its name."""
+    """Return the file that a copy grows in; it is removed if it does not get its name."""
     partial = _new_partial(final)
     try:
         yield partial
@@ -331,7 +331,7 @@ def _restore_into(source: Path, target: Path, budget: float, clock: Clock) -> Pa
 
 @contextmanager
 def _fitting(source: Path, current: SqliteDatabase) -> Iterator[Path]:
-    """Give a backup in pages of a database's size: with a write-ahead log it cannot change it."""
+    """Return a backup in pages of a database's size: with a write-ahead log it cannot change it."""
     with SqliteDatabase(source, {}, read_only=True) as backup:
         theirs, ours = _page_size(backup), _page_size(current)
     if theirs == ours or current.journal_mode != "wal":

@@ -12,7 +12,7 @@ def object_names(tx: Tx, kind: str = "") -> set[str]:
 
 
 def definitions(tx: Tx, *kinds: str) -> dict[str, str]:
-    """Give the SQL that made each thing in a file, by its name; of some kinds, or of all."""
+    """Return the SQL that made each thing in a file, by its name; of some kinds, or of all."""
     rows = tx.all(Sql("SELECT name, type, sql FROM sqlite_master"))
     return {str(name): str(sql or "") for name, kind, sql in rows if not kinds or kind in kinds}
 
@@ -48,18 +48,18 @@ class ForeignKey(NamedTuple):
 
 
 def foreign_keys(tx: Tx, table: str) -> list[ForeignKey]:
-    """Give the references of a table to others."""
+    """Return the references of a table to others."""
     rows = tx.all(Sql(f'PRAGMA foreign_key_list("{table}")'))
     return [ForeignKey(row[0], str(row[2]), str(row[3]), str(row[6])) for row in rows]
 
 
 def broken_references(tx: Tx, table: str) -> list[Row]:
-    """Give the rows of a table without their parent: table, rowid, parent, number of the key."""
+    """Return the rows of a table without their parent: table, rowid, parent, number of the key."""
     return tx.all(Sql(f'PRAGMA foreign_key_check("{table}")'))
 
 
 def user_version(tx: Tx) -> int:
-    """Give the number in the file's header that programs may use, 0 for one that says nothing."""
+    """Return the number in the file's header that programs may use, 0 for one that says nothing."""
     return int(tx.value(Sql("PRAGMA user_version")))
 
 
@@ -69,7 +69,7 @@ def set_user_version(tx: Tx, version: int) -> None:
 
 
 def schema_cookie(tx: Tx) -> int:
-    """Give a number that is another one after any change of the schema (2 µs)."""
+    """Return a number that is another one after any change of the schema (2 µs)."""
     return int(tx.value(Sql("PRAGMA schema_version")))
 
 

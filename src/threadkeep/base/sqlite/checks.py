@@ -48,7 +48,7 @@ def is_blank(tx: Tx) -> bool:
 
 
 def journal_mode(tx: Tx) -> str:
-    """Give the journal mode of a file: `wal`, or `delete` as a rule."""
+    """Return the journal mode of a file: `wal`, or `delete` as a rule."""
     return str(tx.value(Sql("PRAGMA journal_mode")))
 
 

@@ -50,7 +50,7 @@ class Forkable(Protocol):
         """Start over in the child."""
 
     def connections(self) -> list[sqlite3.Connection]:
-        """Give the connections that are in use."""
+        """Return the connections that are in use."""
 
 
 _WATCHED: WeakSet[Forkable] = WeakSet()
@@ -173,7 +173,7 @@ def open_reader(file: Path, *, read_only: bool, tuning: Tuning = PLAIN) -> OpenC
 
 
 def looking_mode(file: Path) -> str:
-    """Give the mode to open a file that is only read.
+    """Return the mode to open a file that is only read.
 
     A cleanly closed WAL file in a folder we cannot write has no log to look into; only then
     may SQLite be told that the file cannot change.

@@ -60,7 +60,7 @@ class Readers:
         self._paused = False
 
     def lend(self) -> sqlite3.Connection:
-        """Give a connection for one transaction."""
+        """Return a connection for one transaction."""
         with self._guard:
             if self._idle:
                 connection = self._idle.pop()
@@ -92,7 +92,7 @@ class Readers:
                 self._returned.notify_all()
 
     def data_version(self) -> int:
-        """Give SQLite's number that differs after a commit of any other connection."""
+        """Return SQLite's number that differs after a commit of any other connection."""
         with self._guard:
             if self._watcher is None:
                 self._watcher = self._connect().connection
@@ -130,7 +130,7 @@ class Readers:
             self._guard.release()
 
     def inherited(self) -> tuple[list[sqlite3.Connection], list[sqlite3.Connection]]:
-        """Give the connections a forked child has from its parent: the idle, and those in use."""
+        """Return the connections a forked child has from its parent: the idle, and those in use."""
         return self._idle_ones(), list(self._lent)
 
     @property
@@ -175,7 +175,7 @@ class Writer:
         self._closed = False
 
     def connect(self) -> sqlite3.Connection:
-        """Give the connection, opened if it is not yet."""
+        """Return the connection, opened if it is not yet."""
         if self._closed:
             raise FileClosed(f"{self._file} was closed", hint="open the store again")
         if self.connection is None:

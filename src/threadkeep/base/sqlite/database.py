@@ -321,7 +321,7 @@ class SqliteDatabase:
             save(SqliteTx(self.writer.connect(), self.queries, self.trouble))
 
     def writer_lock(self) -> WriterLock:
-        """Give the lock that a write needs."""
+        """Return the lock that a write needs."""
         self._check_alive()
         if self.read_only:
             msg = f"{self.path} is open read-only"
@@ -352,7 +352,7 @@ class SqliteDatabase:
         self._wakeup.wake()
 
     def changes(self) -> int:
-        """Give a number that differs after anybody's commit; hand it to `changed`."""
+        """Return a number that differs after anybody's commit; hand it to `changed`."""
         self._check_alive()
         try:
             return self._readers.data_version()
@@ -411,7 +411,7 @@ class SqliteDatabase:
         return self.writer.journal_mode
 
     def _connect_writer(self) -> sqlite3.Connection:
-        """Give the connection that writes; the lock is held, so nobody closes it meanwhile."""
+        """Return the connection that writes; the lock is held, so nobody closes it meanwhile."""
         self._check_alive()
         try:
             return self.writer.connect()
@@ -492,7 +492,7 @@ class SqliteDatabase:
     # ------------------------------------------------------------------ the end
 
     def connections(self) -> list[sqlite3.Connection]:
-        """Give the connections that are in use, for an interrupt."""
+        """Return the connections that are in use, for an interrupt."""
         writer = self.writer.connection
         lent = [*self._readers.inherited()[1], *self._lives.inherited()]
         return lent if writer is None else [*lent, writer]

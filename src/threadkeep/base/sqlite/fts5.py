@@ -32,11 +32,11 @@ class Fts5(NamedTuple):
     # ------------------------------------------------------------------ asking
 
     def asked(self, tx: Tx, match: Match, newest: int = -1) -> str:  # noqa: ARG002  (always the same)
-        """Give what a query with the piece `{matching:index}` takes as `:match`."""
+        """Return what a query with the piece `{matching:index}` takes as `:match`."""
         return _expression(match)
 
     def scored(self, tx: Tx, match: Match) -> str:
-        """Give what a query with the piece `{ranked:index}` takes as `:match`."""
+        """Return what a query with the piece `{ranked:index}` takes as `:match`."""
         return self.asked(tx, match)
 
     def ids(
@@ -48,7 +48,7 @@ class Fts5(NamedTuple):
         newest: bool = True,
         limit: int = -1,
     ) -> list[int]:
-        """Give the rows that have what is asked for, from one end, at most so many."""
+        """Return the rows that have what is asked for, from one end, at most so many."""
         order = "DESC" if newest else "ASC"
         sql = (
             f"SELECT id FROM {{matching:{self.table}}} WHERE id BETWEEN :first AND :last"  # noqa: S608
@@ -58,7 +58,7 @@ class Fts5(NamedTuple):
         return [int(row[0]) for row in tx.all(Sql(sql), values)]
 
     def having(self, tx: Tx, match: Match, ids: Iterable[int]) -> set[int]:
-        """Give those of some rows that have what is asked for."""
+        """Return those of some rows that have what is asked for."""
         # The plus: one walk through the words, not one for each row.
         sql = f"SELECT id FROM {{matching:{self.table}}} WHERE +id IN ({{ids:ids}})"  # noqa: S608
         values = {"match": _expression(match), "ids": msgspec.json.encode(list(ids)).decode()}
@@ -78,7 +78,7 @@ class Fts5(NamedTuple):
         return {row[0]: _first_number(row[1]) for row in tx.all(Sql(sql), span)}
 
     def last(self, tx: Tx, span: tuple[int, int]) -> int | None:
-        """Give the largest number in a span, None if there is none."""
+        """Return the largest number in a span, None if there is none."""
         sql = f"SELECT max(id) FROM {self.table}_docsize WHERE id BETWEEN ? AND ?"  # noqa: S608
         found: int | None = tx.value(Sql(sql), span)
         return found

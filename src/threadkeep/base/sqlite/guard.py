@@ -193,7 +193,7 @@ class Guard:
                 raise _program(repr(name)[:80], wrong, path)
 
     def _survey(self, schema: str) -> dict[str, str]:
-        """Give what is wrong with each table by its name: nothing if it is an ordinary one."""
+        """Return what is wrong with each table by its name: nothing if it is an ordinary one."""
         self._steps = min(self._steps, _SCHEMA_STEPS)
         sql = f"SELECT name, type, rootpage, sql FROM {schema}.sqlite_master"  # noqa: S608
         tables = {}

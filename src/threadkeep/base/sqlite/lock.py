@@ -64,7 +64,7 @@ _ASK_FOLLOWED = _request(_FOLLOWED, 1)
 
 
 def _in_the_way(descriptor: int, request: bytes) -> int | None:
-    """Give the process that holds a lock in the range of a request, None if it is free."""
+    """Return the process that holds a lock in the range of a request, None if it is free."""
     answer = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
     return None if answer[_KIND] == fcntl.F_UNLCK else answer[_PID]
 
@@ -376,7 +376,7 @@ def let_go(lock: WriterLock) -> None:
 
 
 def all_locks() -> list[WriterLock]:
-    """Give every lock this process uses."""
+    """Return every lock this process uses."""
     return list(_LOCKS.values())
 
 

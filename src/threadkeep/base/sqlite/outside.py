@@ -30,13 +30,13 @@ def open_raw(place: Path) -> Iterator[OutsideConnection]:
 
 
 def raw_rows(place: Path, sql: str, *params: object) -> list[RowDict]:
-    """Give the rows that a statement finds by their columns."""
+    """Return the rows that a statement finds by their columns."""
     with open_raw(place) as connection:
         return [dict(row) for row in connection.execute(sql, params)]
 
 
 def all_rows(place: Path) -> dict[str, list[RowDict]]:
-    """Give every row of every table; indexes over them (full text, vectors) are left out."""
+    """Return every row of every table; indexes over them (full text, vectors) are left out."""
     with open_raw(place) as connection:
         tables = connection.execute("PRAGMA table_list").fetchall()
         names = [
@@ -76,7 +76,7 @@ def delete_row(place: Path, table: str, number: int) -> None:
 
 
 def matching_rows(place: Path, index: str, words: str) -> list[int]:
-    """Give the numbers of the rows in which a full-text index finds words."""
+    """Return the numbers of the rows in which a full-text index finds words."""
     sql = f'SELECT rowid FROM "{index}" WHERE "{index}" MATCH ? ORDER BY rowid'  # noqa: S608
     with open_raw(place) as connection:
         return [row[0] for row in connection.execute(sql, (words,))]

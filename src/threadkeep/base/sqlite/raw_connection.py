@@ -84,7 +84,7 @@ class LiveConnection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
 
     def cursor(self) -> "LiveCursor":
-        """Give a cursor, whose writes keep our rules as well."""
+        """Return a cursor, whose writes keep our rules as well."""
         self._refuse_inherited()
         return LiveCursor(self, self.raw.cursor())
 
@@ -245,26 +245,26 @@ class LiveCursor:
         return self
 
     def fetchone(self) -> Any:
-        """Give the next row, None after the last."""
+        """Return the next row, None after the last."""
         with self.connection.inside:
             return self._raw.fetchone()
 
     def fetchmany(self, size: int | None = None) -> list[Any]:
-        """Give the next rows."""
+        """Return the next rows."""
         with self.connection.inside:
             return self._raw.fetchmany(self._raw.arraysize if size is None else size)
 
     def fetchall(self) -> list[Any]:
-        """Give all rows that are left."""
+        """Return all rows that are left."""
         with self.connection.inside:
             return self._raw.fetchall()
 
     def __iter__(self) -> Self:
-        """Give the rows one by one."""
+        """Return the rows one by one."""
         return self
 
     def __next__(self) -> Any:
-        """Give the next row."""
+        """Return the next row."""
         with self.connection.inside:
             return next(self._raw)
 
@@ -312,6 +312,6 @@ class LiveConnections:
             self._guard.release()
 
     def inherited(self) -> list[sqlite3.Connection]:
-        """Give the connections a forked child has from its parent."""
+        """Return the connections a forked child has from its parent."""
         self.resume()
         return [live.raw for live in self._open]

@@ -62,7 +62,7 @@ def prepare(database: Database, schema: Schema, backup: Callable[[str], object])
 
 
 def _known_version(database: Database, schema: Schema, tx: Tx) -> int | None:
-    """Give the version of a file, None if it is empty; refuse what is not ours to write."""
+    """Return the version of a file, None if it is empty; refuse what is not ours to write."""
     version = schema.read_version(tx)
     if version is not None:
         refuse_newer(database, schema, version)
@@ -137,7 +137,7 @@ class DeclaredColumn(NamedTuple):
 
 
 def declared_columns(script: str) -> dict[str, tuple[DeclaredColumn, ...]]:
-    """Give the columns of every table that a script of SQL creates."""
+    """Return the columns of every table that a script of SQL creates."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in split_statements(script):
             connection.execute(statement)

@@ -291,7 +291,7 @@ class SharedFile:
             self._guard.release()
 
     def connections(self) -> list[sqlite3.Connection]:
-        """Give the connection that is in use, for an interrupt."""
+        """Return the connection that is in use, for an interrupt."""
         connection = self._connection
         return [] if connection is None else [connection]
 

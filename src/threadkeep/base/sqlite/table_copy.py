@@ -29,7 +29,7 @@ class SqliteSource:
     def rows(
         self, table: CopiedTable, after: Key | None, upto: Key | None, limit: int | None
     ) -> list[Row]:
-        """Give rows in the order of their key."""
+        """Return rows in the order of their key."""
         return _rows(self._tx, table, after, upto, limit)
 
 
@@ -50,7 +50,7 @@ class SqliteTarget:
     def rows(
         self, table: CopiedTable, after: Key | None, upto: Key | None, limit: int | None
     ) -> list[Row]:
-        """Give rows in the order of their key."""
+        """Return rows in the order of their key."""
         with self._file.read() as tx:
             return _rows(tx, table, after, upto, limit)
 

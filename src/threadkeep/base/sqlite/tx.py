@@ -120,7 +120,7 @@ class SqliteTx:
             self._execute(Sql(statement), ())
 
     def one(self, name: str, params: Params = ()) -> Row | None:
-        """Give the first row of a query, None if there is none."""
+        """Return the first row of a query, None if there is none."""
         cursor = self._execute(name, params)
         try:
             row: Row | None = cursor.fetchone()
@@ -129,7 +129,7 @@ class SqliteTx:
         return row
 
     def all(self, name: str, params: Params = ()) -> list[Row]:
-        """Give every row of a query."""
+        """Return every row of a query."""
         cursor = self._execute(name, params)
         try:
             return cursor.fetchall()
@@ -137,7 +137,7 @@ class SqliteTx:
             self._refuse(error)
 
     def each(self, name: str, params: Params = ()) -> Iterator[Row]:
-        """Give the rows of a query one after the other, for results that may be large."""
+        """Return the rows of a query one after the other, for results that may be large."""
         return self._rows(self._execute(name, params))  # asked now, not when somebody reads on
 
     def _rows(self, cursor: sqlite3.Cursor) -> Iterator[Row]:
@@ -147,7 +147,7 @@ class SqliteTx:
             self._refuse(error)
 
     def dicts(self, name: str, params: Params = ()) -> list[dict[str, Any]]:
-        """Give every row of a query by the names of its columns, known and unknown ones."""
+        """Return every row of a query by the names of its columns, known and unknown ones."""
         cursor = self._execute(name, params)
         names = [column[0] for column in cursor.description]
         try:
@@ -156,7 +156,7 @@ class SqliteTx:
             self._refuse(error)
 
     def value(self, name: str, params: Params = ()) -> Any:
-        """Give the first column of the first row, None if there is no row."""
+        """Return the first column of the first row, None if there is no row."""
         row = self.one(name, params)
         return None if row is None else row[0]
 
@@ -273,7 +273,7 @@ class ReadTransaction:
         self._finish()
 
     def __del__(self) -> None:
-        """Give the connection back after an interrupt in the first instruction of `__exit__`."""
+        """Return the connection back after an interrupt in the first instruction of `__exit__`."""
         if getattr(self, "_connection", None) is not None:
             self._finish()
 

@@ -14,7 +14,7 @@ WITHOUT_A_FILE: Final = (
 
 
 def sqlite_file(database: Database) -> SqliteDatabase:
-    """Give a database with what only a SQLite file has: its path, its log, its free pages."""
+    """Return a database with what only a SQLite file has: its path, its log, its free pages."""
     if isinstance(database, SqliteDatabase):
         return database
     msg = f"{database.name} is on a server, and only a store in a file can do this"
@@ -22,7 +22,7 @@ def sqlite_file(database: Database) -> SqliteDatabase:
 
 
 def file_of(database: Database) -> Path | None:
-    """Give the file of a database, behind whatever links lead to it; None for one on a server."""
+    """Return the file of a database, behind whatever links lead to it; None for one on a server."""
     return database.file if isinstance(database, SqliteDatabase) else None
 
 

@@ -47,7 +47,7 @@ class WalKeeper:
         self.lost = ""
 
     def size(self) -> int:
-        """Give the size of the log in bytes, 0 if there is none."""
+        """Return the size of the log in bytes, 0 if there is none."""
         try:
             return os.stat(self._path).st_size
         except FileNotFoundError:

@@ -104,11 +104,11 @@ class Ci:
         return next((w for w in found if (w.sha, w.repo) == (one.sha, one.repo)), None)
 
     def watched(self) -> list[WatchedCommit]:
-        """Give the commits that are watched, the newest first."""
+        """Return the commits that are watched, the newest first."""
         return self.store.evidence.watched(self.store.clock())
 
     def pending(self, repo: str | None = None, *, acknowledge: bool = False) -> list[CommitFailure]:
-        """Give the failures of watched commits that nobody was told yet; `acknowledge` tells."""
+        """Return the failures of watched commits that nobody was told yet; `acknowledge` tells."""
         now = self.store.clock()
         if not acknowledge:
             return self.store.evidence.pending(repo, now)

@@ -193,7 +193,7 @@ class Api:
         return http.GithubBadAnswer(f"{http.show(target)}: HTTP {status}", hint="try again later")
 
     def _complaint(self, response: HTTPResponse, target: http.Target) -> ThreadkeepError:
-        """Give what a refusal means, with the server's own words and without the token."""
+        """Return what a refusal means, with the server's own words and without the token."""
         pace = http.Pace(self._timeout, self._ticks)
         said = _words(http.read_tail(response, _MOST_COMPLAINT, target, pace).data)
         if self._token:

@@ -33,7 +33,7 @@ def is_limit(status: int, headers: Headers) -> bool:
 
 
 def wait_after(status: int, headers: Headers, tries: int, now: float) -> float | None:
-    """Give the seconds until a request may be made again; None if that would be of no use.
+    """Return the seconds until a request may be made again; None if that would be of no use.
 
     `now` is in epoch seconds, `tries` says how often it was made again already.
     """
@@ -46,7 +46,7 @@ def wait_after(status: int, headers: Headers, tries: int, now: float) -> float |
 
 
 def back_off(tries: int) -> float:
-    """Give the seconds to wait after trouble: 1, 2, 4 and so on."""
+    """Return the seconds to wait after trouble: 1, 2, 4 and so on."""
     return _capped(2.0 ** min(tries, 10))
 
 
@@ -145,7 +145,7 @@ def parse_url(url: str) -> Target:
 
 
 def redirected(target: Target, location: str) -> Target:
-    """Give where a redirect leads; a safe connection is never left for an open one."""
+    """Return where a redirect leads; a safe connection is never left for an open one."""
     name, here = target.origin, f"{target.origin.scheme}://"
     host = f"[{name.host}]" if ":" in name.host else name.host
     try:
@@ -169,7 +169,7 @@ def is_loopback(host: str) -> bool:
 
 
 def next_page(path: str, link: str | None) -> str | None:
-    """Give the path of the next page, None if there is none.
+    """Return the path of the next page, None if there is none.
 
     Only the query of the link is taken: GitHub names repositories by number in it, and a server
     behind a proxy may give a host that we cannot reach, or should not.
@@ -185,7 +185,7 @@ def next_page(path: str, link: str | None) -> str | None:
 
 
 def repo_path(repo: str) -> str:
-    """Give the path of a repository that is named `owner/name`."""
+    """Return the path of a repository that is named `owner/name`."""
     owner, _, name = repo.partition("/")
     if not (_NAME.fullmatch(owner) and _NAME.fullmatch(name)):
         msg = f"{repo[:100]!r} is not a repository"

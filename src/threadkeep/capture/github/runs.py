@@ -58,7 +58,7 @@ class Blame(NamedTuple):
 
 
 def rows_of(value: Any, name: str) -> list[Any]:
-    """Give the list of an answer; an answer without it is none."""
+    """Return the list of an answer; an answer without it is none."""
     rows = value.get(name) if isinstance(value, dict) else None
     if not isinstance(rows, list):
         msg = f"the server answered without {name!r}"
@@ -119,7 +119,7 @@ def _job(value: Any, clean: Clean) -> tuple[Job, int] | None:
 
 
 def check_run(url: Any, job_id: int) -> int:
-    """Give the number of a job's check run; on GitHub it is the job's own.
+    """Return the number of a job's check run; on GitHub it is the job's own.
 
     The address itself is not used: the token goes to no place that an answer names.
     """
@@ -173,7 +173,7 @@ def find_blame(job_name: str, message: str) -> Blame:
 
 
 def path_prefix(path: str | None, segments: int) -> str:
-    """Give the first components of a path with a slash behind them, a short path as it is."""
+    """Return the first components of a path with a slash behind them, a short path as it is."""
     if not path:
         return ""
     parts = PurePosixPath(path).parts
@@ -349,7 +349,7 @@ def _said(
     clean: Clean,
     troubles: list[ThreadkeepError],
 ) -> Job:
-    """Give a job with what it said; adds what went wrong to `troubles`."""
+    """Return a job with what it said; adds what went wrong to `troubles`."""
     annotations: tuple[Annotation, ...] | None = None
     excerpt: Excerpt | None = None
     for note in _parts(job):

@@ -98,7 +98,7 @@ def packaged_extension() -> dict[str, bytes]:
 
 
 def extension_id(public_key: str) -> str:
-    """Give the id that Chromium derives from the `key` of an extension's manifest."""
+    """Return the id that Chromium derives from the `key` of an extension's manifest."""
     try:
         der = b64decode(public_key, validate=True)
     except ValueError:
@@ -188,14 +188,14 @@ def uninstall(browser: str, around: InstallContext) -> tuple[Path, ...]:
 
 
 def known_browser(name: str) -> Browser:
-    """Give what is known about a browser."""
+    """Return what is known about a browser."""
     if name not in BROWSERS:
         raise Invalid(f"{name!r} is not a supported browser", hint="one of " + ", ".join(BROWSERS))
     return BROWSERS[name]
 
 
 def manifest_folder(browser: str, around: InstallContext) -> Path:
-    """Give the folder where a browser looks for the manifests of this user."""
+    """Return the folder where a browser looks for the manifests of this user."""
     kind, home = known_browser(browser), expand("~", around.environ)
     if around.platform == "darwin":
         return home / "Library" / "Application Support" / kind.macos / "NativeMessagingHosts"

@@ -125,7 +125,7 @@ def envelope_id(session: str, pid: int, seq: int, started: str) -> str:
 
 
 def command_of(record: StartRecord | EndRecord, env: dict[str, str] | None = None) -> Command:
-    """Give a hook's record as it is stored; one that never ended has no exit code."""
+    """Return a hook's record as it is stored; one that never ended has no exit code."""
     ended = record.ended_ms if isinstance(record, EndRecord) else record.started_ms
     return Command(
         envelope_id=envelope_id(record.session, record.pid, record.seq, record.started),
@@ -244,7 +244,7 @@ def _head(fields: list[str]) -> tuple[str, int, int, str, str, str] | None:
 
 
 def _uuid(session: str) -> str:
-    """Give the session's UUID; a user may have set the variable to anything."""
+    """Return the session's UUID; a user may have set the variable to anything."""
     try:
         return str(UUID(session))
     except ValueError:

@@ -42,7 +42,7 @@ _MARK_ROOM: Final = 64  # bytes for the mark of what was cut out of a line
 
 
 def plain_text(raw: bytes) -> str:
-    """Give what a line shows: no control sequences, other than text replaced by U+FFFD."""
+    """Return what a line shows: no control sequences, other than text replaced by U+FFFD."""
     text = raw.decode("utf-8", "replace")
     if text.isprintable():
         return text
@@ -119,7 +119,7 @@ class _Line:
         return not self._length and not self._returned
 
     def raw(self) -> _Raw:
-        """Give what is kept of it."""
+        """Return what is kept of it."""
         back = bytes(self._back[-self._half :])
         missing = self._length - len(self._front) - len(back)
         front = bytes(self._front)
@@ -159,7 +159,7 @@ class HeadTail:
         self._line.add(unfinished)
 
     def output(self) -> Output:
-        """Give what is kept so far."""
+        """Return what is kept so far."""
         raw_head, raw_tail, lines = self._head, list(self._tail), self._lines
         unfinished = not self._line.is_empty()
         if unfinished:
@@ -215,7 +215,7 @@ class HeadTail:
         return self._head_open and line.size <= self._head_room
 
     def _with(self, line: _Raw) -> tuple[list[_Raw], list[_Raw]]:
-        """Give both sides as if this line had ended."""
+        """Return both sides as if this line had ended."""
         if self._fits_head(line):
             return [*self._head, line], []
         tail = [*self._tail, line][-self._tail_lines :] if self._tail_lines else []

@@ -189,11 +189,11 @@ class Observations:
         return self.store.list_visits(query, limit=limit)
 
     def health(self) -> list[Health]:
-        """Give the health of every source."""
+        """Return the health of every source."""
         return self.store.health()
 
     def drops(self) -> list[Drop]:
-        """Give what was dropped, by source and reason."""
+        """Return what was dropped, by source and reason."""
         return self.store.drops()
 
     def close(self) -> None:

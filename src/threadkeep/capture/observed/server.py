@@ -56,15 +56,15 @@ class Backend(Protocol):
         """Tell how it is going."""
 
     def sessions(self, since_ms: int | None, limit: int, /) -> list[protocol.SessionInfo]:
-        """Give the newest sessions."""
+        """Return the newest sessions."""
 
     def events(
         self, session_id: int | None, since_ms: int | None, project: str | None, limit: int, /
     ) -> list[protocol.EventInfo]:
-        """Give the newest commands."""
+        """Return the newest commands."""
 
     def entities(self, entity_type: str | None, /) -> list[protocol.EntityInfo]:
-        """Give what the knowledge mentions."""
+        """Return what the knowledge mentions."""
 
     def query(self, text: str, /) -> list[protocol.QueryHit]:
         """Find commands with this text in them."""

@@ -119,7 +119,7 @@ def _candidates(home: Path, environ: Mapping[str, str]) -> Iterator[HistoryFile]
 
 
 def _place(home: Path, environ: Mapping[str, str], name: str) -> Path | None:
-    """Give the path in a variable; a relative one means another file in each folder."""
+    """Return the path in a variable; a relative one means another file in each folder."""
     value = environ.get(name, "")
     path = home / value[2:] if value.startswith("~/") else Path(value)
     return path if path.is_absolute() else None
@@ -171,7 +171,7 @@ class _Block:
             self._lines.append(line)
 
     def whole(self, tally: Tally) -> bytes:
-        """Give the entry, empty if it was too long; that counts as damage."""
+        """Return the entry, empty if it was too long; that counts as damage."""
         tally.damaged += self._size > LONGEST_ENTRY
         return b"\n".join(self._lines)
 

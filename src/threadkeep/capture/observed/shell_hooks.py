@@ -56,7 +56,7 @@ class ShellInstallPlan(msgspec.Struct, frozen=True):
 
 
 def render(shell: str, spool: Path) -> str:
-    """Give the text of a shell's hook, which writes to this spool folder."""
+    """Return the text of a shell's hook, which writes to this spool folder."""
     _check(shell)
     file = resources.files("threadkeep.capture.observed.hooks").joinpath(f"hook.{shell}")
     return file.read_text(encoding="utf-8").replace(_PLACEHOLDER, quoted(shell, str(spool)))
@@ -132,7 +132,7 @@ def start_up_files(shell: str, environ: Mapping[str, str], platform: str) -> tup
 
 
 def loading(shell: str, hook: Path) -> str:
-    """Give the line that loads a hook where it is, and says nothing where it is not."""
+    """Return the line that loads a hook where it is, and says nothing where it is not."""
     file = quoted(shell, str(hook))
     if shell == "fish":
         return f"test -r {file}; and source {file}"
@@ -164,7 +164,7 @@ def with_block(content: bytes | None, block: bytes, name: str = _ANY) -> bytes:
 
 
 def without_block(content: bytes, name: str = _ANY) -> bytes | None:
-    """Give a start-up file as it was before the block was put in; None: it did not exist."""
+    """Return a start-up file as it was before the block was put in; None: it did not exist."""
     found = _find(content, name)
     if found is None:
         return content

@@ -195,14 +195,14 @@ def visit_of(message: Mapping[str, Any], rules: VisitRules, now_ms: int) -> Visi
 
 
 def visit_id(url: str, at: int, window_minutes: int) -> str:
-    """Give the envelope id of a visit: the same for one address within one window of time."""
+    """Return the envelope id of a visit: the same for one address within one window of time."""
     minute = at // 1000 // 60
     bucket = minute // window_minutes if window_minutes else minute
     return str(uuid.uuid5(VISIT_IDS, f"{url}:{bucket}"))
 
 
 def probe_id(tag: str) -> str:
-    """Give the envelope id of a synthetic visit."""
+    """Return the envelope id of a synthetic visit."""
     return str(uuid.uuid5(VISIT_IDS, f"probe:{tag}"))
 
 
@@ -255,7 +255,7 @@ def _form_text(text: str) -> str:
 
 
 def search_query_of(referrer: Address) -> str | None:
-    """Give the words that somebody searched for on the page that led here."""
+    """Return the words that somebody searched for on the page that led here."""
     domain = referrer.domain()
     is_search = _GOOGLE.fullmatch(domain) or is_listed(domain, _SEARCH_SITES)
     if not is_search and not (domain == "github.com" and referrer.path == "/search"):
@@ -309,7 +309,7 @@ def _fits(url: str) -> bool:
 
 
 def _domain_of(message: Mapping[str, Any], address: Address) -> str:
-    """Give the domain that the message names; the one of its address when it names none."""
+    """Return the domain that the message names; the one of its address when it names none."""
     named = message.get("domain")
     if named is None:
         return address.domain()
@@ -325,7 +325,7 @@ def _both_allowed(domain: str, address: Address, rules: VisitRules) -> bool:
 
 
 def _origin_of(message: Mapping[str, Any], rules: VisitRules) -> tuple[str | None, str | None]:
-    """Give referrer and search words; neither when they come from a site that was excluded."""
+    """Return referrer and search words; neither when they come from a site that was excluded."""
     named = message.get("referrer")
     if named is not None and not isinstance(named, str):
         raise Invalid("the `referrer` of a visit must be text", hint=_AGAIN)
@@ -380,7 +380,7 @@ class ByteSource(Protocol):
     """What messages are read from: `sys.stdin.buffer`, for example."""
 
     def read1(self, size: int, /) -> bytes:
-        """Give what is there, at most `size` bytes; nothing means the end."""
+        """Return what is there, at most `size` bytes; nothing means the end."""
 
 
 class ByteSink(Protocol):

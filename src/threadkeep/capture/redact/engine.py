@@ -35,7 +35,7 @@ class MaskSpan(NamedTuple):
     mask: bytes
 
     def within(self, start: int, size: int) -> "MaskSpan | None":
-        """Give the span as a text sees it that begins at a place; None if it lies outside."""
+        """Return the span as a text sees it that begins at a place; None if it lies outside."""
         first, last = max(0, self.start - start), min(size, self.end - start)
         return MaskSpan(first, last, self.rule, self.mask) if first < last else None
 
@@ -77,7 +77,7 @@ def replaced(data: bytes, spans: Sequence[MaskSpan]) -> bytes:
 
 
 def apart(spans: Sequence[MaskSpan], spared: Collection[str]) -> list[MaskSpan]:
-    """Give the spans that touch none of those that spared rules found."""
+    """Return the spans that touch none of those that spared rules found."""
     free = joined(span for span in spans if span.rule in spared)
     starts = [span.start for span in free]
     result = []
@@ -89,7 +89,7 @@ def apart(spans: Sequence[MaskSpan], spared: Collection[str]) -> list[MaskSpan]:
 
 
 def moved(marks: Sequence[MaskPlace], spans: Sequence[MaskSpan]) -> list[MaskPlace]:
-    """Give the marks of a text after these spans of it were replaced, and theirs."""
+    """Return the marks of a text after these spans of it were replaced, and theirs."""
     result: list[MaskPlace] = []
     shift = at = 0
     for span in [*spans, None]:
@@ -184,7 +184,7 @@ def _behind_escape(line: bytes, place: int) -> int:
 
 
 def _escape_around(line: bytes, place: int) -> tuple[int, int] | None:
-    """Give both ends of the escape that a place lies in the middle of."""
+    """Return both ends of the escape that a place lies in the middle of."""
     if line.find(b"\\", max(0, place - _UNICODE_ESCAPE), place) < 0:
         return None
     for start in range(place - 1, max(place - _UNICODE_ESCAPE, -1), -1):
@@ -225,7 +225,7 @@ class TextBlock(NamedTuple):
 
 
 def texts_at(data: bytes, places: Sequence[int]) -> Iterator[TextBlock]:
-    """Give the texts in which these places lie, in their order, each once."""
+    """Return the texts in which these places lie, in their order, each once."""
     done = 0
     for place in places:
         if place >= done:
@@ -239,7 +239,7 @@ def texts_at(data: bytes, places: Sequence[int]) -> Iterator[TextBlock]:
 
 
 def _on(data: bytes, end: int) -> int:
-    """Give where the lines that are no JSON end."""
+    """Return where the lines that are no JSON end."""
     while end < len(data):
         following = data.find(b"\n", end) + 1 or len(data)
         if _is_json(data, end, following):
@@ -262,7 +262,7 @@ def _is_json(data: bytes, start: int, end: int) -> bool:
 
 
 def edges(before: bytes, data: bytes, after: bytes) -> Iterator[tuple[bytes, int]]:
-    """Give what lies around both ends of a piece, and where in it the piece begins."""
+    """Return what lies around both ends of a piece, and where in it the piece begins."""
     if before := beginning_of(before):
         yield before + data[:_KEY], len(before)
     if after:
@@ -271,7 +271,7 @@ def edges(before: bytes, data: bytes, after: bytes) -> Iterator[tuple[bytes, int
 
 
 def beginning_of(before: bytes) -> bytes:
-    """Give the end of what came before a piece, as far as a secret may have begun there."""
+    """Return the end of what came before a piece, as far as a secret may have begun there."""
     key = before.rfind(_BEGINNING, max(0, len(before) - _KEY))
     if key >= 0 and (start := before.rfind(b"-----BEGIN", 0, key)) >= 0:
         return before[start:]
@@ -279,7 +279,7 @@ def beginning_of(before: bytes) -> bytes:
 
 
 def lines_of(data: bytes, marks: Sequence[MaskPlace]) -> Iterator[tuple[str, int, int]]:
-    """Give the rule, the line and the place in the line of each mark."""
+    """Return the rule, the line and the place in the line of each mark."""
     line = start = done = 0
     for mark in marks:
         line += data.count(b"\n", done, mark.place)
@@ -324,7 +324,7 @@ _CLOSING: Final = pattern(rb"(?:<|\\u003c)\\?/private(?:>|\\u003e)", re.IGNORECA
 def private_spans(
     data: bytes, start: int, end: int, *, lines: bool = False
 ) -> list[tuple[int, int]]:
-    """Give where the private parts between two places begin and end.
+    """Return where the private parts between two places begin and end.
 
     With `lines` these are the lines of a log: an open part ends with its line, for nobody wrote
     all that follows into it.
@@ -392,7 +392,7 @@ class Redactor:
 
     @classmethod
     def default(cls, extra_rules: Sequence[Rule] = ()) -> Self:
-        """Give a redactor with the rules of threadkeep, and any others after them."""
+        """Return a redactor with the rules of threadkeep, and any others after them."""
         # To read and compile our own takes 100 ms, and most captures find nothing to mask.
         return cls(extra_rules, first=own_rules)
 
@@ -422,7 +422,7 @@ class Redactor:
         return [rule.id for rule in self._rules]
 
     def sparing(self, names: Collection[str]) -> Self:
-        """Give a redactor that leaves what these rules find; without names, this one."""
+        """Return a redactor that leaves what these rules find; without names, this one."""
         return type(self)(self._rules, self._spared.union(names)) if names else self
 
     def text(self, text: str) -> str:
@@ -545,7 +545,7 @@ class Redactor:
     def _spans(
         self, data: bytes, *, again: bool = False, as_json: bool = False
     ) -> tuple[list[MaskSpan], list[int]]:
-        """Give what is to be masked, and where a private part may begin."""
+        """Return what is to be masked, and where a private part may begin."""
         sure: list[MaskSpan] = []
         likely: list[
             MaskSpan
@@ -567,7 +567,7 @@ class Redactor:
 
 
 def _inside(spans: Sequence[MaskSpan], at: int, text: TextBlock) -> Iterator[MaskSpan]:
-    """Give the spans from one on that lie in a text, as the text sees them."""
+    """Return the spans from one on that lie in a text, as the text sees them."""
     while at < len(spans) and spans[at].start < text.end:
         one = spans[at].within(text.start, len(text))
         if one is not None and one.mask == _MASK:  # what a template says depends on the text

@@ -163,7 +163,7 @@ class Name(NamedTuple):
 
 
 def name_of(match: re.Match[bytes]) -> Name:
-    """Give the name around the word of a match."""
+    """Return the name around the word of a match."""
     before = b" " + match.string[max(0, match.start() - _LENGTH) : match.start()]
     whole = before[len(before.rstrip(_LETTERS)) - 1 :]
     left = _ESCAPED_BREAK.sub(b"", whole, count=1)

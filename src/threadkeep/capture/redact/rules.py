@@ -249,7 +249,7 @@ Make = Callable[[str, Mapping[str, Any]], Rule]
 
 @cache
 def own_rules() -> Sequence[Rule]:
-    """Give the rules that ship with threadkeep."""
+    """Return the rules that ship with threadkeep."""
     file = resources.files("threadkeep.capture.redact").joinpath("rules.toml")
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     pieces = table["pieces"]

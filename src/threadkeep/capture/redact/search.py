@@ -74,7 +74,7 @@ def make_plan(rules: Sequence[Rule]) -> KeywordIndex:
 
 
 def hits(plan: KeywordIndex, data: bytes) -> Iterator[list[Hit]]:
-    """Give the places where a rule has to look, in their order, the longest keyword first.
+    """Return the places where a rule has to look, in their order, the longest keyword first.
 
     They come in several lists: a text may have a keyword at every third letter.
     """
@@ -287,7 +287,7 @@ class Search:
 
 
 def secret_group(match: re.Match[bytes], rule: Rule) -> int | str:
-    """Give the group that holds the secret."""
+    """Return the group that holds the secret."""
     group = _group_of(match.re, rule.group)
     if group == "quoted":
         return "bare" if match["quoted"] is None else "quoted"
@@ -298,7 +298,7 @@ def secret_group(match: re.Match[bytes], rule: Rule) -> int | str:
 
 @lru_cache(maxsize=1024)
 def _group_of(regex: re.Pattern[bytes], wanted: int) -> int | str | None:
-    """Give the group in which the secrets of a regex are; None: the first that matched."""
+    """Return the group in which the secrets of a regex are; None: the first that matched."""
     for name in ("quoted", "bare"):
         if name in regex.groupindex:
             return name

@@ -68,7 +68,7 @@ _SOME_DIGITS: Final = 2
 
 
 def entropy(value: bytes) -> float:
-    """Give Shannon's entropy of the bytes, in bits per byte."""
+    """Return Shannon's entropy of the bytes, in bits per byte."""
     size = len(value)
     return -sum(n / size * log2(n / size) for n in Counter(value).values()) if size else 0.0
 

@@ -137,7 +137,7 @@ NEWEST: Final = 7
 
 
 def need_version(version: object) -> int:
-    """Give the version that somebody records, or say which there are."""
+    """Return the version that somebody records, or say which there are."""
     if version not in VERSIONS or type(version) is not int:
         msg = f"there is no version {version!r} of the AI SDK's stream here"
         raise Invalid(msg, hint="use protocol " + " or ".join(map(str, VERSIONS)))
@@ -190,7 +190,7 @@ def validate_chunk(chunk: object, protocol: int = NEWEST) -> Chunk:
 
 
 def with_real_id(chunk: Chunk) -> Chunk:
-    """Give a chunk without an empty message id: some servers send one, and mean none."""
+    """Return a chunk without an empty message id: some servers send one, and mean none."""
     empty = chunk["type"] == "start" and chunk.get("messageId") == ""
     return {key: chunk[key] for key in chunk if key != "messageId"} if empty else chunk
 

@@ -189,7 +189,7 @@ class StreamState:
         return record
 
     def _open_calls(self) -> list[PartialCall]:
-        """Give the calls whose input a part shows; `reset-step` forgets calls, not such parts."""
+        """Return the calls whose input a part shows; `reset-step` forgets calls, not such parts."""
         shown = self._draft.shown_calls()
         return [call for call in shown if self._calls.get(call.fields["toolCallId"]) is call]
 

@@ -68,7 +68,7 @@ class EventText:
         }
 
     def take(self, event: Event) -> list[StyledText]:
-        """Give what an event adds."""
+        """Return what an event adds."""
         if event.kind == "chunk":
             return [*self._begin(event), *self._chunk(event.data)]
         if event.kind == "snapshot":
@@ -239,7 +239,7 @@ def readable(
 
 
 def _before(messages: list[Json], message_id: str) -> Iterator[Json]:
-    """Give what others said before a message; replies come as events of their own."""
+    """Return what others said before a message; replies come as events of their own."""
     for message in messages:
         if message["id"] == message_id:
             return

@@ -71,7 +71,7 @@ _COMMON: Final = frozenset(
 
 
 def demo_path(call: Call) -> str:
-    """Give the file of the demo's own store."""
+    """Return the file of the demo's own store."""
     return str(call.home.demo_history)
 
 

@@ -32,7 +32,7 @@ _MS: Final = re.compile(r"\b[12]\d{12}\b")
 
 
 def demo_folder(home: "Home", now: datetime) -> Path:
-    """Give the folder of the demo history, laid out like the home of a user.
+    """Return the folder of the demo history, laid out like the home of a user.
 
     Its logs are written into the home once a day, moved so that the last of them ends today. What
     was captured of an older copy goes with it, unless somebody is looking at it.
@@ -84,7 +84,7 @@ def _files(folder: Traversable, before: str) -> list[tuple[str, Traversable]]:
 
 
 def last_time(text: str, zone: tzinfo | None) -> datetime | None:
-    """Give the last time in a log; a `T` means UTC, a blank the clock on the wall."""
+    """Return the last time in a log; a `T` means UTC, a blank the clock on the wall."""
     found = [datetime.fromtimestamp(int(ms) / 1000, UTC) for ms in _MS.findall(text)]
     for match in _WHOLE.finditer(text):
         at = datetime.fromisoformat(match[0])

@@ -19,7 +19,7 @@ _NAME = 28
 
 @contextmanager
 def progress_bar(*, wanted: bool = True) -> Iterator["Watcher"]:
-    """Give what capture tells its progress to; it is shown on stderr if somebody looks there."""
+    """Return what capture tells its progress to; it is shown on stderr if somebody looks there."""
     if not wanted or not is_terminal(err=True):
         yield _nothing
         return
@@ -74,7 +74,7 @@ def speed_text(size: int, seconds: float) -> str:
 
 
 def short_name(path: str, limit: int = _NAME) -> str:
-    """Give the end of a path's last name: what tells logs apart stands there."""
+    """Return the end of a path's last name: what tells logs apart stands there."""
     name = one_line(PurePath(path).name)
     return name if len(name) <= limit else "…" + name[1 - limit :]
 

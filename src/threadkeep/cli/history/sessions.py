@@ -80,7 +80,7 @@ def session_argument(function: Function) -> Function:
 
 
 def find(history: "SessionArchive", name: str, agent: str | None) -> "CapturedSession":
-    """Give the session that is meant: an id or its beginning, `agent:id`, a title, or `last`.
+    """Return the session that is meant: an id or its beginning, `agent:id`, a title, or `last`.
 
     A day, such as `yesterday`, means the latest session of that day.
     """
@@ -119,7 +119,7 @@ def _titled(history: "SessionArchive", name: str, agent: str | None) -> list["Ca
 
 
 def _of_day(history: "SessionArchive", name: str, agent: str | None) -> list["CapturedSession"]:
-    """Give the latest session of a day, a week or a month; none where the name is neither."""
+    """Return the latest session of a day, a week or a month; none where the name is neither."""
     from threadkeep.cli.times import day_span
 
     span = day_span(name)
@@ -140,7 +140,7 @@ def _of(agent: str | None, *, everything: bool = False) -> "Query":
 
 
 def short_id(history: "SessionArchive", session: "CapturedSession") -> str:
-    """Give the shortest beginning of an id that still means this session alone."""
+    """Return the shortest beginning of an id that still means this session alone."""
     whole = session.session_id
     for length in (length for length in _SHORT if length < len(whole)):
         if _is_found(history, whole[:length], session):
@@ -212,7 +212,7 @@ def _as_json(history: "SessionArchive", sessions: list["CapturedSession"]) -> li
 
 
 def _spent_json(spent: "Sum | None") -> Json:
-    """Give tokens and cost; a cost of which a part has no price is null."""
+    """Return tokens and cost; a cost of which a part has no price is null."""
     if spent is None:
         return {"tokens": 0, "cost_microdollars": 0}
     from threadkeep.knowledge.prices import cost_known, tokens_of

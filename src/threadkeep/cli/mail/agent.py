@@ -291,7 +291,7 @@ class Channel:
             write(f"#{number:<4} {one_line(text)}")
 
     def texts(self) -> list[str]:
-        """Give what was heard, in order."""
+        """Return what was heard, in order."""
         return [group.words_of(mail.content) for mail in self.heard]
 
 

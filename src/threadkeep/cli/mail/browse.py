@@ -173,7 +173,7 @@ def tail(call: Call, *, session: str, follow: bool, lines: int) -> None:
 def _watch(
     ctx: MailContext, lines: int, wanted: Callable[[], bool]
 ) -> Iterator[tuple[Letter, bool]]:
-    """Give letters, and again those of which something became; the latter are marked."""
+    """Return letters, and again those of which something became; the latter are marked."""
     newest = {"in": 0, "out": 0}
     begin = _noted(incoming(ctx, limit=lines + 1), outgoing(ctx, limit=lines + 1), newest)
     new, open_ = begin[len(begin) - min(lines, len(begin)) :], dict[str, Letter]()

@@ -182,7 +182,7 @@ def _tell_embedded(call: Call, done: "EmbedReport") -> None:
 
 @contextmanager
 def progress(*, wanted: bool = True) -> Iterator["Callable[[str], None]"]:
-    """Give a function that shows how far it is, on stderr, where a person looks."""
+    """Return a function that shows how far it is, on stderr, where a person looks."""
     if not wanted or not is_terminal(err=True):
         yield lambda _: None
         return

@@ -121,7 +121,7 @@ def folded_by(all_hits: bool) -> "Fold":  # noqa: FBT001  (an option's value)
 
 
 def opening_commands(call: Call, hit: "Hit") -> dict[str, str]:
-    """Give the commands that open a hit: at its place, and a message in its session."""
+    """Return the commands that open a hit: at its place, and a message in its session."""
     commands = {"open": typed(call, "open", hit.ref)}
     if hit.session_id and hit.key:
         name = f"{hit.agent}:{hit.session_id}"

@@ -102,7 +102,7 @@ def _command(
 
 
 def _whole(cwd: str) -> str:
-    """Give the whole path of a folder: by that one it is kept out where the user says so."""
+    """Return the whole path of a folder: by that one it is kept out where the user says so."""
     try:
         return os.path.abspath(cwd) if cwd else cwd
     except OSError:  # the folder that we are in was removed
@@ -124,7 +124,7 @@ def _envelope_id(probe_tag: str | None) -> str:
 
 
 def _tool(source_kind: str | None, tool_name: str | None) -> str | None:
-    """Give the tool that ran it; that is also what makes it a tool's command."""
+    """Return the tool that ran it; that is also what makes it a tool's command."""
     if source_kind == _TOOL and not tool_name:
         raise Invalid("--source-kind claude-tool needs --tool-name", hint="add --tool-name Bash")
     return tool_name if source_kind in (None, _TOOL) else None

@@ -106,7 +106,7 @@ def _chosen(
 
 
 def _all_ids(store: SessionDB, source: str | None) -> list[str]:
-    """Give all ids, the newest first; a session that begins meanwhile may shift a page by one."""
+    """Return all ids, the newest first; a session that begins meanwhile may shift a page by one."""
     ids: dict[str, None] = {}
     offset = 0
     while page := store.search_sessions(source, _PAGE, offset):

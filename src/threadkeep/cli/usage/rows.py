@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 def rows_of(report: "UsageReport", by: str) -> list[Row]:
-    """Give the rows of a table, in the order of its key: time, or the largest first."""
+    """Return the rows of a table, in the order of its key: time, or the largest first."""
     if by in PERIODS.values():
         return list(_periods(report.by_day, by))
     sums = {
@@ -75,7 +75,7 @@ def added(sums: Iterable["Sum"]) -> "Sum":
 
 
 def tokens_of(one: "Sum") -> int:
-    """Give all tokens of a sum; reasoning is a part of the output."""
+    """Return all tokens of a sum; reasoning is a part of the output."""
     return one.input + one.output + one.cache_read + one.cache_write
 
 

@@ -154,7 +154,7 @@ def _send(container: "Container", mails: list[Mail], reply: Reply) -> None:
 
 
 def _chosen(reply: object) -> list[tuple[str, str]]:
-    """Give the words for each name; refuse what is none of the things a handler may give."""
+    """Return the words for each name; refuse what is none of the things a handler may give."""
     given = [] if reply is None else need_each(reply, (tuple, list), "answers of a handler")
     for one in given:
         if [type(part) for part in one] != [str, str]:
@@ -188,7 +188,7 @@ def _answer(container: "Container", asked: Mail, text: str) -> None:
 
 
 def _answered(mails: list[Mail]) -> Mail:
-    """Give the message that an answer belongs to: the last that wanted one."""
+    """Return the message that an answer belongs to: the last that wanted one."""
     wanting = [mail for mail in mails if mail.trigger or answers(mail)] or mails
     return wanting[-1]
 

@@ -29,7 +29,7 @@ _INSTEAD: Final = {
 
 
 def poll(ctx: MailContext, limit: int, *, first: bool) -> list[Mail]:
-    """Give the oldest due mail without an answer yet, in its order.
+    """Return the oldest due mail without an answer yet, in its order.
 
     Mail for the moment of waking is taken first: behind a full batch it would miss its moment.
     """
@@ -48,7 +48,7 @@ def triggered(ctx: MailContext, *, first: bool) -> bool:
 
 
 def system_mail(ctx: MailContext) -> list[Mail]:
-    """Give the open mail for the program itself; it takes no place from the agent's."""
+    """Return the open mail for the program itself; it takes no place from the agent's."""
     return _mails(ctx, "poll_system", {"now": ctx.now_sql(), "limit": _SYSTEM_ROWS})
 
 
@@ -67,7 +67,7 @@ def _rows(ctx: MailContext, tx: Tx, query: str, asked: dict[str, object]) -> lis
 
 
 def for_columns(tx: Tx, query: str, ctx: MailContext) -> str:
-    """Give a query as an older folder can answer it, which lacks some columns."""
+    """Return a query as an older folder can answer it, which lacks some columns."""
     missing = frozenset(_INSTEAD) - columns_of(tx, "messages_in")
     return _without(ctx.folder.inbound.queries[query], missing)
 
@@ -80,7 +80,7 @@ def _without(sql: str, columns: frozenset[str]) -> str:
 
 
 def mail(ctx: MailContext, which: str | int) -> Mail | OutMail:
-    """Give mail of either direction; parity tells the side, on foreign files the row does."""
+    """Return mail of either direction; parity tells the side, on foreign files the row does."""
     folder = ctx.folder
     column = "id" if isinstance(which, str) else "seq"
     asked = {column: which, "cap": CAP}
@@ -123,7 +123,7 @@ def there(ctx: MailContext, message_ids: Iterable[str]) -> list[Mail]:
 
 
 def platform_id_of(ctx: MailContext, out_id: str) -> str | None:
-    """Give what the channel calls a message that was delivered."""
+    """Return what the channel calls a message that was delivered."""
     with ctx.folder.inbound.read() as tx:
         if "platform_message_id" not in columns_of(tx, "delivered"):  # an older folder
             return None
@@ -138,7 +138,7 @@ def destinations(ctx: MailContext) -> list[Destination]:
 
 
 def routing(ctx: MailContext) -> Place:
-    """Give where mail goes that names no destination."""
+    """Return where mail goes that names no destination."""
     with ctx.folder.inbound.read() as tx:
         return routing_in(tx)
 
@@ -151,7 +151,7 @@ def destinations_in(tx: Tx) -> list[Destination]:
 
 
 def routing_in(tx: Tx) -> Place:
-    """Give where mail goes that names no destination; an older folder has no such table."""
+    """Return where mail goes that names no destination; an older folder has no such table."""
     row = tx.one("routing") if _has(tx, "session_routing") else None
     return Place(*(row or ()))
 
@@ -189,7 +189,7 @@ def names(folder: Folder) -> tuple[str | None, str]:
 
 
 def zone(folder: Folder) -> str | None:
-    """Give the time zone that the host wrote down for the session's tasks, None if it did not."""
+    """Return the time zone that the host wrote down for the session's tasks, None if it did not."""
     with folder.inbound.read() as tx:
         found: str | None = tx.value("meta", {"key": "zone"}) if _has(tx, "tk_meta") else None
     return found
@@ -264,7 +264,7 @@ def finish(ctx: MailContext, mails: Iterable[Which], status: str, reason: str | 
 
 
 def _words(ctx: MailContext, ids: list[str], status: str) -> dict[str, str]:
-    """Give the word for each end: a failed run of a task has one of its own with some hosts.
+    """Return the word for each end: a failed run of a task has one of its own with some hosts.
 
     They call every other word completed, and the series would not wait longer. But a host that
     does not know it would never take it over; so only one that surely does gets to see it.

@@ -85,7 +85,7 @@ def check(
 
 
 def _since(ctx: MailContext, within: float | None) -> str | None:
-    """Give the time from which on the same words count as said, None if they never do."""
+    """Return the time from which on the same words count as said, None if they never do."""
     if within is None:
         return None
     seconds = min(max(need_seconds(within, "unless_said"), 0), ctx.clock() / 1000)
@@ -100,7 +100,7 @@ def _said(tx: Tx, row: Json, since: str | None) -> OutMail | None:
 
 
 def written(ctx: MailContext, row_id: str, kind: str, raw: str) -> OutMail | None:
-    """Give a message that was written before, None if it was not; refuse other content."""
+    """Return a message that was written before, None if it was not; refuse other content."""
     with ctx.folder.outbound.read() as tx:
         return _there(tx, {"id": row_id, "kind": kind, "content": raw})
 
@@ -130,7 +130,7 @@ def _insert(tx: Tx, row: Json) -> OutMail:
 
 
 def get_state(ctx: MailContext, key: str) -> str | None:
-    """Give a value that was kept between starts."""
+    """Return a value that was kept between starts."""
     with ctx.folder.outbound.read() as tx:
         return text_of(tx.value("state_value", {"key": need_str(key, "key")}))
 
@@ -284,7 +284,7 @@ def react(ctx: MailContext, seq: int, emoji: str) -> OutMail:
 
 
 def target_of(ctx: MailContext, seq: int) -> tuple[str, Place]:
-    """Give what the channel calls a message, and where it is."""
+    """Return what the channel calls a message, and where it is."""
     mail = inbox.mail(ctx, seq)
     if isinstance(mail, OutMail):
         return inbox.platform_id_of(ctx, mail.id) or mail.id, mail.place
@@ -292,7 +292,7 @@ def target_of(ctx: MailContext, seq: int) -> tuple[str, Place]:
 
 
 def platform_name(message_id: str, agent_group: str | None) -> str:
-    """Give the platform's own id of inbound mail: without our endings, which no channel knows."""
+    """Return the platform's own id of inbound mail: without our endings, which no channel knows."""
     plain = _DERIVED.sub("", message_id)
     if agent_group:
         return platform_part(plain, agent_group)

@@ -115,7 +115,7 @@ def _prepare_one(ctx: MailContext, tx: Tx, row: Row) -> None:
 
 
 def key_of(ctx: MailContext, message_id: str) -> str:
-    """Give the idempotency key of a message: the same one at every attempt.
+    """Return the idempotency key of a message: the same one at every attempt.
 
     It is never read back from the folder: the agent could have put the key of a message there
     that another session has yet to send.
@@ -124,7 +124,7 @@ def key_of(ctx: MailContext, message_id: str) -> str:
 
 
 def due_of(deliver_after: str | None, now: int) -> str | None:
-    """Give when a message may go, in whole seconds and never too early; None for at once.
+    """Return when a message may go, in whole seconds and never too early; None for at once.
 
     What is no time is seen when the message is read; it must not hold up the others here.
     """

@@ -169,7 +169,7 @@ class PostOffice(Protocol):
     """What a delivery needs to know; each verb may raise Refused or NotNow."""
 
     def adapter_for(self, channel_type: str) -> Adapter | None:
-        """Give the channel of this type, None if there is none now."""
+        """Return the channel of this type, None if there is none now."""
 
     def check(self, mail: Outgoing) -> None:
         """Refuse a message to where its agent may not send."""
@@ -234,7 +234,7 @@ class LocalPost:
         self._handlers = handlers or {}
 
     def adapter_for(self, channel_type: str) -> Adapter | None:
-        """Give the channel of this type."""
+        """Return the channel of this type."""
         return self._adapters.get(channel_type)
 
     def check(self, mail: Outgoing) -> None:

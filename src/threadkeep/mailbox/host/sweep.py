@@ -55,7 +55,7 @@ def _is_stuck(now_ms: int, heartbeat_ms: int | None, claimed: int | None, longes
 
 
 def declared_ms(tool: ToolState | None) -> float:
-    """Give how long the tool that runs now may take by its own word, 0 if that does not count."""
+    """Return how long the tool that runs now may take by its own word, 0 if that does not count."""
     if tool is None or tool.current_tool != _PATIENT_TOOL:
         return 0
     declared: object = tool.declared_timeout_ms
@@ -133,7 +133,7 @@ def _answers(ctx: MailContext) -> list[_Answer]:
 
 
 def _reason(status: str, told: str | None) -> str | None:
-    """Give why mail failed, None if it did not; a word that is not known here is itself why."""
+    """Return why mail failed, None if it did not; a word that is not known here is itself why."""
     if status == "completed":
         return None
     return told or (NO_REASON if status == "failed" else status)
@@ -157,7 +157,7 @@ def _rearm(ctx: MailContext, tx: Tx, mails: Sequence[Mail]) -> tuple[str, ...]:
 
 
 def tables_beside(ctx: MailContext, tx: Tx) -> frozenset[str]:
-    """Give the tables of the outbound.db read beside; refuse one that lacks what is needed."""
+    """Return the tables of the outbound.db read beside; refuse one that lacks what is needed."""
     found = frozenset(name for (name,) in tx.all("tables_beside"))
     if not {"processing_ack", "messages_out"} <= found:
         msg = f"{ctx.folder.outbound_path} lacks one of its tables, and was not read"
@@ -170,7 +170,7 @@ def tables_beside(ctx: MailContext, tx: Tx) -> frozenset[str]:
 def _word(
     ctx: MailContext, tx: Tx, message_id: str, *, counts: bool
 ) -> tuple[int | None, str | None]:
-    """Give how often the container says it claimed a message, and why it gave up."""
+    """Return how often the container says it claimed a message, and why it gave up."""
     # Only one of the two files has this table, so its name alone will do.
     sql = ctx.folder.outbound.queries["claim_of"]
     row = tx.one(Sql(sql), {"id": message_id}) if counts else None
@@ -246,7 +246,7 @@ def _release(tx: Tx, claim: Claim) -> int:
 
 
 def _uncounted(ctx: MailContext, tx: Tx, left: Sequence[Claim]) -> list[tuple[Claim, Mail]]:
-    """Give the claims that have yet to be counted, with their mail."""
+    """Return the claims that have yet to be counted, with their mail."""
     now = ctx.clock()
     found = [(claim, inbound.find(tx, claim.message_id)) for claim in left]
     return [
@@ -420,7 +420,7 @@ def _has_tool_in_hand(ctx: MailContext) -> bool:
 
 
 def tool_state(ctx: MailContext) -> ToolState | None:
-    """Give the tool that the container says it runs, None if it says nothing."""
+    """Return the tool that the container says it runs, None if it says nothing."""
     with ctx.folder.outbound.read(owner_runs=ctx.running) as tx:
         there = tx.one(Sql("SELECT 1 FROM sqlite_master WHERE name = 'container_state'"))
         row = None if there is None else tx.one("tool_state")
@@ -433,7 +433,7 @@ def _stuck(ctx: MailContext) -> str | None:
 
 
 def _heartbeat(ctx: MailContext) -> int | None:
-    """Give the last heartbeat; one from the future counts from now on, or it would for days."""
+    """Return the last heartbeat; one from the future counts from now on, or it would for days."""
     heartbeat, now = ctx.folder.heartbeat_ms(), ctx.clock()
     if heartbeat is not None and heartbeat > now + ctx.policy.ceiling_ms:
         ctx.folder.beat(now)
@@ -549,7 +549,7 @@ def _old(ctx: MailContext, older_than_ms: int | None, keep: int | None) -> _Old:
 
 
 def _unfinished(tx: Tx) -> set[str]:
-    """Give what a host of ours has yet to deliver, or would try again if asked to."""
+    """Return what a host of ours has yet to deliver, or would try again if asked to."""
     there = "SELECT 1 FROM main.sqlite_master WHERE name = 'tk_delivery'"
     if tx.one(Sql(there)) is None:
         return set()

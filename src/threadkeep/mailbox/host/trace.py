@@ -103,7 +103,7 @@ def _of_mail(
 
 
 def _graves(tx: Tx, mail: Mail) -> tuple[Row | None, Row | None]:
-    """Give what is known of its own failure, and of the one that it is a new try of."""
+    """Return what is known of its own failure, and of the one that it is a new try of."""
     return tx.one("dead_of", {"id": mail.id}), tx.one("retried_for", {"id": mail.id})
 
 
@@ -131,7 +131,7 @@ def _death(dead: Row) -> Iterator[MailboxEvent]:
 
 
 def _other_runs(tx: Tx, mail: Mail, copies: set[str | None]) -> Iterator[MailboxEvent]:
-    """Give the run of the series before this one, and those that came of it."""
+    """Return the run of the series before this one, and those that came of it."""
     if "series_id" not in columns_of(tx, "messages_in"):
         return
     asked = {"series_id": mail.series_id or mail.id, "id": mail.id}
@@ -177,7 +177,7 @@ def _of_out(tx: Tx, mail: OutMail, tables: frozenset[str]) -> Iterator[MailboxEv
 
 
 def _notes(ctx: MailContext, tx: Tx, message_id: str) -> list[MailboxEvent]:
-    """Give what the host told the agent about a message."""
+    """Return what the host told the agent about a message."""
     asked = {"platform_id": ctx.agent_group, "about": message_id}
     sql = inbox.for_columns(tx, "notes_about", ctx)
     found = [mail_of(row) for row in tx.all(Sql(sql), asked)]

@@ -116,7 +116,7 @@ def _why(said: str, checked: SentenceCheck) -> str:
 
 
 def fitting(question: str, passages: Sequence[Passage], most: int = MOST_PROMPT) -> list[Passage]:
-    """Give the first passages for which a prompt has room, shrunk in proportion where it has not.
+    """Return the first passages for which a prompt has room, shrunk in proportion where it has not.
 
     At least one is given, and none is shorter than can be read.
     """
@@ -132,7 +132,7 @@ def fitting(question: str, passages: Sequence[Passage], most: int = MOST_PROMPT)
 
 
 def messages_for(question: str, passages: Sequence[Passage]) -> list[Message]:
-    """Give the conversation that asks for an answer."""
+    """Return the conversation that asks for an answer."""
     blocks = [f"{_head(at, one)}\n{without_fences(one.text)}" for at, one in enumerate(passages, 1)]
     listed = "\n\n".join(blocks)
     fence = fence_for(listed)
@@ -206,7 +206,7 @@ def citations(text: str) -> Iterator[int]:
 
 
 def unfounded(text: str, source: str) -> list[str]:
-    """Give the identifiers and numbers of a text that do not stand in its source."""
+    """Return the identifiers and numbers of a text that do not stand in its source."""
     known = source.casefold()
     return [name for name in identifiers(text) if not _stands(name.casefold(), known)]
 

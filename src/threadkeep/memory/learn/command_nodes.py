@@ -71,7 +71,7 @@ def _is_apart(before: CommandEvidence, after: CommandEvidence) -> bool:
 
 
 def cleaned(command: CommandEvidence) -> CommandEvidence:
-    """Give a command with readable text of bearable length."""
+    """Return a command with readable text of bearable length."""
     failed = command.exit_code not in {0, None}
     return msgspec.structs.replace(
         command,

@@ -102,7 +102,7 @@ def without_documents(command: str) -> str:
 
 
 def parts_of(command: str) -> list[list[str]]:
-    """Give the words of each simple command of a command line, quotes and all."""
+    """Return the words of each simple command of a command line, quotes and all."""
     parts: list[list[str]] = [[]]
     here, outside = parts[0], list[list[str]]()
     glue = False
@@ -208,7 +208,7 @@ def _without_carriers(part: list[str]) -> list[str]:
 
 
 def commit_message(command: str) -> str | None:
-    """Give the first line of the message that a `git commit` is given."""
+    """Return the first line of the message that a `git commit` is given."""
     text = command[:_LONGEST]
     if "commit" not in text:
         return None
@@ -220,7 +220,7 @@ def commit_message(command: str) -> str | None:
 
 
 def shown(command: str, limit: int = 120) -> str:
-    """Give a command on one line, short enough for a sentence."""
+    """Return a command on one line, short enough for a sentence."""
     message = commit_message(command)
     if message is not None and _HERE_DOCUMENT.search(command):
         return cut_words(f'git commit -m "{message}"', limit)
@@ -273,12 +273,12 @@ def does(tool: str) -> Does:
 
 
 def bare_command(text: str) -> str:
-    """Give the command in what a shell tool was given, without the other parameters."""
+    """Return the command in what a shell tool was given, without the other parameters."""
     return _PARAMETER.sub("", text).strip().removeprefix("command=")
 
 
 def files_given(text: str) -> list[str]:
-    """Give the files that a tool was told to read or change."""
+    """Return the files that a tool was told to read or change."""
     found = _PATCHED.findall(text) or _NAMED.findall(text)[:1]
     if not found:
         found = [text.partition("\n")[0].partition(" -> ")[0]]
@@ -321,7 +321,7 @@ _UNHAPPY: Final = re.compile(
 
 
 def last_attempts(attempts: Iterable[Attempt]) -> dict[str, bool]:
-    """Give how the last try of each thing ended, where that is known."""
+    """Return how the last try of each thing ended, where that is known."""
     return {attempt.key: attempt.ok for attempt in attempts if attempt.ok is not None}
 
 

@@ -301,7 +301,7 @@ def agentic_draft(piece: Slice, work: Work, source: str) -> NodeDraft:
 
 
 def _requests(piece: Slice, work: Work) -> list[str]:
-    """Give what was asked, one sentence for each prompt; else what the conversation is about."""
+    """Return what was asked, one sentence for each prompt; else what the conversation is about."""
     if piece.title and len("".join(work.prompts[:1])) > _GUIDE and not _is_dull(piece.title):
         return [_title(piece)]  # a guide of several pages: the title says what it is for
     found = [request for prompt in work.prompts if (request := first_request([prompt]))]
@@ -372,7 +372,7 @@ def _programs(work: Work) -> Iterator[str]:
 
 
 def _last_words(work: Work) -> str:
-    """Give the first sentences of the agent's last answer that say something."""
+    """Return the first sentences of the agent's last answer that say something."""
     for text in reversed(work.texts[-2:]):
         found = list(islice(filter(_is_result, sentences(text)), _LAST_WORDS))
         if found:

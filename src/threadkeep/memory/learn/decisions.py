@@ -33,7 +33,7 @@ _WEIGHED: Final = re.compile(
 
 
 def telling_sentences(texts: Iterable[str]) -> list[str]:
-    """Give the sentences that tell of a decision, as they stand, each once."""
+    """Return the sentences that tell of a decision, as they stand, each once."""
     found: dict[str, None] = {}
     for text in texts:
         # A prompt of several pages is a guide that somebody wrote for many sessions.
@@ -55,7 +55,7 @@ def _tells(sentence: str) -> bool:
 
 
 def weighed_in(telling: Iterable[str], limit: int = 4) -> tuple[Decision, ...]:
-    """Give the decisions whose sentence names what was chosen, what else, and why."""
+    """Return the decisions whose sentence names what was chosen, what else, and why."""
     found = []
     for match in filter(None, map(_WEIGHED.search, telling)):
         parts = {name: text.strip(" ,*`") for name, text in match.groupdict().items()}

@@ -138,7 +138,7 @@ def _of_use(said: Iterable[MessageEvidence]) -> Iterator[MessageEvidence]:
 
 
 def _text(value: Any) -> str:
-    """Give a stored text, empty for none; one that no UTF-8 can hold is stored as bytes."""
+    """Return a stored text, empty for none; one that no UTF-8 can hold is stored as bytes."""
     return from_sql(value) if isinstance(value, str | bytes) else ""
 
 

@@ -146,7 +146,7 @@ _SERVICES: Final = words(
 
 
 def unique(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
-    """Give the first few different names, in their order."""
+    """Return the first few different names, in their order."""
     kept: dict[str, None] = {}
     for name in names:
         kept[name] = None
@@ -190,14 +190,14 @@ def files_in(text: str) -> Iterator[str]:
 
 
 def _apart(name: str) -> list[str]:
-    """Give two files that are written with a slash between them, `A.md/B.md`, each by itself."""
+    """Return two files that are written with a slash between them, `A.md/B.md`, each by itself."""
     parts = name.split("/")
     is_list = len(parts) > 1 and all(as_file(part) is not None for part in parts)
     return parts if is_list else [name]
 
 
 def distinct_files(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
-    """Give the first few different files; a second way to write one of them is left out."""
+    """Return the first few different files; a second way to write one of them is left out."""
     kept: dict[str, None] = {}
     for name in names:
         if len(kept) == limit:
@@ -208,7 +208,7 @@ def distinct_files(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
 
 
 def shortened(path: str, folders: Iterable[str]) -> str:
-    """Give a path as seen from the folder that it lies in: still a part of what was written."""
+    """Return a path as seen from the folder that it lies in: still a part of what was written."""
     for folder in folders:
         root = folder.rstrip("/\\")
         if len(root) > 1 and path.startswith((f"{root}/", f"{root}\\")):
@@ -256,7 +256,7 @@ def error_names_in(line: str) -> Iterator[str]:
 
 
 def error_lines(text: str, limit: int = 5) -> list[str]:
-    """Give the lines of some output that tell of an error, as they stand, the same kind once."""
+    """Return the lines of some output that tell of an error, as they stand, the same kind once."""
     found: dict[str, str] = {}
     at = 0
     while len(found) < limit and (hint := _HINT.search(text, at)) is not None:
@@ -290,7 +290,7 @@ def failure_lines(output: str, limit: int = 3) -> list[str]:
 
 
 def commits_in(output: str) -> list[tuple[str, str, str]]:
-    """Give branch, hash and subject of each commit that git tells of in its output."""
+    """Return branch, hash and subject of each commit that git tells of in its output."""
     found = (match.groups() for match in _COMMIT_LINE.finditer(output))
     return [(branch.split()[-1], sha, one_line(subject)) for branch, sha, subject in found]
 
@@ -321,7 +321,7 @@ _PROJECTS: Final = "~/projects"
 
 
 def project_roots(settings: EnrichSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the folders whose names are cut off the files that knowledge mentions.
+    """Return the folders whose names are cut off the files that knowledge mentions.
 
     The variable that Hippo's programs know is heard as well.
     """

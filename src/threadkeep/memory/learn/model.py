@@ -291,7 +291,7 @@ def prompt_tokens(messages: Sequence[Message]) -> int:
 
 
 def room_for_output(daily: int, used: int, prompt: int, wanted: int) -> int:
-    """Give how long an answer may be, 0 if the call must not be made; `daily` 0 is no limit."""
+    """Return how long an answer may be, 0 if the call must not be made; `daily` 0 is no limit."""
     if not daily:
         return wanted
     room = min(wanted, daily - used - prompt)
@@ -471,7 +471,7 @@ def _purse(
 
 
 def _ready(settings: ModelSettings, store: KnowledgeStore, client: ModelClient) -> tuple[str, str]:
-    """Give why a server is not asked now, or the model that is."""
+    """Return why a server is not asked now, or the model that is."""
     if not has_room(store, settings.daily_tokens):
         return f"the {settings.daily_tokens:,} tokens of today (UTC) are used up", ""
     if is_resting(store, client.endpoint):

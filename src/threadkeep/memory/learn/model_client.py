@@ -135,7 +135,7 @@ class ModelClient:
         return ModelReply(text, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
 
     def embeddings(self, model: str, texts: Sequence[str]) -> list[list[float]]:
-        """Give the vector of each text, in order."""
+        """Return the vector of each text, in order."""
         if not texts:
             return []
         asked = {"model": model, "input": list(texts)}
@@ -214,7 +214,7 @@ class ModelClient:
         return headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
 
     def _complaint(self, request: _Request, response: HTTPResponse) -> Exception:
-        """Give what a refusal means, with the server's own words and without the key."""
+        """Return what a refusal means, with the server's own words and without the key."""
         status = response.status
         said = self._words(request, response)
         what = f"HTTP {status}{f', {said}' if said else ''}"
@@ -285,7 +285,7 @@ def is_forbidden(address: str) -> bool:
 
 
 def _translated(address: IPv6Address) -> IPv4Address | None:
-    """Give the old address inside a new one, as networks without the old kind write it."""
+    """Return the old address inside a new one, as networks without the old kind write it."""
     return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
 
 
@@ -482,7 +482,7 @@ def rests(found: Iterable[FailureStreak], now: int) -> bool:
 
 
 def wait_after_failures(failures: int) -> int:
-    """Give the milliseconds to wait after so many failures in a row: 5 s, 10 s … 15 min."""
+    """Return the milliseconds to wait after so many failures in a row: 5 s, 10 s … 15 min."""
     doubled = FIRST_WAIT_MS << min(max(failures - 1, 0), _MOST_DOUBLINGS)
     return min(doubled, LONGEST_WAIT_MS)
 

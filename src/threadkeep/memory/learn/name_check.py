@@ -81,7 +81,7 @@ def _joins(outer: str, inner: str) -> bool:
 
 
 def _standing_in(source: str) -> Callable[[str], bool]:
-    """Give the check for one source; it remembers, as one name is asked for several times."""
+    """Return the check for one source; it remembers, as one name is asked for several times."""
     known: dict[str, bool] = {}
 
     def stands(name: str) -> bool:
@@ -117,7 +117,7 @@ def _tidy(name: str) -> str:
 
 
 def _words(text: str, stands: Callable[[str], bool]) -> list[str]:
-    """Give the words of a text that may be searched for, each once if it looks like code."""
+    """Return the words of a text that may be searched for, each once if it looks like code."""
     kept: list[str] = []
     seen: set[str] = set()
     room = EMBED_LIMIT

@@ -41,7 +41,7 @@ def visit_chunks(visits: Iterable[VisitEvidence]) -> Iterator[list[VisitEvidence
 
 
 def cleaned_visit(visit: VisitEvidence) -> VisitEvidence:
-    """Give a visit with readable text of bearable length."""
+    """Return a visit with readable text of bearable length."""
     return VisitEvidence(
         *(visit.id, visit.at, plain(visit.url, 1_000), one_line(plain(visit.title, 300))),
         *(plain(visit.domain, 200), visit.dwell_ms, one_line(plain(visit.query, 300))),

@@ -75,7 +75,7 @@ _REMINDER: Final = (
 
 
 def messages_for(material: Material, most_source: int = MOST_SOURCE) -> list[Message]:
-    """Give the conversation that asks for a node."""
+    """Return the conversation that asks for a node."""
     source = shortened(without_fences(material.source), most_source)
     fence = fence_for(source)
     task = _TASK.format(mark=MARK, subject=_SUBJECTS[material.kind], fence=fence)
@@ -87,7 +87,7 @@ def messages_for(material: Material, most_source: int = MOST_SOURCE) -> list[Mes
 def asked_again(
     messages: Sequence[Message], answer: str, reason: str, most_answer: int = 2_000
 ) -> list[Message]:
-    """Give the conversation after an answer that could not be used.
+    """Return the conversation after an answer that could not be used.
 
     Only the last such answer is shown to the model, and only its beginning: it is paid again.
     """
@@ -102,7 +102,7 @@ def is_own(source: str) -> bool:
 
 
 def fence_for(text: str) -> str:
-    """Give a line that does not stand in a text: whoever wrote that cannot end its quotation."""
+    """Return a line that does not stand in a text: whoever wrote that cannot end its quotation."""
     return f"=====evidence-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}====="
 
 

@@ -13,7 +13,7 @@ from threadkeep.memory.fence import strip_context
 
 
 def words(text: str) -> frozenset[str]:
-    """Give the words of a list that is written as one text."""
+    """Return the words of a list that is written as one text."""
     return frozenset(text.split())
 
 
@@ -144,7 +144,7 @@ def without_injected(text: str) -> str:
 
 
 def asked(prompt: str) -> str:
-    """Give what a person asked in a prompt; empty if a program wrote it."""
+    """Return what a person asked in a prompt; empty if a program wrote it."""
     text = without_injected(strip_context(prompt[:_PROMPT_LIMIT])).strip()
     if text.startswith(_FIRST_WORDS_OF_PROGRAMS):
         return ""
@@ -195,7 +195,7 @@ def _is_path_alone(sentence: str) -> bool:
 
 
 def first_request(prompts: Iterable[str]) -> str:
-    """Give the first sentence that says what was wanted; empty if none does.
+    """Return the first sentence that says what was wanted; empty if none does.
 
     Headings, lists and what an agent is told to be come after plain sentences.
     """

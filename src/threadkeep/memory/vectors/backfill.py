@@ -39,7 +39,7 @@ TextsOf = Callable[[Tx, Sequence[EntryRow]], Sequence[str]]
 
 
 def archived_texts(sources: Readers) -> TextsOf:
-    """Give a function that reads the texts of entries, empty where there is none any more."""
+    """Return a function that reads the texts of entries, empty where there is none any more."""
 
     def texts(tx: Tx, rows: Sequence[EntryRow]) -> list[str]:
         archive = ArchivedEntries(tx, sources)

@@ -72,7 +72,7 @@ class ChildEmbedder:
         return child.pid if child is not None and child.poll() is None else None
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Give the vector of each text, in order."""
+        """Return the vector of each text, in order."""
         if not texts:
             return []
         question = encode_frame(msgspec.msgpack.encode(list(texts)), limit=LIMIT)
@@ -159,7 +159,7 @@ class ChildEmbedder:
 
 
 def start_builtin(cache: Path, idle_seconds: float = IDLE_SECONDS) -> Start:
-    """Give a function that starts the child with our own embedder."""
+    """Return a function that starts the child with our own embedder."""
     module = (
         "threadkeep.memory.vectors.worker"  # -P: nothing is imported from the folder we stand in
     )

@@ -28,7 +28,7 @@ class Asks(Protocol):
     """What is needed of a client."""
 
     def embeddings(self, model: str, texts: Sequence[str]) -> list[list[float]]:
-        """Give the vector of each text, in order."""
+        """Return the vector of each text, in order."""
 
 
 class ServerEmbedder:
@@ -53,7 +53,7 @@ class ServerEmbedder:
         return self._dimensions
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Give the vector of each text, in order; no bytes for a text of blanks."""
+        """Return the vector of each text, in order; no bytes for a text of blanks."""
         vectors = [b""] * len(texts)
         some = [i for i, text in enumerate(texts) if text.strip()]
         for first in range(0, len(some), BATCH):

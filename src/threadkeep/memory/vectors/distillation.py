@@ -54,7 +54,7 @@ def _array(tensor: _Tensor, body: memoryview) -> Floats:
 def piece_meanings(
     weights: Weights, begin: int, end: int, progress: Progress | None = None
 ) -> Floats:
-    """Give what the model makes of each piece of its vocabulary when it stands alone."""
+    """Return what the model makes of each piece of its vocabulary when it stands alone."""
     count = len(weights["embeddings.word_embeddings.weight"])
     meanings = []
     for first in range(0, count, _BATCH):

@@ -44,7 +44,7 @@ class WordPieces:
         self._known: dict[str, tuple[int, ...]] = {}
 
     def numbers(self, text: str, limit: int | None = None) -> list[int]:
-        """Give the numbers of a text's pieces, without marks for its begin and end."""
+        """Return the numbers of a text's pieces, without marks for its begin and end."""
         known = self._known
         found: list[int] = []
         for word in words_of(text):
@@ -84,7 +84,7 @@ class WordPieces:
 
 
 def words_of(text: str) -> Sequence[str]:
-    """Give the words of a text in small letters, without accents; each mark is its own word."""
+    """Return the words of a text in small letters, without accents; each mark is its own word."""
     if text.isascii():
         return _PLAIN.findall(_without_controls(text.lower()))
     plain = unicodedata.normalize("NFD", text.lower())
@@ -203,7 +203,7 @@ class StaticEmbedder:
         return self._table.dimensions
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Give the vector of each text, in order; no bytes where no piece is known."""
+        """Return the vector of each text, in order; no bytes where no piece is known."""
         vectors: list[bytes] = []
         for first in range(0, len(texts), _BATCH):
             vectors += self._embed(texts[first : first + _BATCH])

@@ -152,7 +152,7 @@ def _coverage(source: SourceFacts, capture: CaptureFacts, broken: set[Key]) -> F
 
 
 def _reading(source: SourceFacts) -> str:
-    """Give the command that lets a log be read: some things no further try mends."""
+    """Return the command that lets a log be read: some things no further try mends."""
     if source.closed:
         return f"chmod u+rX {quote(source.example)}"
     if _LOCKED in source.why:
@@ -414,7 +414,7 @@ def _handshake(facts: DoctorFacts) -> Finding:
 
 
 def _renewal(facts: DoctorFacts) -> str:
-    """Give the command that ends an old service; who started it by hand starts it again."""
+    """Return the command that ends an old service; who started it by hand starts it again."""
     if facts.service_installed or facts.service is None or not facts.service_runs:
         return _RESTART
     return f"kill {facts.service.pid}"

@@ -186,7 +186,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def worst(findings: Iterable[Finding]) -> Level:
-    """Give the gravest level among findings."""
+    """Return the gravest level among findings."""
     return max((one.level for one in findings), key=LEVELS.index, default="ok")
 
 
@@ -196,5 +196,5 @@ def ok(group: str, check: str, what: str) -> Finding:
 
 
 def all_kept(good: int, total: int, finding: Finding) -> Finding:
-    """Give a finding about some of many: whatever its level is, it is ok where all are good."""
+    """Return a finding about some of many: whatever its level is, it is ok where all are good."""
     return finding if good < total else ok(finding.group, finding.check, finding.what)

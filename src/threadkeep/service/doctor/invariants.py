@@ -193,7 +193,7 @@ Rule = Callable[[Snapshot], Iterator[Violation]]
 
 
 def check(seen: Snapshot) -> list[Violation]:
-    """Give the rules that are broken, each source for itself; no two have the same key."""
+    """Return the rules that are broken, each source for itself; no two have the same key."""
     found: dict[Key, Violation] = {}
     for rule in _RULES:
         for violation in rule(seen):
@@ -207,7 +207,7 @@ def invariant_of(agent: str) -> str:
 
 
 def age(seen: Snapshot, since: int) -> int:
-    """Give for how long something goes on, counted from when the machine woke up."""
+    """Return for how long something goes on, counted from when the machine woke up."""
     return seen.now - max(since, seen.awake_since)
 
 

@@ -66,7 +66,7 @@ _PROC: Final = Path("/proc")
 
 
 def hooked_shells(hooks: Path) -> dict[str, int]:
-    """Give the shells whose hook was written, and when that was."""
+    """Return the shells whose hook was written, and when that was."""
     found = {}
     try:
         entries = sorted(hooks.iterdir())
@@ -265,7 +265,7 @@ def _looks_the_same(looks: LogState, log: Log, source: Source) -> bool:
 def _closed(
     reader: str, unseen: UnreadablePlace, before: Mapping[str, SeenLog], now: int
 ) -> _Missing:
-    """Give a place that cannot be read: whatever is in it is not in the store."""
+    """Return a place that cannot be read: whatever is in it is not in the store."""
     seen = before.get(_key(reader, unseen.path))
     since = now if seen is None else min(seen.first_seen, now)
     why, fix = unseen.why, unseen.fix
@@ -305,7 +305,7 @@ def _first_seen(one: _Missing, before: Mapping[str, SeenLog], now: int) -> int:
 
 
 def _changed_at(log: Log) -> int:
-    """Give when a log changed: by the inode, because a copied file keeps its old mtime."""
+    """Return when a log changed: by the inode, because a copied file keeps its old mtime."""
     latest = log.stamp.mtime_ns
     for path in (log.path, f"{log.path}-wal"):
         try:

@@ -29,14 +29,14 @@ _MUCH_LOG: Final = 10 << 30
 
 
 def servers_of(home: "Home", path: str | Path | None = None) -> list[str]:
-    """Give the URLs of the servers that stores of a home are on; `path` is another knowledge."""
+    """Return the URLs of the servers that stores of a home are on; `path` is another knowledge."""
     stores: dict[str, str | Path | None] = {**dict.fromkeys(KINDS), "knowledge": path}
     places = [home.place(name, given) for name, given in stores.items()]
     return sorted({str(place) for place in places if is_url(place)})
 
 
 def look_at_server(url: str) -> "ServerHealth":
-    """Give what the server of a URL says of itself and of the home there."""
+    """Return what the server of a URL says of itself and of the home there."""
     address = read_url(url)
     from threadkeep.base.postgres.health import look  # noqa: PLC0415  (an extra)
     from threadkeep.base.postgres.schema import connected  # noqa: PLC0415

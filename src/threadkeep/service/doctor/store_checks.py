@@ -195,14 +195,14 @@ def _deep(store: StoreFacts, now: int) -> Finding:
 
 
 def _mending(store: StoreFacts, problem: str) -> str:
-    """Give the command that mends what a deep check found: an index is rebuilt."""
+    """Return the command that mends what a deep check found: an index is rebuilt."""
     if "index" not in problem:
         return _restoring(store)
     return "threadkeep state reindex" if store.name == "state" else "threadkeep doctor --repair"
 
 
 def _restoring(store: StoreFacts) -> str:
-    """Give the command that brings a damaged store back: its backup, else what can be read."""
+    """Return the command that brings a damaged store back: its backup, else what can be read."""
     if store.last_backup is not None:
         return f"threadkeep restore last --store {store.name}"
     return f"sqlite3 {store.path} .recover | sqlite3 {store.path}.recovered"

@@ -113,7 +113,7 @@ def sample_drops(memory: DoctorState, drops: Iterable[Drop], now: int) -> tuple[
 
 
 def lost_lately(memory: DoctorState, drops: Iterable[Drop], now: int) -> tuple[LostReports, ...]:
-    """Give what was lost in the last minutes; what the user keeps out is not lost."""
+    """Return what was lost in the last minutes; what the user keeps out is not lost."""
     before = _counts_at(memory, now - _LOST_WINDOW_MS)
     found: dict[str, LostReports] = {}
     for one in drops:
@@ -126,7 +126,7 @@ def lost_lately(memory: DoctorState, drops: Iterable[Drop], now: int) -> tuple[L
 def unclear_lately(
     memory: DoctorState, drops: Iterable[Drop], stored: int, now: int
 ) -> RefusedReports | None:
-    """Give how much of the last hour was not understood; None if nothing."""
+    """Return how much of the last hour was not understood; None if nothing."""
     before = _counts_at(memory, now - _RATE_WINDOW_MS)
     of_kind = [one for one in drops if one.reason in _UNCLEAR]
     if before is _NOTHING or not of_kind:
@@ -139,7 +139,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 
 def _counts_at(memory: DoctorState, moment: int) -> Mapping[str, int]:
-    """Give the counters as they were at a moment, or as far back as is remembered."""
+    """Return the counters as they were at a moment, or as far back as is remembered."""
     if not memory.drops:
         return _NOTHING
     older = [one for one in memory.drops if one.at <= moment]

@@ -96,17 +96,17 @@ class ToolRuns:
         return call
 
     def started(self, call_id: object) -> PendingToolCall | None:
-        """Give the call with this id if its result has not come yet."""
+        """Return the call with this id if its result has not come yet."""
         return self._pending.get(call_id) if isinstance(call_id, str) else None
 
     def take(self) -> list[ToolRun]:
-        """Give the calls answered since the last time, then the new ones without an answer."""
+        """Return the calls answered since the last time, then the new ones without an answer."""
         given = [*self._done, *(self._pending[call_id].run for call_id in self._new)]
         self._done, self._new = [], {}
         return given
 
     def waiting(self) -> list[PendingToolCall]:
-        """Give the calls that have no result yet, the oldest first."""
+        """Return the calls that have no result yet, the oldest first."""
         return list(self._pending.values())
 
     def _forget(self, call_id: str) -> None:
@@ -173,7 +173,7 @@ def _sorted_json(value: object) -> str:
 
 
 def session_uuid(session_id: object) -> str:
-    """Give a session's id as a UUID: itself, or one that is made from it."""
+    """Return a session's id as a UUID: itself, or one that is made from it."""
     name = session_id if isinstance(session_id, str) else ""
     with suppress(ValueError):
         found = UUID(name)
@@ -267,7 +267,7 @@ def entries_of(
 
 
 def type_of(value: object) -> str:
-    """Give the type that a record or a block names, empty if it names none."""
+    """Return the type that a record or a block names, empty if it names none."""
     kind = value.get("type") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else ""
 
@@ -280,7 +280,7 @@ def count(unknown: dict[str, int], name: str) -> None:
 
 
 def message_content(record: dict[str, Any]) -> object:
-    """Give what the message of a record holds: a text or blocks."""
+    """Return what the message of a record holds: a text or blocks."""
     message = record.get("message") if "message" in record else record.get("content")
     return message.get("content") if isinstance(message, dict) else message
 

@@ -212,7 +212,7 @@ def _tree(folder: Path) -> Path:
 
 
 def host_and_path(url: str) -> str:
-    """Give `host/path` of a repository's address; empty if it has no path, or is none."""
+    """Return `host/path` of a repository's address; empty if it has no path, or is none."""
     found = _SCP.fullmatch(url) if "://" not in url else None
     try:
         host, path = found.groups() if found else (urlsplit(url).hostname, urlsplit(url).path)

@@ -110,7 +110,7 @@ class ClaudeSegmenter:
             self.open.messages += 1
 
     def take(self) -> list[Segment]:
-        """Give the slices closed since the last call, and the open one if it holds anything."""
+        """Return the slices closed since the last call, and the open one if it holds anything."""
         closed, self._closed = self._closed, []
         if _holds_something(self.open):
             closed.append(msgspec.structs.replace(self._finished(), is_open=True))
@@ -204,7 +204,7 @@ def _trimmed(value: object) -> str:
 
 
 def _user_text(message: object) -> str:
-    """Give what a user record says; what begins with a tag was put in by the program."""
+    """Return what a user record says; what begins with a tag was put in by the program."""
     content = message.get("content") if isinstance(message, dict) else message
     if isinstance(content, str):
         said = [content]
@@ -392,7 +392,7 @@ class ClaudeParser:
         return []
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call, and the session's facts as they are now."""
+        """Return what came up since the last call, and the session's facts as they are now."""
         found = Harvest(
             facts={**self._agents, self._log.session_id: self._facts()},
             usage=list(self._usage.values()),
@@ -404,7 +404,7 @@ class ClaudeParser:
         return found
 
     def state(self) -> bytes:
-        """Give what a new parser needs to continue from here."""
+        """Return what a new parser needs to continue from here."""
         self._state.open = self._segments.open
         self._state.pending = self._tools.waiting()
         return _encoder.encode(self._state)
@@ -508,7 +508,7 @@ class ClaudeParser:
             self._state.titles[kind] = title
 
     def _facts(self) -> SessionFacts:
-        """Give all that is known; of the titles the person's own wins, then the program's."""
+        """Return all that is known; of the titles the person's own wins, then the program's."""
         facts, titles = self._state.facts, self._state.titles
         best = [titles[kind] for kind in ("custom-title", "ai-title", "summary") if kind in titles]
         found: SessionFacts = msgspec.structs.replace(facts, title=best[0] if best else "")

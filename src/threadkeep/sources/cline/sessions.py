@@ -59,7 +59,7 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
 
 
 def _compacted(files: DocumentFiles, messages: list[Any]) -> dict[str, Any] | None:
-    """Give what a compaction put in the place of messages: those that the session has not."""
+    """Return what a compaction put in the place of messages: those that the session has not."""
     name = files.path.name.removesuffix(_SUFFIX)
     state = table(files.json(f"{name}.compaction.json"))
     known = {text(table(message).get("id")) for message in messages}

@@ -51,7 +51,7 @@ _results: Final = msgspec.json.Decoder(_Result)
 
 
 def output_of(given: object) -> tuple[str, bool]:
-    """Give the text of a tool's output, and whether it tells of a failure."""
+    """Return the text of a tool's output, and whether it tells of a failure."""
     if isinstance(given, list):
         said = "\n".join(filter(None, map(_piece, given)))
         return said, _failed(said)
@@ -365,7 +365,7 @@ def _local_shell_call(seen: CodexRecord, line: bytes) -> list[Entry]:
 
 
 def shell_command(body: Body) -> str:
-    """Give the command of a `local_shell_call`."""
+    """Return the command of a `local_shell_call`."""
     command = table(body.get("action")).get("command")
     return " ".join(map(text, command)) if isinstance(command, list) else text(command)
 
@@ -519,7 +519,7 @@ def _ends_screen(line: str) -> bool:
 
 
 def summed_up(body: dict[str, Any]) -> tuple[str, str]:
-    """Give the name and the summary of a call; no name if segments do not list it."""
+    """Return the name and the summary of a call; no name if segments do not list it."""
     kind, name = body.get("type"), text(body.get("name"))
     if kind == "function_call":
         return name, _summary(body.get("arguments"))

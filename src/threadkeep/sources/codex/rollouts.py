@@ -307,7 +307,7 @@ class CodexParser:
         return found
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call."""
+        """Return what came up since the last call."""
         known = self._known
         session_id = known.session_id or self._log.session_id
         facts = {session_id: msgspec.structs.replace(known.facts)} if self._learned else {}
@@ -321,7 +321,7 @@ class CodexParser:
         return harvest
 
     def state(self) -> bytes:
-        """Give what a new parser needs to continue from here."""
+        """Return what a new parser needs to continue from here."""
         self._known.open = self._segmenter.open
         return msgspec.json.encode(self._known)
 
@@ -490,7 +490,7 @@ class CodexParser:
             self._learned = self._learned or bool(facts.cwd)
 
     def _placed_facts(self) -> SessionFacts:
-        """Give the facts with the folder of the log where nothing tells another."""
+        """Return the facts with the folder of the log where nothing tells another."""
         facts = self._known.facts
         if facts.cwd:
             return facts

@@ -64,7 +64,7 @@ def thread_of(name: str) -> str:
 
 
 def storable(name: str) -> str:
-    """Give a name from the disk as text that a database can hold."""
+    """Return a name from the disk as text that a database can hold."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -93,7 +93,7 @@ class IndexParser:
         return []
 
     def harvest(self) -> Harvest:
-        """Give the names that came since the last call."""
+        """Return the names that came since the last call."""
         unknown = {"session_index": self._unknown} if self._unknown else {}
         harvest = Harvest(facts=self._facts, unknown=unknown)
         self._facts, self._unknown = {}, 0

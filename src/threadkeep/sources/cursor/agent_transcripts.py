@@ -91,7 +91,7 @@ def _log(path: Path, stamp: Stamp, cwd: str) -> Log:
 
 
 def slug_of(path: str) -> str:
-    """Give the project's name in a transcript's path; empty if it was made outside of any."""
+    """Return the project's name in a transcript's path; empty if it was made outside of any."""
     before = path.replace("\\", "/").partition(f"/{TRANSCRIPTS}/")[0]
     slug = before.rpartition("/")[2]
     return "" if slug == "projects" else slug

@@ -67,7 +67,7 @@ class ComposerParser:
         return self._take(reading, table(inside.get("bubble")))
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call; asking twice changes nothing."""
+        """Return what came up since the last call; asking twice changes nothing."""
         usage, self._usage = self._usage, []
         unknown, self._unknown = self._unknown, {}
         facts = self._facts.get(self._session, SessionFacts())

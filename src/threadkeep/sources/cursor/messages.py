@@ -327,7 +327,7 @@ class CursorParser:
         return self._take(found.reading)
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call; asking twice changes nothing."""
+        """Return what came up since the last call; asking twice changes nothing."""
         session, facts = self._log.session_id, self._state.facts
         unknown, self._unknown = self._unknown, {}
         segments = self._segmenter.take(session, facts)
@@ -335,7 +335,7 @@ class CursorParser:
         return Harvest(facts=told, segments=segments, unknown=unknown)
 
     def state(self) -> bytes:
-        """Give what a new parser needs to continue from here."""
+        """Return what a new parser needs to continue from here."""
         self._state.open = self._segmenter.open
         return msgspec.msgpack.encode(self._state)
 

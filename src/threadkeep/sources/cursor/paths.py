@@ -98,7 +98,7 @@ def encode(path: str) -> str:
 
 
 def folder_of(slug: str, seen: dict[str, bool]) -> str:
-    """Give the project folder a slug stands for, empty if for none.
+    """Return the project folder a slug stands for, empty if for none.
 
     A hyphen may have been a slash or any other sign. The first folder that exists wins; if none
     does every hyphen is taken for a slash, which is wrong for names with a hyphen of their own.

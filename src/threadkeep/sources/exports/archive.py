@@ -205,7 +205,7 @@ class ExportSource(msgspec.Struct):
     kind: ClassVar[Literal["document"]] = "document"
 
     def of(self, file: Path) -> "ExportSource":
-        """Give the source of one export."""
+        """Return the source of one export."""
         return msgspec.structs.replace(self, file=file, current={})
 
     def roots(self, user: UserHome) -> list[Path]:

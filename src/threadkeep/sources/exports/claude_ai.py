@@ -40,7 +40,7 @@ def _sessions(conversation: dict[str, Any]) -> Iterator[tuple[str, list[Keyed]]]
 
 
 def _newest_branch(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give the branch that the last message ends; all of them where nothing tells of branches."""
+    """Return the branch that the last message ends; all of them where nothing tells of branches."""
     by_id = {text(one.get("uuid")): one for one in messages}
     if not messages or not any(text(one.get("parent_message_uuid")) in by_id for one in messages):
         return messages

@@ -88,7 +88,7 @@ class OpencodeSession(msgspec.Struct):
             self.step_tokens += _tokens(part.get("tokens"))
 
     def segments(self) -> list[Segment]:
-        """Give the session's row, once the session itself is known, and says anything new."""
+        """Return the session's row, once the session itself is known, and says anything new."""
         if self.session is None or (self.left_out and not self.messages):
             return []
         session = self.session
@@ -175,7 +175,7 @@ def _tokens(told: object, depth: int = 3) -> int:
 
 
 def _first(given: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """Give the first text under one of the keys, empty if that is blank."""
+    """Return the first text under one of the keys, empty if that is blank."""
     found = next((given[key] for key in keys if isinstance(given.get(key), str)), "")
     return found if found.strip() else ""
 
@@ -190,7 +190,7 @@ def _tool_summary(tool: str, part: dict[str, Any]) -> str:
 
 
 def _first_line(output: str) -> str:
-    """Give the beginning of the first line that is not blank."""
+    """Return the beginning of the first line that is not blank."""
     blank = len(output) - len(output.lstrip())
     if blank == len(output):
         return ""
@@ -257,7 +257,7 @@ class OpencodeParser:
         return found
 
     def harvest(self) -> Harvest:
-        """Give what came up since the last call; asking twice changes nothing."""
+        """Return what came up since the last call; asking twice changes nothing."""
         usage, self._usage = self._usage, []
         unknown, self._unknown = self._unknown, {}
         if not self._session:

@@ -86,7 +86,7 @@ class Finder:
         self._unread = place  # what the last reading left out
 
     def rounds(self) -> Iterator[CandidateIds]:
-        """Give more and more ids; what one round finds, the next finds as well."""
+        """Return more and more ids; what one round finds, the next finds as well."""
         literal = [group for group in self._groups if is_literal(group)]
         read = self._scan(literal) if literal else set()
         read |= self._read_unindexed()
@@ -309,7 +309,7 @@ class ContractFinder:
         self._tools = tools
 
     def rounds(self) -> Iterator[CandidateIds]:
-        """Give more and more ids; what one round finds, the next finds as well."""
+        """Return more and more ids; what one round finds, the next finds as well."""
         reach = reading(self._ctx, _reach)
         read: set[int] = set()
         asked: list[Group] = []
@@ -360,7 +360,7 @@ class ContractFinder:
         return CandidateIds(found, limit == len(ids))
 
     def within_words(self) -> Iterator[CandidateIds]:
-        """Give what has the terms as parts of words, for a search that no whole word answered."""
+        """Return what has the terms as parts of words, for a search that no whole word answered."""
         reach = reading(self._ctx, _reach)
         if not reach.parts or self._tools:
             return
@@ -426,7 +426,7 @@ class ContractFinder:
 
 
 def _as_read(content: bytes | None) -> bytes | None:
-    """Give the text of a content that is a list of parts in the column."""
+    """Return the text of a content that is a list of parts in the column."""
     if content is None or not content.startswith(b"\0"):
         return content
     said = decode_content(content.decode("utf-8", "replace"))

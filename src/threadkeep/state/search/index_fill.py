@@ -67,7 +67,7 @@ class Document(NamedTuple):
 
 
 def document_of(parts: Parts) -> Document | None:
-    """Give the document of a message, None if the contract's index serves all of it."""
+    """Return the document of a message, None if the contract's index serves all of it."""
     if _needs_all(parts):
         return Document(index_text(_capped(parts), 3 * INDEX_LIMIT), whole=True)
     if parts.tool_name:
@@ -76,7 +76,7 @@ def document_of(parts: Parts) -> Document | None:
 
 
 def index_text_of(parts: Parts) -> str:
-    """Give the words under which our index knows a message, '' if it does not have it."""
+    """Return the words under which our index knows a message, '' if it does not have it."""
     document = document_of(parts)
     return "" if document is None else document.text
 
@@ -97,7 +97,7 @@ def is_left_out(content: str | None) -> bool:
 
 
 def contract_text(content: str | None) -> str:
-    """Give what the contract's index has of a content, as its triggers do in a file."""
+    """Return what the contract's index has of a content, as its triggers do in a file."""
     return (content or "")[: _BEGINNING if is_left_out(content) else None]
 
 
@@ -110,7 +110,7 @@ def _capped(parts: Parts) -> str:
 
 
 def whole_text(parts: Parts) -> str:
-    """Give everything of a message that a person might look for, uncut."""
+    """Return everything of a message that a person might look for, uncut."""
     texts = (parts.content, parts.tool_name, calls_text(parts.tool_calls))
     return "\n".join(text for text in texts if text)
 
@@ -175,7 +175,7 @@ _STEP = 64
 
 
 def newest_first(ctx: StateContext, tx: Tx) -> Iterator[tuple[float, str]]:
-    """Give when each session was last active, and its id, the latest first."""
+    """Return when each session was last active, and its id, the latest first."""
     fresh = _fresh(ctx, tx) if ctx.side else dict(tx.all("all_activity"))
     ordered = sorted(((at, key) for key, at in fresh.items() if at is not None), reverse=True)
     stored = _stored(tx, fresh) if ctx.side else iter(())
@@ -369,7 +369,7 @@ def text_of(value: object) -> str | None:
 
 
 def raw_bytes(value: str | bytes | None) -> bytes:
-    """Give a text as its bytes; a server gives it as text, for it holds none that is no UTF-8."""
+    """Return a text as its bytes; a server gives it as text, for it holds none that is no UTF-8."""
     return value.encode("utf-8", "replace") if isinstance(value, str) else value or b""
 
 

@@ -85,12 +85,12 @@ def is_unspaced(term: StateTerm) -> bool:
 
 
 def our_match(wanted: Iterable[StateTerm], unwanted: Iterable[StateTerm] = ()) -> Match | None:
-    """Give what to ask the index for that was filled through `index_text`; None without words."""
+    """Return what to ask the index for that was filled through `index_text`; None without words."""
     return _match([(term.words, term) for term in wanted], [(one.words, one) for one in unwanted])
 
 
 def raw_match(wanted: Iterable[StateTerm], unwanted: Iterable[StateTerm] = ()) -> Match | None:
-    """Give what to ask the contract's index for, which got its text as it was."""
+    """Return what to ask the contract's index for, which got its text as it was."""
     return _match([(term.raw, term) for term in wanted], [(one.raw, one) for one in unwanted])
 
 

@@ -243,7 +243,7 @@ def _place(tx: Tx, session_id: str | None, *, newest: bool) -> IdRange | None:
 def _tiers(
     asked: SessionSearch, rounds: Iterable[CandidateIds], run: Run
 ) -> Iterator[list[StateHit]]:
-    """Give the hits of each round that the rounds before did not have; the first few as one."""
+    """Return the hits of each round that the rounds before did not have; the first few as one."""
     seen: set[int] = set()
     tier: list[StateHit] = []
     first = True

@@ -48,18 +48,18 @@ def turn(store: ChatStore, session: Session, said: str, answer: str) -> tuple[st
 
 
 def texts(store: ChatStore, session: Session, view: Any = "transcript") -> list[str]:
-    """Give the text of every message of a view, in order."""
+    """Return the text of every message of a view, in order."""
     shown = store.ui_messages(session, view)
     return ["".join(part.get("text", "") for part in message["parts"]) for message in shown]
 
 
 def table(factory: Factory, store: ChatStore, name: str) -> list[Json]:
-    """Give the rows of a table of the contract, in the order in which they were made."""
+    """Return the rows of a table of the contract, in the order in which they were made."""
     found = factory.contents(store)[name]
     return sorted(found, key=lambda row: (row["created_at"], row.get("index", 0), row["id"]))
 
 
 def data_of(row: Json) -> Json:
-    """Give the part that a row of `chat_parts` holds."""
+    """Return the part that a row of `chat_parts` holds."""
     data: Json = json.loads(row["data_json"])
     return data

@@ -29,7 +29,7 @@ TOOL: list[tuple[Json, str]] = [
 
 
 def _parts(store: ChatStore, session: Session) -> list[Json]:
-    """Give the parts of the last message, without the beginnings of steps."""
+    """Return the parts of the last message, without the beginnings of steps."""
     parts: list[Json] = store.ui_messages(session)[-1]["parts"]
     return [part for part in parts if part["type"] != "step-start"]
 

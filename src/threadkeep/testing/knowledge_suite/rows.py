@@ -59,7 +59,7 @@ class RowWriter:
         return self.factory.insert(self.store, table, **values)
 
     def table(self, name: str) -> list[Row]:
-        """Give the rows of a table in the order of their numbers."""
+        """Return the rows of a table in the order of their numbers."""
         return sorted(self.factory.contents(self.store)[name], key=lambda row: row.get("id") or 0)
 
     def session(self) -> int:

@@ -23,19 +23,19 @@ def open_pair(factory: Factory) -> MailPair:
 
 
 def table(factory: Factory, pair: MailPair, name: str) -> list[Row]:
-    """Give the rows of a table, on whichever side it is, in the order of their numbers."""
+    """Return the rows of a table, on whichever side it is, in the order of their numbers."""
     found = factory.contents(pair)
     (key,) = (key for key in found if key.split(".")[-1] == name)
     return sorted(found[key], key=lambda row: row.get("seq") or 0)
 
 
 def tables(factory: Factory, pair: MailPair, names: tuple[str, ...]) -> dict[str, list[Row]]:
-    """Give the rows of some tables, to be compared."""
+    """Return the rows of some tables, to be compared."""
     return {name: table(factory, pair, name) for name in names}
 
 
 def texts(mails: list[Any]) -> list[str]:
-    """Give what was said, in order."""
+    """Return what was said, in order."""
     return [mail.text for mail in mails]
 
 

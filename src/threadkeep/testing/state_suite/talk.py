@@ -20,17 +20,17 @@ def talk(db: SessionDB, session_id: str, *texts: str, source: str = "cli") -> li
 
 
 def session_of(db: SessionDB, session_id: str) -> dict[str, Any]:
-    """Give a session that is there."""
+    """Return a session that is there."""
     session = db.get_session(session_id)
     assert session is not None
     return session
 
 
 def ids_of(sessions: list[dict[str, Any]]) -> list[str]:
-    """Give the ids of sessions, in order."""
+    """Return the ids of sessions, in order."""
     return [session["id"] for session in sessions]
 
 
 def found_in(db: SessionDB, query: str, **options: Any) -> set[str]:
-    """Give the sessions in which a query finds something."""
+    """Return the sessions in which a query finds something."""
     return {hit["session_id"] for hit in db.search_messages(query, **options)}

@@ -65,7 +65,7 @@ def session_uuid(digits: str) -> str:
 def _contents(
     message: conversation.ExportMessage, new: conversation.NewSession
 ) -> Iterator[Record]:
-    """Give the records of a message, without what all records share."""
+    """Return the records of a message, without what all records share."""
     answered = message.role == "assistant"
     name = f"msg_{new.digits()[:24]}" if answered else ""
     shown = [] if answered else conversation.pictures_in(message)
@@ -144,7 +144,7 @@ def _result(result: conversation.ToolResult) -> Record:
 
 
 def _illustrated(said: str, images: Sequence[Image]) -> str | list[Record]:
-    """Give a text, or if pictures go with it, blocks."""
+    """Return a text, or if pictures go with it, blocks."""
     if not images:
         return said
     words = [{"type": "text", "text": said}] if said else []

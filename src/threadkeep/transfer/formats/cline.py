@@ -83,7 +83,7 @@ def _messages(
 
 
 def _given(message: conversation.ExportMessage) -> Iterator[Item]:
-    """Give the blocks of the person's side: only what was typed is wrapped as such."""
+    """Return the blocks of the person's side: only what was typed is wrapped as such."""
     shown = [conversation.described(image) for image in conversation.pictures_in(message)]
     for block in message.blocks:
         match block:

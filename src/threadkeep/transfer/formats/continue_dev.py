@@ -47,7 +47,7 @@ def _items(
 
 
 def _given(message: conversation.ExportMessage) -> Iterator[tuple[int, Item]]:
-    """Give what a model is given, with the place of each in its message."""
+    """Return what a model is given, with the place of each in its message."""
     shown = conversation.pictures_in(message)
     for place, block in enumerate(message.blocks):
         match block:

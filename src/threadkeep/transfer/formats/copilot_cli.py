@@ -110,7 +110,7 @@ def _answer(message: conversation.ExportMessage, new: conversation.NewSession) -
 
 
 def _result(result: conversation.ToolResult) -> Iterator[Event]:
-    """Give the events of a call that ran: the program drops a result that none began."""
+    """Return the events of a call that ran: the program drops a result that none began."""
     own = {"toolCallId": result.id}
     said = "\n".join([result.output, *map(conversation.described, result.images)])
     came = {"error": {"message": said}} if result.error else {"result": {"content": said}}

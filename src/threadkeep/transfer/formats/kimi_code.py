@@ -81,7 +81,7 @@ class _Writer:
         self._given = 0  # at least so many messages the model is given
 
     def records(self, message: conversation.ExportMessage) -> Iterator[Record]:
-        """Give the records of a message, without what all records share."""
+        """Return the records of a message, without what all records share."""
         if message.role == "assistant":
             yield from self._answer(message)
             return

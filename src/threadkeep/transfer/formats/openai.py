@@ -24,7 +24,7 @@ def hermes(told: conversation.Conversation, new: conversation.NewSession) -> str
 
 
 def hermes_session(told: conversation.Conversation, new: conversation.NewSession) -> Row:
-    """Give a conversation as an exported session of Hermes Agent."""
+    """Return a conversation as an exported session of Hermes Agent."""
     about = told.about
     messages = [
         {**_for_hermes(row), "timestamp": at / 1000, "session_id": new.session_id}
@@ -65,7 +65,7 @@ def _rows(
 def _said(
     message: conversation.ExportMessage, place: int, pairs: conversation.Pairs
 ) -> Iterator[Row]:
-    """Give what others than the agent said; the answers of tools stand behind their calls."""
+    """Return what others than the agent said; the answers of tools stand behind their calls."""
     shown = conversation.pictures_in(message)
     for where, block in enumerate(message.blocks):
         match block:
@@ -160,7 +160,7 @@ def _call(call: conversation.ToolCall) -> Row:
 
 
 def _result(call: conversation.ToolCall, result: conversation.ToolResult) -> Iterator[Row]:
-    """Give what came back; a failure is an object, as results have no other mark for it."""
+    """Return what came back; a failure is an object, as results have no other mark for it."""
     said = conversation.encoded({"error": result.output}) if result.error else result.output
     yield {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": said}
     if result.images:

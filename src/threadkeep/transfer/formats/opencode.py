@@ -184,7 +184,7 @@ class _Making:
 
 
 def _size(message: conversation.ExportMessage) -> int:
-    """Give how many ids a message may take."""
+    """Return how many ids a message may take."""
     images = (len(one.images) for one in message.blocks if isinstance(one, conversation.ToolResult))
     return 4 * len(message.blocks) + sum(images) + 4
 

@@ -37,7 +37,7 @@ def _entries(told: conversation.Conversation, new: conversation.NewSession) -> I
 
 
 def _contents(message: conversation.ExportMessage, at: int) -> Iterator[Record]:
-    """Give the entries of a message, without what all entries share."""
+    """Return the entries of a message, without what all entries share."""
     if message.role == "assistant":
         yield _message(_answer(message), at)
         return

@@ -50,7 +50,7 @@ def _system(subtype: str, payload: Record) -> Record:
 
 
 def _contents(message: conversation.ExportMessage) -> Iterator[Record]:
-    """Give the records of a message, without what all records share."""
+    """Return the records of a message, without what all records share."""
     if message.role == "assistant":
         yield from _answer(message)
         return

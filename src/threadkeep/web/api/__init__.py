@@ -19,7 +19,7 @@ DESCRIBED: tuple[ApiVerb, ...] = (*VERBS, *streams.VERBS)
 
 
 def api_routes() -> list[BaseRoute]:
-    """Give the routes below /api."""
+    """Return the routes below /api."""
     return [Route("/openapi.json", _described), *calls.ROUTES, *routes_of(VERBS), *streams.ROUTES]
 
 

@@ -15,7 +15,7 @@ from threadkeep.web.api.verb import ApiVerb, Empty, GivenLines, Json, Lines, Met
 
 
 def _verbs_of_tables() -> Iterator[ApiVerb]:
-    """Give the verbs that have addresses of their own."""
+    """Return the verbs that have addresses of their own."""
     for lines in TABLES.values():
         yield from (address(one) for one in lines.values() if one.path)
 

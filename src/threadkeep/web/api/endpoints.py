@@ -216,7 +216,7 @@ def _written(one: ApiVerb, request: Request, answer: Any) -> Response:
 
 
 def _pieces(lines: Iterable[str]) -> Iterator[bytes]:
-    """Give lines in pieces worth sending; the first is made now, so that a refusal is said."""
+    """Return lines in pieces worth sending; the first is made now, so that a refusal is said."""
     rest = iter(lines)
     first = next(rest, None)
     return _joined(chain([first], rest)) if first is not None else iter(())
@@ -233,7 +233,7 @@ def _joined(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 def routes_of(verbs: Iterable[ApiVerb]) -> list[Route]:
-    """Give a route for each address, old ones too; one with a name in it comes last."""
+    """Return a route for each address, old ones too; one with a name in it comes last."""
     by_path: dict[str, list[ApiVerb]] = {}
     for one in verbs:
         by_path.setdefault(one.path, []).append(one)

@@ -81,7 +81,7 @@ def _head(version: str) -> Json:
 
 
 def _kinds(one: ApiVerb) -> list[Any]:
-    """Give the types of a verb that have a schema: of the address, the body, the answer."""
+    """Return the types of a verb that have a schema: of the address, the body, the answer."""
     body = [] if one.body in (None, GivenLines) else [one.body]
     answer = [] if one.answer is Lines else [one.item or one.answer]
     return [one.asked, *body, *answer]

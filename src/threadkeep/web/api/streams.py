@@ -195,7 +195,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def _arriving(request: Request, watch: "StopWatcher", *, lines: bool) -> AsyncIterator[bytes]:
-    """Give the body as it comes, until it ends or the reply is to stop."""
+    """Return the body as it comes, until it ends or the reply is to stop."""
     stopping = asyncio.create_task(watch.asked.wait())
     arriving = aiter(request.stream())
     if lines:
@@ -309,7 +309,7 @@ class Doing(Given, frozen=True):
 
 
 async def stream(request: Request) -> Response:
-    """Give the reply that is recorded right now from its first chunk on; 204 if there is none."""
+    """Return the reply that is recorded right now from its first chunk on; 204 if there is none."""
     asked = read_address(OneClientChat, request.query_params.multi_items(), request.path_params)
     stores: Stores = request.app.state.stores
     if request.method == "HEAD":
@@ -341,7 +341,7 @@ def _headed(run_id: str, message_id: str) -> Response:
 
 
 def _waker(more: asyncio.Event) -> Callable[[], None]:
-    """Give what the thread that reads calls when there is more."""
+    """Return what the thread that reads calls when there is more."""
     loop = asyncio.get_running_loop()
 
     def wake() -> None:
@@ -354,7 +354,7 @@ def _waker(more: asyncio.Event) -> Callable[[], None]:
 async def _events(
     replies: Replies, reply: Reply, more: asyncio.Event, wake: Callable[[], None]
 ) -> AsyncIterator[bytes]:
-    """Give what is there, then what comes; a client that goes away ends only this."""
+    """Return what is there, then what comes; a client that goes away ends only this."""
     sent = 0
     try:
         while True:
@@ -423,7 +423,7 @@ def _told(found: Active) -> Doing:
 
 
 def ui_messages(stores: Stores, asked: OneClientChat) -> list[Json]:
-    """Give a chat as `useChat` begins with it: without the reply that is recorded right now."""
+    """Return a chat as `useChat` begins with it: without the reply that is recorded right now."""
     with suppress(NoStore):
         return settled_messages(stores.chat("ask"), asked.chat_id)
     return []

@@ -33,13 +33,13 @@ class MailboxPage(msgspec.Struct, frozen=True):
 
 
 def list_mailboxes(visit: SiteRequest) -> MailPage:
-    """Give all mailboxes, the latest first."""
+    """Return all mailboxes, the latest first."""
     found = mailboxes(visit.stores.home)
     return MailPage(tuple(sorted(found, key=lambda box: box.last_active or 0, reverse=True)))
 
 
 def show_mailbox(visit: SiteRequest) -> MailboxPage:
-    """Give one mailbox with its newest letters."""
+    """Return one mailbox with its newest letters."""
     state = visit.query.get("state", "")
     limit = max(1, visit.number("limit", _LETTERS, _MOST))
     mailbox = one_mailbox(visit.stores.home, visit.path["session"], state=state, limit=limit)

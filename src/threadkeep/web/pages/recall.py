@@ -194,7 +194,7 @@ def similar(visit: SiteRequest) -> RecallPage:
 
 
 def row_of(hit: Hit) -> HitLink:
-    """Give a hit with the address at which it opens."""
+    """Return a hit with the address at which it opens."""
     if hit.kind == "message" and hit.agent and hit.session_id:
         return HitLink(hit, session_address(hit.agent, hit.session_id, hit.key))
     if hit.kind == "node" and hit.uuid:

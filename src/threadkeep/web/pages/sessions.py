@@ -132,7 +132,7 @@ def load(visit: SiteRequest) -> SessionsPage:
 
 
 def as_typed(browse: Browse, query: Query) -> Query:
-    """Give a query that finds what begins with its last word, where nothing has it whole."""
+    """Return a query that finds what begins with its last word, where nothing has it whole."""
     words = query.text
     if not words[-1:].isalnum():
         return query
@@ -160,7 +160,7 @@ def _sorts(visit: SiteRequest, query: Query, group: str) -> tuple[ListLink, ...]
 
 
 def _groups(visit: SiteRequest, query: Query, key: str) -> tuple[SessionGroup, ...]:
-    """Give the latest sessions of each agent or project that a query means."""
+    """Return the latest sessions of each agent or project that a query means."""
     if key not in ("agent", "project"):
         return ()
     browse = visit.stores.browse()
@@ -216,7 +216,7 @@ def _facet(visit: SiteRequest, query: Query, key: str, found: list[tuple[str, in
 
 
 def _always(visit: SiteRequest, query: Query) -> tuple[Facet, ...]:
-    """Give the choices that need no counting: how long ago, and marks."""
+    """Return the choices that need no counting: how long ago, and marks."""
     times = []
     for text, name in _TIMES:
         since = parse_query(f"since:{text}", visit.now, visit.zone).since
@@ -392,7 +392,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def export(request: Request) -> Response:
-    """Give a session as a file."""
+    """Return a session as a file."""
     form = request.query_params.get("format", "html")
     if form not in (*FORMATS, "json"):
         known = ", ".join(sorted({*FORMATS, "json"}))
@@ -420,7 +420,7 @@ def _content(request: Request, stores: Stores, detail: results.SessionDetail, fo
 
 
 def export_several(request: Request) -> Response:
-    """Give several sessions as offline pages in one archive."""
+    """Return several sessions as offline pages in one archive."""
     refs = list(dict.fromkeys(request.query_params.getlist("ref")))
     if not 1 <= len(refs) <= _MOST_EXPORTED:
         hint = f"name 1 to {_MOST_EXPORTED} of them: ?ref=…&ref=…"

@@ -136,7 +136,7 @@ def _cell(name: str, value: object, agent: object) -> SqlCell:
 
 
 async def download(request: Request) -> Response:
-    """Give the rows of a query as a table for other programs."""
+    """Return the rows of a query as a table for other programs."""
     text = await run_in_threadpool(_csv, visit_of(request))
     named = {"content-disposition": 'attachment; filename="query.csv"'}
     return Response(text, media_type="text/csv; charset=utf-8", headers=named)

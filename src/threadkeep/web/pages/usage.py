@@ -51,7 +51,7 @@ def show(visit: SiteRequest) -> UsagePage:
 
 
 async def download(request: Request) -> Response:
-    """Give usage by day and model as a table for other programs."""
+    """Return usage by day and model as a table for other programs."""
     text = await run_in_threadpool(_csv, visit_of(request))
     named = {"content-disposition": 'attachment; filename="usage.csv"'}
     return Response(text, media_type="text/csv; charset=utf-8", headers=named)

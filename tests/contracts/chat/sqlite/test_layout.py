@@ -85,7 +85,7 @@ def test_fresh_file_has_the_columns_of_the_contract_and_five_more(path: Path) ->
 
 
 def indexes(path: Path, table: str) -> dict[tuple[str, ...], bool]:
-    """Give the columns of every index of a table, and whether it is unique."""
+    """Return the columns of every index of a table, and whether it is unique."""
     return {
         tuple(row["name"] for row in rows(path, f'PRAGMA index_info("{index["name"]}")')): bool(
             index["unique"]

@@ -56,7 +56,7 @@ def write(tx: Tx, queue: Queue, target: int, draft: NodeDraft = DRAFT, **options
 
 
 def source_row(tx: Tx, queue: Queue, target: int) -> tuple[int, str | None]:
-    """Give whether a row is enriched, and the hash that was last learned from."""
+    """Return whether a row is enriched, and the hash that was last learned from."""
     learned = "last_enriched_content_hash" if queue == "agentic" else "NULL"
     sql = f"SELECT enriched, {learned} FROM {QUEUES[queue].rows} WHERE id = ?"
     ((enriched, hashed),) = tx.all(Sql(sql), (target,))

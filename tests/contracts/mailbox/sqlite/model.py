@@ -93,11 +93,11 @@ class Model:
     # ------------------------------------------------------------------ numbers
 
     def next_in(self) -> int:
-        """Give the number of the next mail to the agent."""
+        """Return the number of the next mail to the agent."""
         return max(self.mails, default=0) + 2
 
     def next_out(self) -> int:
-        """Give the number of the next mail from the agent."""
+        """Return the number of the next mail from the agent."""
         most = max([0, *self.mails, *self.outs])
         return most + 1 + most % 2
 
@@ -117,7 +117,7 @@ class Model:
         )
 
     def next_run(self) -> int:
-        """Give when a recurring task is due next."""
+        """Return when a recurring task is due next."""
         return (self.now // EVERY + 1) * EVERY
 
     # ------------------------------------------------------------------ the container
@@ -127,7 +127,7 @@ class Model:
         return mail.due is None or mail.due <= self.now
 
     def waiting(self) -> list[int]:
-        """Give what a poll finds, oldest first."""
+        """Return what a poll finds, oldest first."""
         return [
             seq
             for seq, mail in sorted(self.mails.items())
@@ -135,7 +135,7 @@ class Model:
         ]
 
     def wanted(self) -> int:
-        """Give how much mail wants the agent to be awake."""
+        """Return how much mail wants the agent to be awake."""
         return sum(
             m.status == "pending" and m.trigger and self.is_due(m) for m in self.mails.values()
         )
@@ -161,7 +161,7 @@ class Model:
             self.said[seq] = Claim(status)
 
     def in_hand(self) -> list[int]:
-        """Give the mail that is claimed and not finished."""
+        """Return the mail that is claimed and not finished."""
         return sorted(seq for seq, said in self.said.items() if said.status == "processing")
 
     def give_back(self, seqs: list[int]) -> None:
@@ -343,7 +343,7 @@ def replace_status(mail: Mail, *, failed: bool) -> tuple[Mail, Status]:
 
 
 def as_new(mail: Mail) -> NewMail:
-    """Give what a row shows of how it came to be, to find it among the expected ones."""
+    """Return what a row shows of how it came to be, to find it among the expected ones."""
     own = NewMail(mail.kind, mail.series if mail.series != mail.id else None)
     return replace(
         own,

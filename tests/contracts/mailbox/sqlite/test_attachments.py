@@ -29,7 +29,7 @@ UNSAFE = ["", ".", "..", "a/b", "../m", "..\\m", "/m", "a\0b", "x" * 256, "half 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a session's folder, with something beside it that must stay as it is."""
+    """Return a session's folder, with something beside it that must stay as it is."""
     return make_session(tmp_path)
 
 
@@ -46,7 +46,7 @@ def attached(data: bytes, **more: Any) -> dict[str, Any]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Give the plain files below a folder; what a link leads to is not below it."""
+    """Return the plain files below a folder; what a link leads to is not below it."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")

@@ -69,7 +69,7 @@ def found(pair: Pair) -> list[Problem]:
 
 
 def only(pair: Pair, severity: str = "error") -> str:
-    """Give what the one problem says."""
+    """Return what the one problem says."""
     (problem,) = found(pair)
     assert problem.severity == severity
     assert problem.hint

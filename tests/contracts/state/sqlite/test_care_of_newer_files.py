@@ -24,7 +24,7 @@ def db(factory: Factory, clock: Clock, form: str | int) -> Iterator[SessionDB]:
 
 @pytest.fixture
 def put(db: SessionDB, clock: Clock) -> Put:
-    """Give `put(id, days=…, messages=…, **columns)`: a session as another program stores it."""
+    """Return `put(id, days=…, messages=…, **columns)`: a session as another program stores it."""
 
     def put(session_id: str, days: float = 100, messages: int = 1, **columns: Any) -> None:
         at = clock.now - days * DAY

@@ -49,7 +49,7 @@ def do(path: Path, *statements: str) -> None:
 
 
 def columns(path: Path, table: str) -> list[tuple[Any, ...]]:
-    """Give name, type, NOT NULL, default and key of each column."""
+    """Return name, type, NOT NULL, default and key of each column."""
     return [row[1:] for row in ask(path, f"PRAGMA table_info({table})")]
 
 
