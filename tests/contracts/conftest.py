@@ -29,7 +29,7 @@ KNOWLEDGE_ON_SERVERS = {"test_alarms.py", "test_commands.py"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Return every test that asks for a store each engine that there is."""
+    """Give every test that asks for a store each engine that there is."""
     if "store_engine" in metafunc.fixturenames:
         parts = set(metafunc.definition.path.parts)
         known = [engine for engine in sorted(FACTORIES) if FACTORIES[engine].keys() & parts]

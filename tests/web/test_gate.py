@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def patient(site: Site) -> None:
-    """Return each test all that strangers may ask for."""
+    """Give each test all that strangers may ask for."""
     gate: Any = site.server.config.app
     gate._known, gate._strangers = Bucket(600, 0), Bucket(60, 0)
 

@@ -33,7 +33,7 @@ SAFARI = (
 
 @pytest.fixture(autouse=True)
 def patient(site: Site) -> None:
-    """Return each test all that strangers may ask for."""
+    """Give each test all that strangers may ask for."""
     found: Any = site.server.config.app
     found._known, found._strangers = Bucket(600, 0), Bucket(600, 0)
 

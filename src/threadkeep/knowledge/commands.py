@@ -117,7 +117,7 @@ def has_unended(tx: Tx, now: int) -> bool:
 
 
 def give_up_unended(tx: Tx, now: int) -> None:
-    """Return the tickets of commands that run for a day; their end still counts if it comes."""
+    """Enqueue commands that run for a day; their end still counts if it comes."""
     values = {"before": now - _PATIENCE_MS}
     tx.run("enqueue_unended", values | {"now": now})
     tx.run("give_up_unended", values)

@@ -84,7 +84,7 @@ def settle(tx: Tx) -> None:
 
 
 def _become_copies(tx: Tx, rows: list[dict[str, Any]]) -> None:
-    """Return entries new numbers, so that their words in the index lead nowhere."""
+    """Give entries new numbers, so that their words in the index lead nowhere."""
     numbers = new_numbers(tx, len(rows))
     tx.run_bulk("delete_entry", [{"id": row["id"]} for row in rows])
     new = [{**row, "id": number} for row, number in zip(rows, numbers, strict=True)]

@@ -431,7 +431,7 @@ def note_start(tx: Tx, service: Service) -> None:
 
 
 def note_beat(tx: Tx, mark: str, now: int) -> None:
-    """Return a heartbeat."""
+    """Note a heartbeat."""
     tx.run("beat_service", {"mark": mark, "now": now})
 
 

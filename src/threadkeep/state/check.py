@@ -206,7 +206,7 @@ def _page_problems(database: Database, kind: _Kind, after: Any, problems: list[s
 
 
 def _adopt(ctx: StateContext) -> None:
-    """Return the rows of other programs a fingerprint, a page in each transaction."""
+    """Give the rows of other programs a fingerprint, a page in each transaction."""
     for kind, put in ((_MESSAGES, adopt_message), (_SESSIONS, refresh_session_hash)):
         while _adopt_page(ctx, kind, put) == _PAGE:
             pass

@@ -91,7 +91,7 @@ def _plain_bytes(text: str) -> tuple[str, bytes]:
 
 
 def unpack(codec: str, data: bytes) -> str:
-    """Return the text back; ValueError if the data is not what `pack` made."""
+    """Return the text again; ValueError if the data is not what `pack` made."""
     try:
         kind, _, packed = codec.partition("+")
         raw = zlib.decompress(data) if packed == "zlib" else data
@@ -349,7 +349,7 @@ def dump(value: Any, what: str) -> str:
 
 
 def load(kind: str, value: str | bytes, read_blob: Callable[[str], str]) -> Any:
-    """Return the value back that `to_column` kept; ValueError if it is damaged."""
+    """Return the value that `to_column` kept; ValueError if it is damaged."""
     if kind == "bytes":
         return _as_bytes(value)
     try:

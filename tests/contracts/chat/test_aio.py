@@ -28,7 +28,7 @@ def delta(text: str) -> Json:
 
 
 async def let_others_run() -> None:
-    """Return every task that could go on the chance to do so, several times over."""
+    """Give every task that could go on the chance to do so, several times over."""
     for _ in range(10):
         await asyncio.sleep(0)
 

@@ -273,7 +273,7 @@ class ReadTransaction:
         self._finish()
 
     def __del__(self) -> None:
-        """Return the connection back after an interrupt in the first instruction of `__exit__`."""
+        """Give the connection back after an interrupt in the first instruction of `__exit__`."""
         if getattr(self, "_connection", None) is not None:
             self._finish()
 
