@@ -408,6 +408,15 @@ def test_labels_are_put_shown_listed_and_searched(demo: Run) -> None:
     assert "can't be a tag" in demo("label", "last", "two words", code=2).stderr
 
 
+def test_a_secret_in_a_label_is_masked(demo: Run) -> None:
+    secret = "ghp_" + "k7Qw2Zx9Lm" * 3 + "aB4cD5"
+    told = demo("label", CLAUDE, secret, "--note", f"log in with {secret}").stdout
+    assert secret.lower() not in told.lower()
+    assert "log in with" in told
+    demo("label", CLAUDE, "--remove", secret, "--note", "")  # it is found as it was stored
+    assert demo("label", CLAUDE).stdout == f"claude-code:{CLAUDE}  no labels\n"
+
+
 def test_a_list_is_sorted_by_what_is_asked_for(demo: Run) -> None:
     rows = document(demo("sessions", "sort:messages", "--json"))["sessions"]
     counts = [one["entries"] for one in rows]

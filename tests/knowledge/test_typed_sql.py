@@ -1,6 +1,8 @@
 """Queries that somebody types: they read tables, and can do nothing else."""
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +60,41 @@ def test_there_is_an_end_to_rows_bytes_and_time(
         with pytest.raises(TooLarge, match="stopped"):
             browse.select(ENDLESS)
     assert browse.select("SELECT 1").rows == ((1,),)
+
+
+SORTING = """
+import resource, sys
+from pathlib import Path
+from threadkeep.base.sqlite.guard import Budget
+from threadkeep.errors import TooLarge
+from threadkeep.home.home import Home
+from threadkeep.home.opening import open_browse
+from threadkeep.knowledge import typed_sql
+
+typed_sql._BUDGET = Budget(seconds=600, steps=4_000_000_000, value=1_000_000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+tables = [f"tk_sessions AS t{n}" for n in range(4)]
+sort = "SELECT DISTINCT random() AS r, hex(zeroblob(10000)) FROM {} ORDER BY r"
+with open_browse(Home(Path(sys.argv[1]), environ={}), Path(sys.argv[2])) as browse:
+    some = sort.format(", ".join(tables[:2]))  # 32 MB
+    assert browse.select(f"SELECT count(*) FROM ({some})").rows == ((1_600,),)
+    try:
+        browse.select(sort.format(", ".join(tables)))
+    except TooLarge as error:
+        print(error.message)
+"""
+
+
+def test_sorting_takes_so_much_memory_and_no_file(browse: Browse, tmp_path: Path) -> None:
+    """In a process of its own: a file over 1 MB ends it, and its memory has not been larger."""
+    ran = subprocess.run(
+        [sys.executable, "-c", SORTING, tmp_path, browse.database.name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stderr == ""
+    assert ran.stdout == "the query was stopped after 256 MB of memory\n"
 
 
 def test_no_function_takes_longer_than_its_text_is_long(browse: Browse) -> None:

@@ -131,8 +131,14 @@ class CapturedWork:
         store = self._stores.history("change").store
         refuse_write(store.access)
         masked = self._stores.home.redactor().text
-        tags, kept = [masked(tag) for tag in add], None if note is None else masked(note)
-        return store.labels.put(ref, now=now_ms(), star=star, add=tags, remove=remove, note=kept)
+        return store.labels.put(
+            ref,
+            now=now_ms(),
+            star=star,
+            add=[masked(tag) for tag in add],
+            remove=[masked(tag) for tag in remove],  # as it is stored
+            note=None if note is None else masked(note),
+        )
 
     def labels(self, ref: Name) -> Labels:
         """Return the star, tags and note of a session or message."""

@@ -176,8 +176,10 @@ def _refusal(error: sqlite3.Error, guard: Guard, budget: Budget) -> ThreadkeepEr
     """Say what is wrong with a typed query: it is its author's, not the file's."""
     code = getattr(error, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_INTERRUPT:
-        long = f"the query was stopped after {budget.seconds:g} s"
-        return TooLarge(long, hint="narrow it down, or add a LIMIT")
+        limit = "256 MB of memory" if guard.is_too_large else f"{budget.seconds:g} s"
+        return TooLarge(
+            f"the query was stopped after {limit}", hint="narrow it down, or add a LIMIT"
+        )
     if guard.refused:
         return Invalid(f"the query can't run: {guard.refused}", hint=_ONE_QUERY)
     if code == sqlite3.SQLITE_TOOBIG:

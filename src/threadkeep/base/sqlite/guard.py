@@ -7,7 +7,9 @@ and by its steps. Damaged pages can make a walk through a table endless as well.
 """
 
 import re
+import resource
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -26,6 +28,10 @@ LARGEST_OWN: Final = 256 * 1024 * 1024
 _STEPS: Final = 20_000  # between two looks at the clock, about a third of a millisecond
 # A function counts as one step however long it takes, so a typed query is looked at more often.
 _TYPED_STEPS: Final = 100
+# What a typed query may sort or gather; all of it is kept in memory. In the temporary folder, where
+# SQLite keeps it otherwise, nothing bounds it.
+_TYPED_MEMORY: Final = 256 * 1024**2
+_BYTES_OF_PEAK: Final = 1 if sys.platform == "darwin" else 1024
 # SQLite reads the whole schema, at some ten steps an entry and in a time that grows with the square
 # of their number: 7,000 entries take 0.1 s, 30,000 take 4 s. No program known here has over 200.
 _SCHEMA_STEPS: Final = 60_000
@@ -111,8 +117,11 @@ class Guard:
         for limit, value in _LIMITS.items():
             connection.setlimit(limit, min(value, connection.getlimit(limit)))
         self._step = _TYPED_STEPS if typed else _STEPS
+        self._most_memory = _peak() + _TYPED_MEMORY
+        self.is_too_large = False  # it was stopped for the memory that it took
         connection.set_progress_handler(self._look, self._step)
         if typed:
+            connection.execute("PRAGMA temp_store = MEMORY")
             _bound_trims(connection)
 
     # ------------------------------------------------------------------ time and steps
@@ -121,7 +130,8 @@ class Guard:
         """Tell SQLite to stop; Python would drop what a signal raises in here."""
         try:
             self._steps -= self._step
-            return self._steps < 0 or self._clock() > self._until
+            self.is_too_large = self._typed and _peak() > self._most_memory
+            return self.is_too_large or self._steps < 0 or self._clock() > self._until
         except BaseException as error:  # noqa: BLE001  (raised again by `trouble`)
             self._stopped = error
             return True
@@ -252,6 +262,11 @@ class Guard:
         wrong = self._tables.get(name.lower(), "")
         if wrong:
             raise _program(repr(name), wrong, self._path)
+
+
+def _peak() -> int:
+    """Return the most memory that this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_OF_PEAK
 
 
 def _bound_trims(connection: sqlite3.Connection) -> None:

@@ -1,6 +1,7 @@
 """`threadkeep label` and `labels`: stars, tags and notes on sessions and messages."""
 
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -44,21 +45,20 @@ def label(
 
     `tag:flaky` and `is:starred` find them, here and on the page.
     """
-    from threadkeep.base.clock import now_ms
+    from threadkeep.home.captured import CapturedWork
+    from threadkeep.home.stores import Stores
 
     ref = what
     if not _MESSAGE.fullmatch(what):
         with looking(call) as history:
             found = find(history, what, agent)
             ref = f"{found.agent}:{found.session_id}"
-    asks = not (tags or remove) and star is None and said is None
-    with call.home.knowledge(call.db, read_only=asks) as store:
-        if asks:
-            labels = store.labels.of(ref)
+    with closing(Stores(call.home, call.db)) as stores:
+        work = CapturedWork(stores)
+        if not (tags or remove) and star is None and said is None:
+            labels = work.labels(ref)
         else:
-            labels = store.labels.put(
-                ref, now=now_ms(), star=star, add=tags, remove=remove, note=said
-            )
+            labels = work.label(ref, star=star, add=tags, remove=remove, note=said)
     if call.as_json:
         document(ref=ref, labels=labels)
         return
