@@ -1,4 +1,4 @@
-"""Typed queries over the tables of a knowledge file: read-only, and bounded in every way."""
+"""Typed queries over the tables of a knowledge store: read-only, and bounded in every way."""
 
 import re
 from typing import Annotated, Any, Final
@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from threadkeep.base.database import Database
+from threadkeep.base.engines import server_of
 from threadkeep.base.sqlite.foreign import open_foreign, select
 from threadkeep.base.sqlite.guard import Budget
 from threadkeep.base.sqlite.upkeep import sqlite_file
@@ -20,7 +21,7 @@ _BUDGET: Final = Budget(seconds=SECONDS, steps=4_000_000_000, value=1_000_000)
 _BEGINNING: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*(\w+)", re.DOTALL)
 _QUERIES: Final = frozenset(("select", "with", "values"))
 # What indexes are made of, and locks: nothing that a person asks.
-_HIDDEN: Final = re.compile(r"sqlite_|.*_(?:data|idx|docsize|config|content)$")
+_HIDDEN: Final = re.compile(r"sqlite_|.*_(?:data|idx|docsize|config|content|postings|blocks)$")
 
 RowLimit = Annotated[int, Meta(ge=1, le=MOST_ROWS)]
 Sql = Annotated[str, Meta(min_length=1, max_length=20_000)]
@@ -42,7 +43,15 @@ class SqlTable(msgspec.Struct, frozen=True):
 
 
 def run_sql(database: Database, sql: Sql, limit: RowLimit = 1000) -> SqlAnswer:
-    """Run one SELECT over a knowledge file: nothing is changed, and nothing else is opened."""
+    """Run one SELECT over a knowledge store: nothing is changed, and nothing else is opened."""
+    if database.engine == "postgres":
+        from threadkeep.base.postgres import typed_query  # noqa: PLC0415  (an extra)
+
+        known = {one.name for one in sql_tables(database)}
+        found = typed_query.select(
+            server_of(database), sql, known, budget=_BUDGET, rows=limit, size=MOST_BYTES
+        )
+        return SqlAnswer(found.columns, found.rows, found.cut)
     begins = _BEGINNING.match(sql)
     if begins is None or begins[1].lower() not in _QUERIES:
         hint = "begin it with SELECT or WITH; nothing can be changed here"
@@ -58,6 +67,10 @@ def _shown(value: object) -> object:
 
 def sql_tables(database: Database) -> list[SqlTable]:
     """List the tables that can be asked, with their columns."""
+    if database.engine == "postgres":
+        with database.read() as tx:
+            names = sorted(name for name in tx.tables() if not _HIDDEN.match(name))
+            return [SqlTable(name, tuple(tx.columns(name))) for name in names]
     with open_foreign(sqlite_file(database).path) as file:
         rows = file.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
         names = [name for (name,) in rows if not _HIDDEN.match(name)]

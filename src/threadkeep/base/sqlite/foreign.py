@@ -164,12 +164,12 @@ def select(path: Path, sql: str, *, budget: Budget, rows: int, size: int) -> Sel
     except sqlite3.Error as error:
         raise _refusal(error, guard, budget) from error
     except (sqlite3.Warning, ValueError) as error:  # several statements, a NUL in the text
-        raise Invalid(f"that isn't one query: {error}", hint=_ONE_QUERY) from error
+        raise Invalid(f"that isn't one query: {error}", hint=ONE_QUERY) from error
     finally:
         connection.close()
 
 
-_ONE_QUERY: Final = "give one SELECT over the tables that are listed"
+ONE_QUERY: Final = "give one SELECT over the tables that are listed"
 
 
 def _refusal(error: sqlite3.Error, guard: Guard, budget: Budget) -> ThreadkeepError:
@@ -181,10 +181,10 @@ def _refusal(error: sqlite3.Error, guard: Guard, budget: Budget) -> ThreadkeepEr
             f"the query was stopped after {limit}", hint="narrow it down, or add a LIMIT"
         )
     if guard.refused:
-        return Invalid(f"the query can't run: {guard.refused}", hint=_ONE_QUERY)
+        return Invalid(f"the query can't run: {guard.refused}", hint=ONE_QUERY)
     if code == sqlite3.SQLITE_TOOBIG:
         return TooLarge("the query makes a value that is too large", hint="select a part of it")
-    return Invalid(f"the query can't run: {error}", hint=_ONE_QUERY)
+    return Invalid(f"the query can't run: {error}", hint=ONE_QUERY)
 
 
 def _connect(

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from threadkeep.errors import ThreadkeepError, UnsupportedEngine
+from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.typed_sql import MOST_ROWS, SqlTable
 from threadkeep.web.page import SitePage, SiteRequest, visit_of
 from threadkeep.web.pages.usage import harmless
@@ -22,6 +22,7 @@ _SHOWN: Final = 200
 _WIDE: Final = 400  # characters of a cell
 _SESSION: Final = re.compile(r"([a-z][a-z0-9-]{1,30}):([\w.@:/-]{4,200})")
 _REF: Final = re.compile(r"(?:message|command|visit|run|lesson|node):[0-9]{1,18}")
+# Each is understood by SQLite and by PostgreSQL.
 EXAMPLES: Final = {
     "Longest sessions": """SELECT harness || ':' || session_id AS session, title, entries
 FROM tk_sessions
@@ -41,17 +42,19 @@ HAVING sum(c.error) > 0
 ORDER BY failed DESC""",
     "Latest failed results": """SELECT 'message:' || e.id AS ref,
   s.harness || ':' || s.session_id AS session, e.tool,
-  datetime(e.at / 1000, 'unixepoch') AS at
+  date(e.at / 1000, 'unixepoch', 'localtime') AS day
 FROM tk_entries AS e JOIN tk_sessions AS s ON s.id = e.session
 WHERE e.error = 1
 ORDER BY e.at DESC
 LIMIT 50""",
-    "Commands run most": """SELECT command, count(*) AS times, sum(exit_code <> 0) AS failed
+    "Commands run most": """SELECT command, count(*) AS times,
+  count(*) FILTER (WHERE exit_code <> 0) AS failed
 FROM events
 GROUP BY command
 ORDER BY times DESC
 LIMIT 30""",
-    "Sessions per day": """SELECT date(started_at / 1000, 'unixepoch') AS day, count(*) AS sessions
+    "Sessions per day": """SELECT date(started_at / 1000, 'unixepoch', 'localtime') AS day,
+  count(*) AS sessions
 FROM tk_sessions
 WHERE is_subagent = 0
 GROUP BY day
@@ -92,10 +95,7 @@ def show(visit: SiteRequest) -> SqlPage:
     """Run the query of the address."""
     q = visit.query.get("q", "").strip()
     browse = visit.stores.browse()
-    try:
-        tables = tuple(browse.tables())
-    except UnsupportedEngine as error:  # a store on a server
-        return SqlPage(q, (), (), False, 0, error.message, error.hint, ())  # noqa: FBT003
+    tables = tuple(browse.tables())
     if not q:
         return SqlPage("", (), (), cut=False, took_ms=0, problem="", hint="", tables=tables)
     began = time.perf_counter()
