@@ -23,9 +23,6 @@ REMOTE: dict[str, type[StoreFactory[Any]]] = {
 LEFT_OUT = {"remote": ABOUT_THE_PROCESS, "postgres": ABOUT_FILES}
 FACTORIES["remote"] = REMOTE
 FACTORIES["postgres"] = FACTORIES_OF_POSTGRES
-# The suites of knowledge that write and read through the factory and the store alone: the others
-# put rows into the tables with SQL that is written for SQLite.
-KNOWLEDGE_ON_SERVERS = {"test_alarms.py", "test_commands.py"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -33,8 +30,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store_engine" in metafunc.fixturenames:
         parts = set(metafunc.definition.path.parts)
         known = [engine for engine in sorted(FACTORIES) if FACTORIES[engine].keys() & parts]
-        if "knowledge" in parts and metafunc.definition.path.name not in KNOWLEDGE_ON_SERVERS:
-            known.remove("postgres")
         engines = ["sqlite"] if "sqlite" in parts else known
         metafunc.parametrize("store_engine", engines, scope="session", indirect=True)
 

@@ -104,9 +104,9 @@ class Notebook:
                 name = tx.value(
                     Sql(
                         "SELECT d.logical_path FROM memory_documents AS d JOIN"
-                        " memory_revisions AS r ON r.document_id = d.id WHERE r.id = ?"
+                        " memory_revisions AS r ON r.document_id = d.id WHERE r.id = :id"
                     ),
-                    (ticket.target,),
+                    {"id": ticket.target},
                 )
                 if name in fail:
                     give_back(tx, ticket, "model gone", self.now)

@@ -29,18 +29,17 @@ def undone(store: KnowledgeStore) -> Iterator[Tx]:
 
 
 def insert(tx: Tx, table: str, **values: Any) -> int:
-    columns, marks = ", ".join(values), ", ".join("?" * len(values))
-    sql = f"INSERT INTO {table} ({columns}) VALUES ({marks})"
-    return int(tx.insert(Sql(sql), tuple(values.values())) or 0)
+    columns, given = ", ".join(values), ", ".join(f":{name}" for name in values)
+    return tx.insert(Sql(f"INSERT INTO {table} ({columns}) VALUES ({given})"), values)
 
 
 def add_event(tx: Tx, *, session: int = 1, at: int = LONG_AGO, **values: Any) -> int:
     tx.run(
         Sql(
-            "INSERT OR IGNORE INTO sessions (id, start_time, shell, hostname, username, created_at)"
-            " VALUES (?, 1, 'zsh', 'vm', 'me', 1)"
+            "INSERT INTO sessions (id, start_time, shell, hostname, username, created_at)"
+            " VALUES (:id, 1, 'zsh', 'vm', 'me', 1) ON CONFLICT DO NOTHING"
         ),
-        (session,),
+        {"id": session},
     )
     given = {"command": "make", "duration_ms": 500, "cwd": "/home/me/app", **values}
     fixed = {"session_id": session, "timestamp": at, "hostname": "vm", "shell": "zsh"}
@@ -96,8 +95,8 @@ def add_revision(tx: Tx, *, at: int = LONG_AGO, **values: Any) -> int:
     given = {"revision_number": 1, "content_hash": "h", "source_hash": "h", "created_at": at}
     file = {"source_mtime_ms": at, "source_size": 1, "chunker_name": "markdown-headings"}
     revision = insert(tx, "memory_revisions", document_id=document, **given, **file, **values)
-    sql = "UPDATE memory_documents SET current_revision_id = ? WHERE id = ?"
-    tx.run(Sql(sql), (revision, document))
+    sql = "UPDATE memory_documents SET current_revision_id = :revision WHERE id = :id"
+    tx.run(Sql(sql), {"revision": revision, "id": document})
     return revision
 
 
@@ -131,12 +130,13 @@ def waiting(tx: Tx, queue: Queue, **values: Any) -> int:
 def ticket_row(tx: Tx, queue: Queue, target: int) -> dict[str, Any]:
     """Return a ticket as it is stored."""
     table = QUEUES[queue]
-    return tx.dicts(Sql(f"SELECT * FROM {table.name} WHERE {table.target} = ?"), (target,))[0]
+    sql = f"SELECT * FROM {table.name} WHERE {table.target} = :target"
+    return tx.dicts(Sql(sql), {"target": target})[0]
 
 
 def status_of(tx: Tx, queue: Queue, target: int) -> str:
     return str(ticket_row(tx, queue, target)["status"])
 
 
-def column(tx: Tx, sql: str, *params: Any) -> list[Any]:
+def column(tx: Tx, sql: str, **params: Any) -> list[Any]:
     return [row[0] for row in tx.all(Sql(sql), params)]

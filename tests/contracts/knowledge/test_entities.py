@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.tickets import NOW, add_event, column
+from tests.support.tickets import NOW, add_event, column, insert
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.entities import (
     TIES,
@@ -103,7 +103,8 @@ def test_two_spellings_are_one_row_with_the_first_name(tx: Tx) -> None:
     one = put_entities(tx, [Mention("tool", "Cargo")], now=NOW)
     two = put_entities(tx, [Mention("tool", "cargo "), Mention("service", "cargo")], now=NOW + 5)
     assert set(one.values()) < set(two.values())
-    rows = tx.all(Sql("SELECT type, name, canonical, first_seen, last_seen FROM entities"))
+    sql = "SELECT type, name, canonical, first_seen, last_seen FROM entities ORDER BY id"
+    rows = tx.all(Sql(sql))
     assert rows == [
         ("tool", "Cargo", "cargo", NOW, NOW + 5),
         ("service", "cargo", "cargo", NOW + 5, NOW + 5),
@@ -111,12 +112,8 @@ def test_two_spellings_are_one_row_with_the_first_name(tx: Tx) -> None:
 
 
 def test_a_name_from_a_worktree_is_replaced_and_none_is_stored(tx: Tx) -> None:
-    tx.run(
-        Sql(
-            "INSERT INTO entities VALUES"
-            " (1, 'file', '/p/.claude/worktrees/x/a.py', '/p/a.py', '', 1, 1, 1)"
-        )
-    )
+    old = {"name": "/p/.claude/worktrees/x/a.py", "canonical": "/p/a.py"}
+    insert(tx, "entities", type="file", **old, first_seen=1, last_seen=1, created_at=1)
     put_entities(tx, [Mention("file", "/p/A.py")], now=NOW)
     put_entities(tx, [Mention("file", "/p/.claude/worktrees/y/b.py")], now=NOW)
     assert column(tx, "SELECT name FROM entities ORDER BY id") == ["/p/A.py", "/p/b.py"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.support.tickets import Factory
+from tests.support.tickets import Factory, add_run, insert
 from tests.support.worlds import World
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.commands import write_command, write_tool_runs
@@ -404,27 +404,12 @@ def test_a_lesson_of_ci_names_the_commit_with_which_the_job_passed_again(tx: Tx)
     runs = [(1, "aaaa1", "failure", 10), (2, "bbbb2", "success", 20), (3, "cccc3", "success", 30)]
     for run, sha, conclusion, at in runs:
         raw = '{"head_commit": {"message": "Import less\\n\\nlong"}}'
-        tx.run(
-            Sql(
-                "INSERT INTO workflow_runs (id, repo, head_sha, head_branch, event, status,"
-                " conclusion, started_at, html_url, raw_json, first_seen_at, last_seen_at)"
-                " VALUES (?, 'o/app', ?, 'main', 'push', 'completed', ?, ?, '', ?, 1, 1)"
-            ),
-            (run, sha * 8, conclusion, at, raw),
-        )
-        tx.run(
-            Sql(
-                "INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, raw_json)"
-                " VALUES (?, ?, 'lint', 'completed', ?, '{}')"
-            ),
-            (run, run, conclusion),
-        )
-    tx.run(
-        Sql(
-            "INSERT INTO workflow_annotations (job_id, level, tool, rule_id, path, message)"
-            " VALUES (1, 'failure', 'ruff', 'F401', 'src/app/main.py', 'm')"
-        )
-    )
+        ended: dict[str, Any] = {"head_branch": "main", "conclusion": conclusion, "started_at": at}
+        add_run(tx, run, repo="o/app", head_sha=sha * 8, raw_json=raw, **ended)
+        job = {"status": "completed", "conclusion": conclusion, "raw_json": "{}"}
+        insert(tx, "workflow_jobs", id=run, run_id=run, name="lint", **job)
+    said = {"rule_id": "F401", "path": "src/app/main.py", "message": "m"}
+    insert(tx, "workflow_annotations", job_id=1, level="failure", tool="ruff", **said)
     for _ in range(2):
         learn(tx, LessonKey("o/app", "ruff", "F401", "src/app/"), RULES, 10)
     learn_failures(tx, RULES, NOW)

@@ -6,7 +6,6 @@ from hashlib import sha256
 import pytest
 
 from tests.support import memories as asked
-from tests.support.knowledge import assert_sound
 from tests.support.memories import Notebook
 from tests.support.tickets import Factory
 from threadkeep.base.tx import Sql
@@ -23,14 +22,16 @@ from threadkeep.knowledge.memory_documents import (
     node_uuid,
     query_memories,
 )
+from threadkeep.knowledge.schema import NODE_WORDS
 
 
 @pytest.fixture
 def book(factory: Factory) -> Iterator[Notebook]:
     book = Notebook(factory.open(schema=23))
     yield book
+    with book.store.write() as tx:
+        assert NODE_WORDS.problem(tx, compare=True) is None
     book.store.close()
-    assert_sound(book.store.path)
 
 
 def shown(book: Notebook) -> set[int]:
@@ -79,7 +80,8 @@ def test_a_new_text_is_a_revision_and_its_node_takes_the_place_of_the_old(book: 
     assert after[0][3] == node_uuid(document_uuid("ada/kiln", "project_glaze.md"), second.revision)
     assert len(book.ask("SELECT * FROM knowledge_nodes")) == 1
     assert first.document == second.document
-    old, new = book.ask("SELECT redacted_content, summary, diff_text FROM memory_revisions")
+    told = "SELECT redacted_content, summary, diff_text FROM memory_revisions ORDER BY id"
+    old, new = book.ask(told)
     assert old[:2] == [None, "5 lines added, 1 removed"]
     assert "-One.\n" in old[2]
     assert new[1:] == ["Memory: project_glaze.md", None]
@@ -162,7 +164,8 @@ def test_two_links_to_one_file_are_one_and_files_that_come_are_found(book: Noteb
 def test_what_another_program_masked_otherwise_is_no_new_revision(book: Notebook) -> None:
     book.put("a.md", "key=hunter2", mask=lambda text: text.replace("hunter2", "[GONE]"))
     with book.store.context.db.write() as tx:  # as Hippo writes it
-        tx.run(Sql("UPDATE memory_revisions SET content_hash = 'x', source_hash = ?"), (_hash(),))
+        sql = "UPDATE memory_revisions SET content_hash = 'x', source_hash = :hash"
+        tx.run(Sql(sql), {"hash": _hash()})
     same = book.put("a.md", "key=hunter2", mask=lambda text: text.replace("hunter2", "***"))
     assert not same.is_new
 

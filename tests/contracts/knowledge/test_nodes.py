@@ -21,14 +21,16 @@ from tests.support.tickets import (
     undone,
     waiting,
 )
+from threadkeep.base.match import Phrase
 from threadkeep.base.tx import Sql, Tx
-from threadkeep.errors import Invalid, NotFound
+from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.knowledge.entities import recount_some
 from threadkeep.knowledge.forget import erase
 from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.nodes import ToUpgrade, content_of, nodes_by_rules, note_tried, write_node
 from threadkeep.knowledge.queues import QUEUES, claim, requeue
 from threadkeep.knowledge.records import BY_RULES, Decision, Evidence, Mentions, NodeDraft
+from threadkeep.knowledge.schema import NODE_WORDS
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflow_runs import AROUND_MS, evidence_of_run, in_project
 
@@ -79,7 +81,8 @@ def links(tx: Tx, queue: Queue) -> set[tuple[int, int]]:
 
 
 def summaries(tx: Tx) -> list[str]:
-    return column(tx, "SELECT content ->> 'summary' FROM knowledge_nodes ORDER BY id")
+    contents = column(tx, "SELECT content FROM knowledge_nodes ORDER BY id")
+    return [json.loads(content)["summary"] for content in contents]
 
 
 def counted(tx: Tx) -> dict[tuple[str, str], int]:
@@ -93,11 +96,10 @@ def counted(tx: Tx) -> dict[tuple[str, str], int]:
 
 
 def sound(tx: Tx) -> None:
-    assert tx.all(Sql("PRAGMA foreign_key_check")) == []
-    tx.run(Sql("INSERT INTO knowledge_fts (knowledge_fts, rank) VALUES ('integrity-check', 1)"))
-    assert column(tx, "SELECT id FROM knowledge_nodes ORDER BY id") == column(
-        tx, "SELECT rowid FROM knowledge_fts ORDER BY rowid"
-    )
+    """Every word of a node finds it, and nothing else is in the index."""
+    assert NODE_WORDS.problem(tx, compare=True) is None
+    nodes = column(tx, "SELECT id FROM knowledge_nodes ORDER BY id")
+    assert NODE_WORDS.ids(tx, Phrase(("debugging",)), newest=False) == nodes
 
 
 # ---------------------------------------------------------------------- the contract's rows
@@ -133,7 +135,7 @@ def test_a_node_its_links_its_evidence_and_its_tickets(tx: Tx, queue: Queue) -> 
     assert {status_of(tx, queue, target) for target in targets} == {"done"}
     names = "SELECT name FROM entities JOIN knowledge_node_entities ON entity_id = id ORDER BY id"
     assert column(tx, names) == ["app", "cargo", "src/a.rs", "E0425"]
-    assert column(tx, "SELECT summary FROM knowledge_fts") == [DRAFT.summary]
+    assert NODE_WORDS.ids(tx, Phrase(("fixed",))) == [node]
     sound(tx)
 
 
@@ -152,13 +154,14 @@ def test_the_outcome_of_a_run_is_its_conclusion_and_what_is_beside_it_is_only_li
 
 @pytest.mark.parametrize(
     "hashes, learned",
-    [(None, "now"), ({}, "now"), ({1: "as it was read"}, "as it was read")],
+    [(None, "now"), ([], "now"), (["as it was read"], "as it was read")],
 )
 def test_a_segment_knows_what_was_learned_from_it(
-    tx: Tx, hashes: dict[int, str | None] | None, learned: str
+    tx: Tx, hashes: list[str] | None, learned: str
 ) -> None:
-    assert waiting(tx, "agentic", content_hash="now") == 1
-    write(tx, "agentic", [1], hashes=hashes)
+    target = waiting(tx, "agentic", content_hash="now")
+    given = None if hashes is None else dict(zip([target], hashes, strict=False))
+    write(tx, "agentic", [target], hashes=given)
     assert column(tx, "SELECT last_enriched_content_hash FROM agentic_sessions") == [learned]
 
 
@@ -268,10 +271,11 @@ def test_commands_leave_the_node_that_told_of_them(tx: Tx) -> None:
 
 
 def test_vectors_go_with_their_node(tx: Tx) -> None:
-    tx.run(Sql("CREATE TABLE knowledge_vectors (knowledge_node_id INTEGER PRIMARY KEY, v BLOB)"))
+    table = "CREATE TABLE knowledge_vectors (knowledge_node_id INTEGER PRIMARY KEY, v BLOB)"
+    tx.run(Sql(table))
     target = waiting(tx, "agentic")
     node = write(tx, "agentic", [target])
-    tx.run(Sql("INSERT INTO knowledge_vectors VALUES (?, x'00')"), (node,))
+    insert(tx, "knowledge_vectors", knowledge_node_id=node, v=b"\0")
     write(tx, "agentic", [target])  # the same words keep their vector
     assert column(tx, "SELECT knowledge_node_id FROM knowledge_vectors") == [node]
     write(tx, "agentic", [target], saying("new"))
@@ -379,7 +383,7 @@ def test_nodes_that_a_model_could_write_better(tx: Tx) -> None:
 
 def test_a_name_is_used_once_only(tx: Tx) -> None:
     write(tx, "shell", [waiting(tx, "shell")], uuid="u")
-    with pytest.raises(Exception, match="UNIQUE"):
+    with pytest.raises(Conflict):
         write(tx, "shell", [waiting(tx, "shell")], saying("else"), uuid="u")
 
 
@@ -456,8 +460,12 @@ def test_rows_of_other_programs_are_no_hindrance(tx: Tx) -> None:
     node = insert(
         tx, "knowledge_nodes", uuid="h", content="plain", embed_text="e", created_at=1, updated_at=1
     )
-    tx.run(Sql("INSERT INTO knowledge_node_claude_sessions VALUES (?, ?)"), (node, old))
-    tx.run(Sql("INSERT INTO knowledge_node_agentic_sessions VALUES (?, ?)"), (node, target))
+    for links_of, column_of, row in (
+        ("knowledge_node_claude_sessions", "claude_session_id", old),
+        ("knowledge_node_agentic_sessions", "agentic_session_id", target),
+    ):
+        sql = f"INSERT INTO {links_of} (knowledge_node_id, {column_of}) VALUES (:node, :row)"
+        tx.run(Sql(sql), {"node": node, "row": row})
     write(tx, "agentic", [target])
     assert summaries(tx) == [DRAFT.summary]
     assert json.loads(column(tx, "SELECT content FROM knowledge_nodes")[0])["intent"] == "debugging"
@@ -470,8 +478,8 @@ def test_ties_of_nodes_that_another_program_dropped_are_counted_anew(tx: Tx) -> 
     two = write(tx, "shell", [waiting(tx, "shell")], again)
     for node in (one, two):
         for table in ("knowledge_node_entities", "knowledge_node_events"):
-            tx.run(Sql(f"DELETE FROM {table} WHERE knowledge_node_id = ?"), (node,))
-        tx.run(Sql("DELETE FROM knowledge_nodes WHERE id = ?"), (node,))
+            tx.run(Sql(f"DELETE FROM {table} WHERE knowledge_node_id = :id"), {"id": node})
+        tx.run(Sql("DELETE FROM knowledge_nodes WHERE id = :id"), {"id": node})
         recount_some(tx, 10)
         left = tx.all(Sql("SELECT evidence_count FROM relationships"))
         assert left == ([(1,)] if node == one else [])

@@ -140,7 +140,8 @@ def test_a_segment_without_news_is_done_at_once(tx: Tx) -> None:
 
 def test_visits_wait_a_minute_then_go_by_priority_and_age(tx: Tx) -> None:
     first, second, urgent, young = (add_row(tx, "browser", at=LONG_AGO) for _ in range(4))
-    tx.run(Sql("UPDATE browser_events SET timestamp = ? WHERE id = ?"), (NOW - 60_000, young))
+    sql = "UPDATE browser_events SET timestamp = :at WHERE id = :id"
+    tx.run(Sql(sql), {"at": NOW - 60_000, "id": young})
     for target, at, priority in ((second, 20, 5), (first, 10, 5), (urgent, 30, 1), (young, 1, 1)):
         add_ticket(tx, "browser", target, at=at, priority=priority)
     assert take(tx, "browser") == [urgent, first, second]
@@ -236,7 +237,7 @@ def test_a_segment_that_failed_for_good_counts_as_learned_unless_it_grew(
     target = add_row(tx, "agentic")
     add_ticket(tx, "agentic", target, max_retries=1)
     ticket = take_one(tx, "agentic")
-    tx.run(Sql("UPDATE agentic_sessions SET content_hash = ?"), (now_has,))
+    tx.run(Sql("UPDATE agentic_sessions SET content_hash = :hash"), {"hash": now_has})
     give_back(tx, ticket, "no", NOW)
     assert status_of(tx, "agentic", target) == "failed"
     assert column(tx, "SELECT last_enriched_content_hash FROM agentic_sessions") == [learned]

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from tests.memory.vectors.embedders import floats, vector_of
 from tests.support.knowledge import NOW, clock
-from tests.support.tickets import Factory
+from tests.support.tickets import Factory, insert
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Conflict, Invalid
 from threadkeep.knowledge import vectors
@@ -35,28 +35,20 @@ MODEL = "hash-8"
 def store(factory: Factory) -> Iterator[KnowledgeStore]:
     with factory.open(clock=clock) as opened:
         with opened.context.db.write() as tx:
-            tx.run(Sql("INSERT INTO tk_sessions (id, harness, session_id) VALUES (1, 'toy', 's')"))
+            insert(tx, "tk_sessions", id=1, harness="toy", session_id="s")
         yield opened
 
 
 def add_entry(tx: Tx, number: int, kind: str = "prompt") -> None:
-    tx.run(
-        Sql(
-            "INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, hash)"
-            " VALUES (?, 1, ?, 1, ?, 0, 'user', ?, 0)"
-        ),
-        (number, f"k{number}", number, kind),
-    )
+    place = {"session": 1, "log_id": 1, "line": number, "part": 0}
+    said = {"key": f"k{number}", "role": "user", "kind": kind, "hash": 0}
+    insert(tx, "tk_entries", id=number, **place, **said)
 
 
 def add_node(tx: Tx, number: int, text: str = "text", created: int = NOW) -> str:
-    tx.run(
-        Sql(
-            "INSERT INTO knowledge_nodes (id, uuid, content, embed_text, created_at, updated_at)"
-            " VALUES (?, ?, '{}', ?, ?, ?)"
-        ),
-        (number, f"u{number}-{text}", text, created, created),
-    )
+    times = {"created_at": created, "updated_at": created}
+    said = {"uuid": f"u{number}-{text}", "content": "{}", "embed_text": text}
+    insert(tx, "knowledge_nodes", id=number, **said, **times)
     return f"u{number}-{text}/{created}"
 
 
@@ -233,12 +225,17 @@ def test_who_is_late_with_a_vector_is_passed_over(store: KnowledgeStore) -> None
         assert near[0][2] > 0.99
 
 
-@pytest.mark.parametrize("spoil", ["ids = x''", "scales = x'00'", "numbers = x'000102'"])
-def test_a_chunk_that_is_spoiled_is_left_out(store: KnowledgeStore, spoil: str) -> None:
+@pytest.mark.parametrize(
+    "column, spoilt", [("ids", b""), ("scales", b"\0"), ("numbers", b"\0\1\2")]
+)
+def test_a_chunk_that_is_spoiled_is_left_out(
+    store: KnowledgeStore, column: str, spoilt: bytes
+) -> None:
     with store.context.db.write() as tx:
         messages(tx, 1, 2)
         put(tx, "node", (1, add_node(tx, 1), vector_of("n")))
-        tx.run(Sql(f"UPDATE tk_vector_chunks SET {spoil} WHERE kind = 'message'"))
+        sql = f"UPDATE tk_vector_chunks SET {column} = :spoilt WHERE kind = 'message'"
+        tx.run(Sql(sql), {"spoilt": spoilt})
         index = VectorIndex(MODEL)
         assert [near[:2] for near in index.nearest(tx, vector_of("1"))] == [("node", 1)]
         assert index.similarities(tx, vector_of("1"), "message", [1, 2]) == {}

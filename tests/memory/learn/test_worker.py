@@ -274,9 +274,12 @@ def test_a_damaged_archive_fails_only_the_segments_that_need_it(tmp_path: Path) 
     with open_history(tmp_path / "home", made_up_home(tmp_path / "user")) as history:
         history.capture()
         with history.store.context.db.write() as tx:
-            sql = "SELECT block_id FROM tk_log_blocks JOIN tk_logs ON id = log_id WHERE harness = ?"
-            for block in column(tx, sql, "codex"):
-                tx.run(Sql("UPDATE tk_blocks SET data = x'00' WHERE id = ?"), (block,))
+            of = (
+                "SELECT block_id FROM tk_log_blocks JOIN tk_logs ON id = log_id WHERE harness = :of"
+            )
+            for block in column(tx, of, of="codex"):
+                spoil = "UPDATE tk_blocks SET data = :data WHERE id = :id"
+                tx.run(Sql(spoil), {"data": b"\0", "id": block})
         work = Enricher(history.store, history.sources, new_uuid=lambda: str(uuid4()))
         report = work.run(at_once=True)
         with history.store.context.db.read() as tx:

@@ -60,7 +60,8 @@ class RowWriter:
 
     def table(self, name: str) -> list[Row]:
         """Return the rows of a table in the order of their numbers."""
-        return sorted(self.factory.contents(self.store)[name], key=lambda row: row.get("id") or 0)
+        found = self.factory.rows(self.store, f"SELECT * FROM {name}")  # noqa: S608
+        return sorted(found, key=lambda row: row.get("id") or 0)
 
     def session(self) -> int:
         """Add a session of a shell."""
