@@ -123,7 +123,7 @@ def test_ask_quotes_the_decision_that_answers(demo: Run) -> None:
     assert any(quote.startswith("Decided: mosquitto with QoS 1") for quote in first)
     assert answer["confidence"] == "strong"
     shown = demo("ask", BROKER).stdout
-    assert "Only weak evidence" not in shown
+    assert "No certain answer" not in shown
     assert "[1] 2026-" in shown
 
 
@@ -143,7 +143,7 @@ def test_every_quotation_stands_at_its_place(demo: Run) -> None:
 
 def test_ask_says_when_it_knows_little_or_nothing(demo: Run) -> None:
     assert demo("ask", "who paints the tide tables of Lisbon").stdout.startswith(
-        "Only weak evidence"
+        "No certain answer"
     )
     assert demo("ask", "zzzunheardof").stdout == "No matches for this.\n"
 

@@ -53,13 +53,13 @@ def is_useful(memory: Memory, answer: Answer, one: dict[str, Any]) -> bool:
 @pytest.mark.slow
 def test_four_of_five_answers_are_useful_and_none_is_sure_and_wrong(memory: Memory) -> None:
     known = _ASKED["known"]
-    assert len(known) >= 60
+    assert len(known) >= 130
     answers = [(one, memory.ask(one["question"])) for one in known]
     missed = [(one, answer) for one, answer in answers if not is_useful(memory, answer, one)]
     assert len(missed) <= len(known) * 0.2, [one["question"] for one, _ in missed]
     assert [one["question"] for one, answer in missed if answer.confidence == "strong"] == []
     sure = [one for one, answer in answers if answer.confidence == "strong"]
-    assert len(sure) >= len(known) * 0.4  # who is never sure is never wrong
+    assert len(sure) >= len(known) * 0.25  # who is never sure is never wrong
 
 
 def test_what_nobody_said_is_never_answered_with_confidence(memory: Memory) -> None:

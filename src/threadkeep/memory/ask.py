@@ -30,16 +30,20 @@ _BEHIND: Final = 16  # messages that are looked at for the answer; most are call
 _ASKING_ANSWERS: Final = 4  # of these, what an agent said
 _NEXT_WEIGHT: Final = 0.6
 _OF_EACH: Final = 1_000  # characters of a message that tell what its session is about
-# How likely the answer stands in such a text. A prompt says what is wrong, not why; a node says
-# again what a message says better; a call is a file's text.
+# How likely the answer is in such a text; what has less than the full weight is never sure.
+# A prompt says what is wrong, not why; a node says again what a message says better; a call is a
+# file's text, and so is most of what it gives; a thought is what may come.
 _OF_A_PROMPT: Final = 0.6
-_OF_A_NOTE: Final = 0.6  # what a program put in front of a model
 _OF_A_NODE: Final = 0.7
-_OF_A_CALL: Final = 0.7
-_NAMED_COVERAGE: Final = 0.4  # where the names in code are the same
-_STRONG_COVERAGE: Final = 0.7  # of the question's words, by their weight
+_TRUST: Final = {
+    "note": 0.6,  # what a program put in front of a model
+    "tool_call": 0.7,
+    "tool_result": 0.9,
+    "reasoning": 0.9,
+}
+_FEW: Final = 3  # quotations that may not answer the question
 _NOTHING: Final = "No matches for this."
-_WEAK: Final = "Only weak evidence found; it may not answer your question."
+_WEAK: Final = "No certain answer; the closest passages:"
 
 
 class Citation(msgspec.Struct, frozen=True):
@@ -85,12 +89,14 @@ def ask(
     )
     texts, notes = _texts(memory, found)
     chosen = best_passages(question, [text for _, text in texts], limit)
-    chosen.sort(key=lambda one: not is_sure(one))  # what is sure is read first
+    chosen.sort(key=lambda one: (not one.is_sure, not one.is_likely))
+    confidence = confidence_of(question, chosen)
+    if confidence == "weak":
+        chosen = chosen[:_FEW]
     cited = tuple(
         _citation(number, texts[one.source][0], one.text, zone)
         for number, one in enumerate(chosen, 1)
     )
-    confidence = confidence_of(question, chosen)
     answer = Answer(
         question=question,
         text=extractive(cited, confidence),
@@ -107,12 +113,7 @@ def confidence_of(question: str, chosen: Sequence[ScoredPassage]) -> Confidence:
     if not chosen:
         return "none"
     enough = len(question_terms(question)) > 1 or len(chosen) > 1
-    return "strong" if enough and any(map(is_sure, chosen)) else "weak"
-
-
-def is_sure(one: ScoredPassage) -> bool:
-    """Tell whether a passage says what is asked for, about what is asked."""
-    return one.answers and one.coverage >= (_NAMED_COVERAGE if one.is_named else _STRONG_COVERAGE)
+    return "strong" if enough and any(one.is_sure for one in chosen) else "weak"
 
 
 def extractive(cited: Sequence[Citation], confidence: Confidence) -> str:
@@ -163,11 +164,8 @@ def _own(opened: HitDetail) -> PassageSource:
     if hit.kind == "node":
         told = text.partition(RESULT)[2]
         return PassageSource(told or text, hit.score, about=text, trust=_OF_A_NODE)
-    if opened.facts.get("kind") == "tool_call":
-        return PassageSource(text, hit.score, trust=_OF_A_CALL)
-    if opened.facts.get("kind") == "note":
-        return PassageSource(text, hit.score, trust=_OF_A_NOTE)
-    return PassageSource(text, hit.score, trust=_OF_A_PROMPT if hit.role == "user" else 1.0)
+    usual = _OF_A_PROMPT if hit.role == "user" else 1.0
+    return PassageSource(text, hit.score, trust=_TRUST.get(opened.facts.get("kind", ""), usual))
 
 
 def _answers(memory: MemoryReader, asked: HitDetail, notes: list[str]) -> Iterator[HitDetail]:

@@ -13,10 +13,10 @@ from threadkeep.base.words import index_words
 from threadkeep.errors import NotFound
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_scope import ANY_NODE, NodeChoice
+from threadkeep.memory.answer_kinds import STOP_WORDS
 from threadkeep.memory.fence import FenceItem, fenced, new_fence_id
 from threadkeep.memory.hits import ago, label_of
 from threadkeep.memory.memory import ANYTHING, MemoryReader
-from threadkeep.memory.passages import STOP_WORDS
 from threadkeep.memory.records import Hit, RecallResult
 
 _ITEM_CHARACTERS: Final = 700
