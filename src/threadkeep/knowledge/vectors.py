@@ -1,12 +1,14 @@
 """Vectors: stored in one byte for each number, and searched by looking at all of them.
 
 100,000 vectors of 256 numbers are 26 MB, load in 30 ms and are compared in 7 ms; that is exact, and
-needs no index and no extension. numpy is loaded by the first vector that is stored or searched.
+needs no index and no extension. A server with pgvector answers the first question of a process
+instead, where there are many (server_vectors.py). numpy is loaded by the first vector that is
+stored or searched.
 """
 
 import importlib.util
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,7 +16,9 @@ from threadkeep.base.database import Database
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.knowledge import server_vectors
 from threadkeep.knowledge.forget import vectors_are
+from threadkeep.knowledge.server_vectors import ServerChunk
 from threadkeep.knowledge.vector_rows import (
     KINDS,
     Kind,
@@ -139,6 +143,8 @@ class VectorIndex:
         self._stamp = -1
         self._dimensions = 0
         self._chunks: dict[int, _Loaded] = {}
+        self._there: dict[int, ServerChunk] = {}  # compared by the server, for the first question
+        self._first: Tx | None = None
 
     def nearest(
         self, tx: Tx, vector: bytes, *, kinds: Collection[Kind] = KINDS, limit: int = 50
@@ -147,48 +153,65 @@ class VectorIndex:
 
         A vector of another length, or without a direction, is near nothing.
         """
-        chunks = {n: c for n, c in self._refresh(tx).items() if c.kind in kinds}
+        here, there = self._refresh(tx)
+        chunks = {n: c for n, c in here.items() if c.kind in kinds}
+        others = {n: c for n, c in there.items() if c.kind in kinds}
         query = self._direction(vector)
-        if query is None or not chunks or limit <= 0:
+        if query is None or not (chunks or others) or limit <= 0:
             return []
-        scores = [_compare(chunk, query) for chunk in chunks.values()]
-        return _best_live(tx, chunks, scores, limit)
+        return _best_live(tx, chunks, others, query, limit)
 
     def similarities(
         self, tx: Tx, vector: bytes, kind: Kind, ids: Iterable[int]
     ) -> dict[int, float]:
         """Return the cosine of each of some nodes or messages that has a vector."""
-        chunks = self._refresh(tx)
+        chunks, there = self._refresh(tx)
         query = self._direction(vector)
-        if query is None or not chunks:
+        if query is None or not (chunks or there):
             return {}
         found: dict[int, float] = {}
         wanted: dict[int, list[int]] = {}
-        for owner, number in places(tx, kind, ids).items():
+        where = places(tx, kind, ids)
+        for owner, number in where.items():
             wanted.setdefault(number, []).append(owner)
-        for number, owners in wanted.items():
-            if number in chunks:
-                found.update(_compare_some(chunks[number], query, owners))
+        for number in wanted.keys() & chunks.keys():
+            found.update(_compare_some(chunks[number], query, wanted[number]))
+        asked = wanted.keys() & there.keys()
+        if asked:
+            owners = [owner for number in asked for owner in wanted[number]]
+            rows = server_vectors.cosines(tx, query.tolist(), asked, owners)
+            found.update((owner, cosine) for owner, n, cosine in rows if where[owner] == n)
         return found
 
     def count(self, tx: Tx) -> int:
-        """Tell how many vectors are loaded."""
-        return sum(len(chunk.ids) for chunk in self._refresh(tx).values())
+        """Tell how many vectors can be compared."""
+        here, there = self._refresh(tx)
+        return sum(len(one.ids) for one in here.values()) + sum(
+            one.vectors for one in there.values()
+        )
 
-    def _refresh(self, tx: Tx) -> dict[int, _Loaded]:
+    def _refresh(self, tx: Tx) -> tuple[dict[int, _Loaded], dict[int, ServerChunk]]:
+        """Return what is compared here, and what the server compares.
+
+        It does so for the first transaction alone: who asks again has them in memory.
+        """
         with self._guard:
             known = vector_model(tx)
             if known is None or known.model != self.model:
-                self._stamp, self._chunks = -1, {}
-            elif known.stamp != self._stamp:
+                self._stamp, self._chunks, self._there = -1, {}, {}
+            elif known.stamp != self._stamp or (self._there and tx is not self._first):
+                self._first = self._first or tx
+                self._there = server_vectors.chunks_there(tx) if tx is self._first else {}
                 self._chunks = self._reload(tx, known.dimensions)
                 self._stamp, self._dimensions = known.stamp, known.dimensions
-            return self._chunks
+            return self._chunks, self._there
 
     def _reload(self, tx: Tx, dimensions: int) -> dict[int, _Loaded]:
         """Load the chunks that are new or changed; the others are kept."""
         chunks = {}
         for number, kind, stamp in tx.all("vector_chunk_stamps"):
+            if number in self._there:
+                continue
             old = self._chunks.get(number)
             same = old is not None and old.stamp == stamp and old.numbers.shape[1] == dimensions
             loaded = old if same else _load(tx, number, kind, stamp, dimensions)
@@ -246,27 +269,39 @@ def _compare_some(
 
 
 def _best_live(
-    tx: Tx, chunks: dict[int, _Loaded], scores: "list[NDArray[float32]]", limit: int
+    tx: Tx,
+    here: dict[int, _Loaded],
+    there: dict[int, ServerChunk],
+    query: "NDArray[float32]",
+    limit: int,
 ) -> list[Near]:
     """Take the best whose vector still counts; ask about more of them until there are enough."""
     import numpy as np  # noqa: PLC0415  (loaded when a vector is searched)
 
-    flat = np.concatenate(scores)
-    ids = np.concatenate([chunk.ids for chunk in chunks.values()])
-    numbers = np.repeat(list(chunks), [len(chunk.ids) for chunk in chunks.values()])
+    none = np.empty(0, np.int64)
+    flat = np.concatenate([none.astype(np.float32), *(_compare(c, query) for c in here.values())])
+    ids = np.concatenate([none, *(chunk.ids for chunk in here.values())])
+    sizes = [len(chunk.ids) for chunk in here.values()]
+    numbers = np.repeat(np.array(list(here), np.int64), sizes)
+    kinds = {number: chunk.kind for number, chunk in here.items()}
+    kinds |= {number: chunk.kind for number, chunk in there.items()}
+    total = len(flat) + sum(chunk.vectors for chunk in there.values())
     asked = limit + _SPARE
     while True:
         order = _highest(flat, asked)
-        live = _live(tx, chunks, ids[order].tolist(), numbers[order].tolist())
+        best = [
+            *zip(ids[order].tolist(), numbers[order].tolist(), flat[order].tolist(), strict=True)
+        ]
+        if there:
+            best += server_vectors.nearest(tx, query.tolist(), there, asked)
+            best = sorted(best, key=lambda one: -one[2])[:asked]
+        live = _live(tx, kinds, [(owner, number) for owner, number, _ in best])
         near = [
-            (chunks[number].kind, owner, float(score))
-            for owner, number, score, counts in zip(
-                *(ids[order].tolist(), numbers[order].tolist(), flat[order].tolist(), live),
-                strict=True,
-            )
+            (kinds[number], owner, score)
+            for (owner, number, score), counts in zip(best, live, strict=True)
             if counts
         ]
-        if len(near) >= limit or asked >= len(flat):
+        if len(near) >= limit or asked >= total:
             return near[:limit]
         asked *= 4
 
@@ -280,16 +315,13 @@ def _highest(scores: "NDArray[float32]", count: int) -> "NDArray[int64]":
     return some[np.argsort(-scores[some], kind="stable")]
 
 
-def _live(
-    tx: Tx, chunks: dict[int, _Loaded], ids: Sequence[int], numbers: Sequence[int]
-) -> list[bool]:
+def _live(tx: Tx, kinds: Mapping[int, Kind], pairs: Sequence[tuple[int, int]]) -> list[bool]:
     """Tell of each candidate whether its owner is there and has its vector just here."""
-    pairs = list(zip(ids, numbers, strict=True))
     where = {
-        kind: places(tx, kind, (owner for owner, n in pairs if chunks[n].kind == kind))
-        for kind in {chunks[n].kind for n in numbers}
+        kind: places(tx, kind, (owner for owner, n in pairs if kinds[n] == kind))
+        for kind in {kinds[n] for _, n in pairs}
     }
-    return [where[chunks[number].kind].get(owner) == number for owner, number in pairs]
+    return [where[kinds[number]].get(owner) == number for owner, number in pairs]
 
 
 # ---------------------------------------------------------------------- the contract's own table

@@ -35,6 +35,8 @@ from threadkeep.errors import Busy, Conflict, Invalid, NoStore, NotFound, ReadOn
 PACKAGE: Final = "threadkeep.base.postgres"
 _KNOWS_JSON: Final = 16  # the first one with `IS JSON`
 _LOCK_TIMEOUT: Final = "5s"
+# What a store has besides where an extension is installed: its script, and a table of that.
+_OPTIONAL: Final = {"knowledge": ("vector", "tk_vector_rows")}
 _UNFINISHED: Final = -1  # the version of a store that is being copied
 
 
@@ -119,8 +121,37 @@ def prepare_on(connection: Connection, place: StorePlace, schema: Schema) -> lis
     """Do the same over a connection."""
     version = version_of(connection, place)
     ran = [] if version == schema.version else _bring_up(connection, place, schema)
+    _add_optional(connection, place)
     _begin(connection, place, schema, enter(connection, place))
     return ran
+
+
+def _add_optional(connection: Connection, place: StorePlace) -> None:
+    """Make what a store has with an extension that was installed since, if the login may."""
+    extension, table = _OPTIONAL.get(place.store, ("", ""))
+    sql = (
+        "SELECT quote_ident(n.nspname) FROM pg_extension AS e"
+        " JOIN pg_namespace AS n ON n.oid = e.extnamespace"
+        " WHERE e.extname = %s AND to_regclass(%s) IS NULL"
+        " AND has_schema_privilege(coalesce((SELECT owner_role FROM {home}.tk_home), session_user),"
+        " %s, 'CREATE') AND pg_has_role("
+        "coalesce((SELECT owner_role FROM {home}.tk_home), session_user), 'MEMBER')"
+    )
+    names = (extension, f"{place.schema}.{table}", place.schema)
+    if not extension or _ask(connection, place, sql, names) is None:
+        return
+    with _alone(connection, place):
+        _become_owner(connection, place)
+        row = _ask(connection, place, sql, names)
+        if row is None:  # somebody else was quicker
+            return
+        text = load_text(f"threadkeep.{place.store}", f"postgres/with_{extension}.sql")
+        values = {"own": own_columns(place.home), "home": place.home, extension: row[0]}
+        _run(connection, filled(text, values))
+        _run(connection, walls([table], place.home))
+        role = _roles(connection, place).member
+        if role:
+            _run(connection, _grants_on_store(place.schema, role))
 
 
 def version_of(connection: Connection, place: StorePlace) -> int | None:

@@ -11,6 +11,7 @@ import msgspec
 
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.records import EntryRow, Readers
+from threadkeep.knowledge.server_vectors import chunks_to_fill, fill
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.knowledge.vector_rows import (
@@ -96,6 +97,7 @@ def embed_pending(
     _tidy(run)
     _fill_contract(run, enough)
     done.complete = _fill_nodes(run, enough) and _fill_messages(run, enough, whole=whole)
+    _fill_server(run)
     return done
 
 
@@ -170,6 +172,18 @@ def _fill_messages(run: _Run, enough: int, *, whole: bool) -> bool:
         run.done.messages += run.make("message", [(row.id, "") for row in rows], texts)
         run.show(run.done)
     return False
+
+
+def _fill_server(run: _Run) -> None:
+    """Let a server that can compare vectors have those that are new, a chunk at a time."""
+    with run.store.read() as tx:
+        chunks = chunks_to_fill(tx)
+    for number in chunks:
+        if run.stop():
+            return
+        with run.store.write() as tx:
+            if number in chunks_to_fill(tx):  # nobody else has
+                fill(tx, number)
 
 
 def _remember(run: _Run, last: int) -> None:

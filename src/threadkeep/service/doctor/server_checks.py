@@ -26,6 +26,12 @@ _FEW: Final = 10_000
 _LONG: Final = 30.0  # seconds
 _BEHIND: Final = 60.0
 _MUCH_LOG: Final = 10 << 30
+# Extensions that help, and what each brings; nothing needs one.
+_EXTENSIONS: Final = {
+    "pg_stat_statements": "it says which queries are slow; nothing else needs one",
+    "vector": "with pgvector, a program that asks a single question does not read all vectors"
+    " first, which takes seconds over a slow network if there are more than 20,000",
+}
 
 
 def servers_of(home: "Home", path: str | Path | None = None) -> list[str]:
@@ -117,13 +123,13 @@ def _login(server: "ServerFacts") -> Iterator[Finding]:
 
 
 def _extensions(server: "ServerFacts") -> Iterator[Finding]:
-    name, brings = "pg_stat_statements", "it says which queries are slow; nothing else needs one"
-    if name in server.extensions:
-        yield ok(_SERVER, "extensions", f"{name} is installed")
-        return
-    can = name in server.available
-    fix = f"CREATE EXTENSION {name}" if can else f"install {name} on the server, if you want it"
-    yield Finding(_SERVER, "extensions", "info", f"{name} is not installed", brings, fix)
+    for name, brings in _EXTENSIONS.items():
+        if name in server.extensions:
+            yield ok(_SERVER, "extensions", f"{name} is installed")
+            continue
+        can = name in server.available
+        fix = f"CREATE EXTENSION {name}" if can else f"install {name} on the server, if you want it"
+        yield Finding(_SERVER, "extensions", "info", f"{name} is not installed", brings, fix)
 
 
 def _running(health: "ServerHealth") -> Iterator[Finding]:
