@@ -116,6 +116,45 @@ def test_somebody_at_the_shell_may_have_ended_what_an_agent_began(machine: Machi
     assert told(fix)[1:3] == (["pip install pyyaml"], "make test")
 
 
+def test_a_pipe_hides_a_failure_and_the_same_error_again_is_no_success(machine: Machine) -> None:
+    error = "./a_test.go:3:2: undefined: SliceFromLine"
+    test = "go test ./... 2>&1 | tail -5"
+    machine.pi(
+        "p1",
+        (1, test, error, False),
+        (2, test, error, False),
+        (3, "sed -i s/x/y/ a.go", "done", False),
+        (4, test, "ok  app 0.1s", False),
+    )
+    (fix,) = found(machine, "undefined: SliceFromLine")
+    assert told(fix) == (test, ["sed -i s/x/y/ a.go"], test, "same session")
+    assert found(machine, "SliceFromLine undefined") == []  # another error has these words too
+
+
+def test_what_passed_days_later_was_not_fixed_by_that(machine: Machine) -> None:
+    machine.pi("p1", (1, "git push", "fatal: the remote end hung up unexpectedly", True))
+    machine.pi("p2", (1 + 4 * 24 * 60, "git push", "ok", False))
+    (fix,) = found(machine, "fatal: the remote end hung up unexpectedly")
+    assert (fix.success, fix.evidence) == (None, "not fixed yet")
+
+
+def test_where_nothing_passed_the_next_steps_are_shown(machine: Machine) -> None:
+    error = "go: cannot run *_test.go files"
+    machine.pi(
+        "p1",
+        (1, "go run a_test.go", error, True),
+        (2, "mv a_test.go a.go", "done", False),
+        (3, "go run a.go", "it works", False),
+    )
+    (fix,) = found(machine, error)
+    assert told(fix) == (
+        "go run a_test.go",
+        ["mv a_test.go a.go", "go run a.go"],
+        None,
+        "not fixed yet",
+    )
+
+
 def test_evidence_comes_first_and_what_still_fails_last(machine: Machine) -> None:
     machine.shell(1, "npm test", 1, "Error: cannot find module left-pad")
     machine.shell(2, "npm install left-pad")

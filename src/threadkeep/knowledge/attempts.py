@@ -19,14 +19,17 @@ _NO_PROBE = (
 
 
 def failed_results(tx: Tx, match: Match, scope: Scope, limit: int) -> list[Row]:
-    """Return results of tools that failed and have words, the best first, each with its session."""
+    """Return results of tools that have words, the best first, each with its session.
+
+    Those that failed come first: others may have failed inside of a pipe.
+    """
     wanted = f" AND {scope.entries.sql()}" if scope.entries.conditions else ""
     sql = (
         f"SELECT {_ENTRY}, s.session_id, s.harness, s.cwd, s.project"  # noqa: S608
         f" FROM {ENTRY_WORDS.ranked} AS f JOIN tk_entries AS e ON e.id = f.id"
         " JOIN tk_sessions AS s ON s.id = e.session"
-        f" WHERE e.kind = 'tool_result' AND e.error = 1 AND {_NO_PROBE}{wanted}"
-        " ORDER BY f.score LIMIT :limit"
+        f" WHERE e.kind = 'tool_result' AND {_NO_PROBE}{wanted}"
+        " ORDER BY e.error = 0, f.score LIMIT :limit"
     )
     values = {**scope.entries.params, "match": ENTRY_WORDS.scored(tx, match), "limit": limit}
     return tx.all(Sql(sql), values)

@@ -393,11 +393,18 @@ def says_the_same(error_text: str, output: str) -> bool:
         return any(shape.lower() in generalize(one).lower() for one in lines)
     if len(lasting) == 1:  # one word is in many lines: it must be in the one that says most
         return lasting <= set(index_words(telling_line(output)))
+    if len(lasting) < _FEW:  # the same words in another order say something else
+        return any(_in_order(index_words(shape), index_words(one)) for one in lines)
     # The words of a path are no words of an error.
     held = [set(index_words(_PATH.sub(" ", one))) for one in lines]
     pairs = (one | other for one, other in zip(held, [*held[1:], set()], strict=True))
-    least = len(lasting) * (1.0 if len(lasting) < _FEW else _LEAST_OF_LINE)
+    least = len(lasting) * _LEAST_OF_LINE
     return any(len(lasting & pair) >= least for pair in pairs)
+
+
+def _in_order(words: list[str], line: list[str]) -> bool:
+    left = iter(line)
+    return all(word in left for word in words)
 
 
 def generalize(line: str) -> str:

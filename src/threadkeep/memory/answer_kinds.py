@@ -36,6 +36,7 @@ _HAS_CHOICE: Final = re.compile(
     r"|rather than|rejected|I['’]d (?:take|use))\b",
     _I,
 )
+_DECIDED: Final = re.compile(r"\W*(?:decided|decision|chosen|we (?:decided|chose))\b", _I)
 _HAS_COMMAND: Final = re.compile(r"`[^`]+`|^\s*\$ |(?:^|\s)--?[a-z]|\w/\w")
 _MANNER: Final = re.compile(r"\bhow (?:do|did|does|to|can|was|were|is|are)\b", _I)
 # What a passage must have before it counts as an answer of its kind; `so` and `since` say too much.
@@ -201,6 +202,14 @@ def looks_right(question: str, passage: str) -> int:
 def asks_why(question: str) -> bool:
     """Tell whether a question asks for a reason."""
     return _REASON.search(question) is not None
+
+
+def is_decision(question: str, passage: str) -> bool:
+    """Tell whether a question asks for a choice, and a passage begins by saying that one was made.
+
+    It says what was chosen, and seldom again among what.
+    """
+    return _CHOICE.search(question) is not None and _DECIDED.match(passage) is not None
 
 
 def is_narration(text: str) -> bool:

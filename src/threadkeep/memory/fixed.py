@@ -6,6 +6,7 @@ Failures are commands that ended with an error, tool calls of agents that failed
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -254,10 +255,17 @@ def _failed_result(archive: Archive, row: tuple[Any, ...]) -> Failure | None:
     session_id, harness, cwd, project = row[_WIDTH : _WIDTH + 4]
     entry = to_entry(row)
     run = archive.run_of(entry, f"{harness}:{session_id}", cwd)
-    if run is None or not is_failure(run.command, run.exit_code, run.output):
+    if run is None or not _has_failed(run):
         return None
     name = project or project_of(None, cwd)
     return Failure(run, step_of(run, f"message:{entry.id}"), name, row=entry)
+
+
+def _has_failed(run: CommandAttempt) -> bool:
+    """Tell whether a tool call failed; of `make | tail` only the output tells it."""
+    if run.exit_code == 0 and is_shell_tool(run.tool or "") and "|" in run.command:
+        return bool(telling_line(run.output))
+    return is_failure(run.command, run.exit_code, run.output)
 
 
 # ------------------------------------------------------------------------------
@@ -267,6 +275,8 @@ _ENTRIES: Final = 600  # of a session, behind the failure
 _EVENTS: Final = 3_000
 _CALLS: Final = 20
 _BETWEEN: Final = 12
+_SOON: Final = 24 * 3_600_000
+_NEXT: Final = 3  # steps that are shown where nothing passed
 
 
 class Ending(NamedTuple):
@@ -291,7 +301,9 @@ def ending_of(tx: Tx, archive: Archive | None, failed: Failure) -> Ending | None
     later = [_among_events(tx, failed, shape)]
     if archive is not None:
         later.append(_in_other_sessions(archive, failed, shape))
-    endings = [one for one in later if one is not None]
+    # What passes days later, with nothing done before it, was not fixed by what is known.
+    last = failed.run.at + _SOON
+    endings = [one for one in later if one and (one.between or one.success.at <= last)]
     return min(endings, key=lambda one: one.success.at, default=None)
 
 
@@ -310,15 +322,33 @@ def is_try(command: str, shape: str) -> bool:
 
 def _in_its_session(archive: Archive, failed: Failure, row: EntryRow, shape: str) -> Ending | None:
     between: list[FixStep] = []
+    error = telling_line(failed.run.output)
     for one, run in _runs_behind(archive, row, failed.run):
         ref = f"message:{one.id}"
         if run is None:
             between.append(FixStep(ref, one.at or 0, one_line(archive.text(one)), "prompt"))
         elif run.exit_code == 0 and is_try(run.command, shape):
+            if error and says_the_same(error, run.output):  # of a pipe only the output tells it
+                continue
             return Ending(step_of(run, ref), _last(between), same_session=True)
         elif is_change(run):
             between.append(step_of(run, ref))
     return None
+
+
+def next_steps(archive: Archive | None, failed: Failure) -> tuple[FixStep, ...]:
+    """Return what was done next in the session of a failure, whether or not it helped."""
+    if archive is None or failed.row is None:
+        return ()
+    behind = _runs_behind(archive, failed.row, failed.run)
+    steps = (
+        step_of(run, f"message:{one.id}")
+        for one, run in behind
+        if run is not None
+        and run.exit_code == 0
+        and (is_edit(run) or is_shell_tool(run.tool or ""))
+    )
+    return tuple(islice(steps, _NEXT))
 
 
 def _runs_behind(
@@ -438,7 +468,7 @@ class Fix(msgspec.Struct, frozen=True):
 
     failure: FixStep
     success: FixStep | None  # None: the command never passed since, as far as is known
-    between: tuple[FixStep, ...]  # what changed something on the way, the earliest first
+    between: tuple[FixStep, ...]  # changes on the way, or what came next; the earliest first
     evidence: Evidence
     match: float  # how much of the error's words the failure has
     score: float
@@ -547,7 +577,7 @@ def _fix(
     return Fix(
         failure=failed.step,
         success=None if ending is None else ending.success,
-        between=() if ending is None else ending.between,
+        between=next_steps(archive, failed) if ending is None else ending.between,
         evidence=_evidence(ending),
         match=match,
         score=score,

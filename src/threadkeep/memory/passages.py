@@ -18,6 +18,7 @@ from threadkeep.memory.answer_kinds import (
     asks_why,
     is_alike,
     is_answer,
+    is_decision,
     is_echo,
     is_narration,
     looks_right,
@@ -233,8 +234,9 @@ def _scored(
         score *= 0.7  # a heading, a list of names
     shown = excerpt(widened(text.text, piece.begin, piece.end), sorted(found))
     fits = is_answer(asked.question, shown)
-    is_sure = fits and text.trust == 1.0 and _is_about(asked, shown, text)
     is_likely = fits and covered >= _LEAST_OWN
+    is_own = _is_about(asked, shown, text) or (is_likely and is_decision(asked.question, shown))
+    is_sure = fits and text.trust == 1.0 and is_own
     return ScoredPassage(piece.source, shown, score, is_likely, is_sure)
 
 

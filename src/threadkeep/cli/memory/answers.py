@@ -106,15 +106,19 @@ def _show_fix(call: Call, fix: "Fix") -> None:
     place = f" in {one_line(fix.project)}" if fix.project else ""
     write(f"{one_line(fix.error, _STEP)}{place}", "bold")
     write(f"  failed  {_step(fix.failure)}")
+    if fix.success is None:
+        write("  not seen to pass since" + (", but next came" if fix.between else ""))
     for step in fix.between:
         write(f"  then    {_step(step)}")
-    write("  no fix known yet" if fix.success is None else _passed(fix.success))
+    if fix.success is not None:
+        write(_passed(fix))
     last = fix.success or fix.failure
     write(f"  {typed(call, 'open', last.ref)}", "dim")
 
 
-def _passed(step: "FixStep") -> str:
-    return f"  passed  {_step(step)}"
+def _passed(fix: "Fix") -> str:
+    later = "" if fix.evidence == "same session" else " (another session)"
+    return f"  passed  {_step(fix.success)}{later}" if fix.success else ""
 
 
 def _step(step: "FixStep") -> str:
