@@ -107,7 +107,8 @@ def test_a_copy_neither_hides_its_original_nor_counts_again(world: World) -> Non
     assert world.rows("SELECT count(*) FROM events") == events
     with world.history() as history:
         original = history.find(CLAUDE)
-        listed = {f"{one.agent}:{one.session_id}": one for one in history.sessions(limit=500)}
+        every = history.sessions(Query(marks=("all",)), limit=500)
+        listed = {f"{one.agent}:{one.session_id}": one for one in every}
         links = history.links([original, *(listed[copy] for copy in copies)])
         assert links[original.id].continued_in == tuple(copies)
         for copy in copies:
@@ -127,6 +128,24 @@ def test_what_is_said_after_a_hand_off_is_found_there(world: World) -> None:
         assert [ref for ref, _ in places(history, "narwhal")] == [copy]
         assert history.find(copy).prompts == 1
     assert world.sums()["messages"] == before + 1
+
+
+@pytest.mark.parametrize("program", TARGETS)
+def test_a_copy_is_no_session_until_something_is_said_in_it(world: World, program: str) -> None:
+    with world.history() as history:
+        before = [one.session_id for one in history.sessions(limit=500)]
+    with open_browse(world.home) as browse:
+        projects = browse.projects()
+    copy = world.hand_over(CLAUDE, program)
+    with world.history() as history:
+        assert [one.session_id for one in history.sessions(limit=500)] == before
+    with open_browse(world.home) as browse:
+        assert browse.projects() == projects
+    if program == "claude-code":
+        go_on(world, copy, "narwhal")
+        with world.history() as history:
+            (latest,) = history.sessions(limit=1)
+        assert f"{latest.agent}:{latest.session_id}" == copy
 
 
 def go_on(world: World, copy: str, word: str) -> None:
@@ -376,11 +395,13 @@ def test_surfaces_show_both_ends(world: World, monkeypatch: pytest.MonkeyPatch) 
         assert {"prompt", "text", "tool_call"} <= {block.part for block in blocks}
         assert browse.find(copy, "Kiritimati")
     monkeypatch.setenv("THREADKEEP_HOME", str(world.home.paths().data))
-    listed = json.loads(_said("sessions", "--json"))["sessions"]
+    listed = json.loads(_said("sessions", "--all", "--json"))["sessions"]
     ends = {one["session_id"]: (one["continues"], one["continued_in"]) for one in listed}
     assert ends[copy.partition(":")[2]] == (CLAUDE, [])
     assert ends[CLAUDE.partition(":")[2]] == (None, [copy])
     assert f"continues {CLAUDE}" in _said("show", copy)
+    assert "[copy]" in _said("sessions", "--all")
+    assert "[copy]" not in _said("sessions")
     assert f"continued in {copy}" in _said("show", CLAUDE)
     assert CLAUDE.partition(":")[2] in _said("sessions")
 

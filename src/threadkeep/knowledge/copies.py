@@ -70,7 +70,8 @@ def note_retold(tx: Tx, retold: Mapping[str, Iterable[int]]) -> None:
 def settle(tx: Tx) -> None:
     """Make copies of those entries whose original has come behind them, and has them.
 
-    The others are no copies, whatever they say, and are asked about no more.
+    The others are no copies, whatever they say, and are asked about no more. A session that is
+    nothing but copies is not listed by itself until something is said in it.
     """
     for session, *origin in tx.all("origins_of_lone_copies"):
         harness, session_id = origin
@@ -81,6 +82,8 @@ def settle(tx: Tx) -> None:
             _become_copies(tx, copies)
             tx.run("drop_lone_copies", values)
             tx.run("recount_session", {"session": session})
+    tx.run("fold_copies")
+    tx.run("unfold_copies")
 
 
 def _become_copies(tx: Tx, rows: list[dict[str, Any]]) -> None:

@@ -139,9 +139,9 @@ def entries_after(
 
 
 def _followed(tx: Tx, query: Query, session: int | None) -> Where:
-    """Choose what is followed: one session, or all that a query means, but no hidden ones."""
+    """Choose what is followed: one session, or all that a query means, but no internal ones."""
     chosen = message_where(tx, query, now_ms(), None if session is None else [session])
-    hidden = () if session is not None else (("", "s.hidden = 0"),)
+    hidden = () if session is not None else (("", "s.hidden <> 1"),)
     return chosen._replace(conditions=(*chosen.conditions, *hidden))
 
 

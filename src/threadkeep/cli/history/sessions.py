@@ -247,7 +247,6 @@ def _row(
     name = one_name(session)
     if links is not None and links.continues and links.continues.partition(":")[2] not in name:
         name = f"{name} [continues {one_line(links.continues)}]"
-    marks = "[subagent] " if session.is_subagent else "[internal] " if session.hidden else ""
     return (
         short_id(history, session) if person else session.session_id,
         when(session.ended_at or session.started_at),
@@ -255,8 +254,17 @@ def _row(
         one_line(project_of(session), _NAME if person else 0),
         f"{session.entries:,}",
         *_spent(spent),
-        marks + name,
+        _mark(session, links) + name,
     )
+
+
+def _mark(session: "CapturedSession", links: "Links | None") -> str:
+    """Say why a session is not listed by itself."""
+    if session.is_subagent:
+        return "[subagent] "
+    if not session.hidden:
+        return ""
+    return "[copy] " if links is not None and links.continues else "[internal] "
 
 
 def session_table(rows: Iterable[Row]) -> None:

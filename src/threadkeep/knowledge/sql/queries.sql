@@ -322,6 +322,15 @@ WITH RECURSIVE later (id, harness, session_id) AS (
 )
 SELECT harness, session_id FROM later ORDER BY id
 
+-- A session of nothing but copies is no work yet: it was handed over, and no agent has continued it.
+-- name: fold_copies
+UPDATE tk_sessions SET hidden = 2 WHERE hidden = 0 AND entries > 0 AND id IN (SELECT session FROM tk_origins)
+  AND NOT EXISTS (SELECT 1 FROM tk_entries AS e WHERE e.session = tk_sessions.id AND e.kind <> 'copy')
+
+-- name: unfold_copies
+UPDATE tk_sessions SET hidden = 0 WHERE hidden = 2 AND id IN (SELECT session FROM tk_origins)
+  AND EXISTS (SELECT 1 FROM tk_entries AS e WHERE e.session = tk_sessions.id AND e.kind <> 'copy')
+
 -- name: copies_by_harness
 SELECT s.harness, count(*) FROM tk_origins AS o CROSS JOIN tk_sessions AS s
 CROSS JOIN tk_entries AS e WHERE e.session = s.id AND s.id = o.session AND e.kind = 'copy' GROUP BY s.harness

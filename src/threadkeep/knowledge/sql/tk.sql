@@ -87,7 +87,7 @@ CREATE TABLE IF NOT EXISTS tk_sessions (
   session_id TEXT NOT NULL,
   parent_session_id TEXT,
   is_subagent INTEGER NOT NULL DEFAULT 0,
-  hidden INTEGER NOT NULL DEFAULT 0, -- 1: an internal thread of its program
+  hidden INTEGER NOT NULL DEFAULT 0, -- 1: an internal thread of its program; 2: nothing but copies, folded under its origin
   title TEXT NOT NULL DEFAULT '',
   agent TEXT NOT NULL DEFAULT '',
   model TEXT NOT NULL DEFAULT '',
