@@ -73,6 +73,41 @@ def test_what_is_no_time_is_refused_with_what_may_be_written(captured: Run) -> N
     assert "cannot be combined" in said
 
 
+@pytest.fixture
+def enriched(captured: Run) -> Run:
+    captured("enrich", "--no-model")
+    return captured
+
+
+def test_the_sessions_that_touched_a_file_are_found_everywhere(enriched: Run) -> None:
+    def listed(*words: str) -> list[str]:
+        found = json.loads(enriched("sessions", *words, "--json").stdout)["sessions"]
+        return [one["session_id"] for one in found]
+
+    touched = listed("--file", "board.py")
+    assert 0 < len(touched) < len(listed())
+    assert listed("file:board.py") == touched
+    assert listed("--file", "/somewhere/else/harbor/board.py") == touched
+    assert listed("--file", "oard.py") == []
+    for command in ("search", "recall"):
+        hits = json.loads(enriched(command, "the", "--file", "board.py", "--json").stdout)["hits"]
+        assert hits
+        assert {one["session_id"] for one in hits if one["kind"] == "message"} <= set(touched)
+    assert json.loads(enriched("recall", "--file", "board.py", "--json").stdout)["hits"]
+    spent = json.loads(enriched("usage", "--file", "board.py", "--by", "session", "--json").stdout)
+    assert {one["session"].partition(":")[2] for one in spent["rows"]} <= set(touched)
+    ran = json.loads(enriched("commands", "--file", "board.py", "--json").stdout)["commands"]
+    every = json.loads(enriched("commands", "--limit", "-1", "--json").stdout)["commands"]
+    assert len(ran) < len(every)
+
+
+def test_a_filter_that_is_none_is_said_and_searched_for_as_words(captured: Run) -> None:
+    for typed in ("is:nonsense", "foo:bar"):
+        assert f"'{typed}' is not a known filter" in captured("sessions", typed).stderr
+    assert "filter" not in captured("sessions", "agent:codex", "'foo:bar'").stderr
+    assert "no words" in captured("recall", code=2).stderr
+
+
 def test_a_refused_word_names_the_values_and_the_nearest(captured: Run) -> None:
     said = captured("usage", "--by", "progect", code=2).stderr
     assert "'session'" in said

@@ -36,6 +36,7 @@ QUERIES = st.builds(
     part=VALUES,
     tool=VALUES,
     outcome=VALUES,
+    file=VALUES,
     entity=ONE,
     parent=ONE,
     exclude=st.lists(st.tuples(KEYS, st.text(min_size=1, max_size=5)), max_size=2, unique=True).map(
@@ -78,7 +79,8 @@ def test_all_keys_of_the_language() -> None:
     text = (
         'agent:codex project:"my web" model:opus branch:main cost:>1 tokens:>=10k errors:>0 '
         'minutes:<5 is:live is:all -agent:cursor "exact words" word session:codex:01ab '
-        "kind:command role:user part:tool_call tool:Bash outcome:failure entity:sqlite parent:01"
+        "kind:command role:user part:tool_call tool:Bash outcome:failure entity:sqlite parent:01 "
+        "file:src/board.py"
     )
     assert parse_query(text, NOW) == Query(
         text='"exact words" word',
@@ -92,6 +94,7 @@ def test_all_keys_of_the_language() -> None:
         part=("tool_call",),
         tool=("Bash",),
         outcome=("failure",),
+        file=("src/board.py",),
         entity="sqlite",
         parent="01",
         exclude=(("agent", "cursor"),),

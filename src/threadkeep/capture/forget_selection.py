@@ -36,7 +36,7 @@ _DAY_MS: Final = 86_400_000
 # project what shells did in its folder. With a pattern, lines and rows in which it is found go.
 
 _WAYS: Final = ("session", "project", "pattern")
-_NOT_MEANT: Final = ("text", "kind", "role", "part", "tool", "outcome", "hours")
+_NOT_MEANT: Final = ("text", "kind", "role", "part", "tool", "outcome", "hours", "file")
 _WHENEVER: Final = {"since": None, "until": None, "pattern": None}
 
 

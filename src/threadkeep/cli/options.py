@@ -189,7 +189,7 @@ def project_option(
     )
 
 
-_SESSIONS = ("agent", "project", "branch", "model", "since", "until")
+_SESSIONS = ("agent", "project", "branch", "model", "file", "since", "until")
 
 
 _SHORT = {"md": "markdown"}
@@ -272,7 +272,8 @@ def read_query(
     from msgspec.structs import replace
 
     from threadkeep.base.clock import now_ms
-    from threadkeep.knowledge.query import fill_query
+    from threadkeep.cli.output import note
+    from threadkeep.knowledge.query import fill_query, unread
 
     given = {**named, "q": " ".join(said)}
     spoken = (since, until, on) != (None, None, None)
@@ -281,6 +282,8 @@ def read_query(
 
         given["since"], given["until"] = read_times(since, until, on)
     query = fill_query(given, now_ms(), _zone(call) if given["q"] else UTC)
+    for one in unread(query.text) if said else ():
+        note(f"{one_line(one)!r} is not a known filter: searching for it as words")
     is_all = everything and "all" not in query.marks
     return replace(query, marks=(*query.marks, "all")) if is_all else query
 
@@ -290,6 +293,11 @@ def _zone(call: "Call") -> "tzinfo":
     from zoneinfo import ZoneInfo
 
     return ZoneInfo(call.home.zone)
+
+
+def file_option() -> Option:
+    """Add the option that names a file."""
+    return _several("file", "F", "Only what touched this file: its name, or the end of its path.")
 
 
 def since_option(help: str = SINCE) -> Option:  # noqa: A002
@@ -315,6 +323,7 @@ _FIELD_OPTIONS: dict[str, Callable[[], Option]] = {
     "session": lambda: _several(
         "session", "ID", "Only this session: its number or the beginning of its id."
     ),
+    "file": file_option,
     "tool": lambda: _several("tool", "T", "Only this tool, such as ruff."),
     "role": lambda: click.option(
         "--role",

@@ -10,7 +10,7 @@ from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import EVERYTHING, Query, refuse_others
 from threadkeep.knowledge.row_conditions import RowConditions, within
-from threadkeep.knowledge.session_sql import like, resolve
+from threadkeep.knowledge.session_sql import like, names_of, resolve
 
 _MANY = 1_000_000
 
@@ -121,15 +121,13 @@ def list_events(tx: Tx, query: Query = EVERYTHING, *, limit: int = 50) -> list[C
     conditions.any_of("e.tool_name", query.tool)
     _ran_by(conditions)
     _of_sessions(conditions)
-    if query.entity is not None:
-        conditions.params["entity"] = query.entity
-        conditions.texts.append(_MENTIONED)
+    named = names_of(query, conditions.params)
+    conditions.texts += [_MENTIONED.format(one) for one in named]
     return _commands(tx, conditions.texts, conditions.params, limit)
 
 
 _MENTIONED: Final = """EXISTS (SELECT 1 FROM event_entities AS k
-  JOIN entities AS n ON n.id = k.entity_id WHERE k.event_id = e.id
-  AND (lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity)))"""
+  JOIN entities AS n ON n.id = k.entity_id WHERE k.event_id = e.id AND ({}))"""
 
 
 def contract_events(

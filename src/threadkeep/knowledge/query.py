@@ -3,7 +3,7 @@
 agent:codex project:web model:opus branch:main cost:>1 tokens:>=10k errors:>0 minutes:<5 since:7d
 until:2026-01-31 on:2026-01-30 hour:mon-14 is:live is:all -agent:cursor "exact words" word
 session:codex:01ab kind:command role:user part:tool_call tool:Bash outcome:failure entity:sqlite
-tag:bug is:starred sort:cost
+file:src/board.py tag:bug is:starred sort:cost
 """
 
 import re
@@ -55,6 +55,7 @@ class Query(msgspec.Struct, frozen=True):
         "role": _said(list[Role], "Only by this role."),
         "part": _said(list[EntryKind], "Only this sort of message."),
         "outcome": _said(list[Outcome], "Only what ended so."),
+        "file": _said(list[str], "Only what touched this file: its name, or the end of its path."),
         "entity": _said(str | None, "Only what mentions this file, tool or name."),
         "parent": _said(str | None, "Only the subagents of this session."),
         "failed": _said(bool, "Only what failed."),
@@ -74,6 +75,7 @@ class Query(msgspec.Struct, frozen=True):
     part: tuple[str, ...] = ()  # prompt, text, reasoning, tool_call, tool_result, ...
     tool: tuple[str, ...] = ()
     outcome: tuple[str, ...] = ()  # of commands, runs, nodes and results of tools
+    file: tuple[str, ...] = ()  # a name, the end of a path, or a whole path
     entity: str | None = None  # a name or its canonical form
     parent: str | None = None  # the session whose subagents are meant
     exclude: tuple[tuple[str, str], ...] = ()  # key and value that it must not have
@@ -92,7 +94,7 @@ _OF_ALL: Final = ("text", "kind", "since", "until")
 _FIELDS_OF: Final[dict[str, tuple[str, ...]]] = {
     "command": (
         *(*_OF_ALL, "session", "agent", "project", "branch", "role", "tool", "outcome"),
-        *("entity", "exclude", "marks"),
+        *("file", "entity", "exclude", "marks"),
     ),
     "visit": _OF_ALL,
     "run": (*_OF_ALL, "project", "branch", "outcome", "exclude", "marks"),
@@ -296,6 +298,8 @@ _TOKEN: Final = pattern(
 )
 _KEYED: Final = pattern(r"(-?[A-Za-z]+):(.+)", re.DOTALL)
 _BOUND: Final = pattern(r"(>=|<=|>|<|=)?(\d+(?:\.\d+)?(?:e[+-]?\d+)?)([km]?)", re.IGNORECASE)
+_LIKE_A_FILTER: Final = pattern(r"-?[A-Za-z]+:[^/]\S*")
+_PHRASE: Final = pattern(r'"[^"]*"')
 _ESCAPED: Final = pattern(r"\\(.)", re.DOTALL)
 _PLAIN: Final = pattern(r'[^\s"\\]+')
 _SCALES: Final = {"": 1, "k": 1_000, "m": 1_000_000}
@@ -304,7 +308,7 @@ _MARKS: Final = frozenset(get_args(Mark))
 _FIELDS: Final = frozenset(get_args(Field))
 _VALUES: Final = {"kind": frozenset(get_args(Kind)), "sort": _FIELDS}
 NAMED: Final = ("agent", "project", "model", "branch")
-_LISTS: Final = (*NAMED, "session", "tag", "kind", "role", "part", "tool", "outcome")
+_LISTS: Final = (*NAMED, "session", "tag", "kind", "role", "part", "tool", "outcome", "file")
 _SINGLE: Final = ("entity", "parent", "sort")
 _HOUR: Final = pattern(rf"({'|'.join(DAYS)})-([01]?\d|2[0-3])", re.IGNORECASE | re.ASCII)
 _ALIASES: Final = {"harness": "agent", "source": "agent"}
@@ -401,6 +405,12 @@ def parse_query(text: str, now: int, zone: tzinfo = UTC) -> Query:
         marks=tuple(reading.marks),
         **said | reading.single | reading.times,
     )
+
+
+def unread(words: str) -> tuple[str, ...]:
+    """Give the words of a query that look like a filter: a key that is not known, or its value."""
+    plain = _PHRASE.sub(" ", words).replace('"', " ").split()
+    return tuple(word for word in plain if _LIKE_A_FILTER.fullmatch(word))
 
 
 def fill_query(given: Mapping[str, Any], now: int, zone: tzinfo = UTC) -> Query:

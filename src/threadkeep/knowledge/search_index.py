@@ -439,7 +439,7 @@ def unindexed_nodes(tx: Tx, text: str, scope: Scope) -> list[Thing]:
     nodes into it all the same, and these are found through the contract's own index.
     """
     query = scope.query
-    if query.entity is not None or any(getattr(query, name) for name in OF_MESSAGES_ALONE):
+    if query.entity or query.file or any(getattr(query, one) for one in OF_MESSAGES_ALONE):
         return []
     if query.kind and "node" not in query.kind:
         return []

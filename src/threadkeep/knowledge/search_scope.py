@@ -18,6 +18,7 @@ from threadkeep.knowledge.session_sql import (
     Where,
     is_below,
     like,
+    names_of,
     one_of,
     resolve,
     split_projects,
@@ -34,7 +35,7 @@ SHOWN_AS: Final = {stored: kind for kind, stored in STORED.items()}
 _ENDED: Final = {"success": 0, "failure": 1}
 # What a session must be; everything else is asked of the message.
 _OF_SESSIONS: Final = (
-    *("session", "agent", "project", "branch", "model", "parent", "tag"),
+    *("session", "agent", "project", "branch", "model", "parent", "tag", "file", "entity"),
     *("exclude", "hours", "bounds", "marks"),
 )
 _OF_MESSAGES: Final = (("role", "e.role"), ("part", "e.kind"), ("tool", "e.tool"))
@@ -49,12 +50,10 @@ _OF_CATEGORY: Final = """(t.kind = 'node' AND EXISTS (
   WHERE k.knowledge_node_id = t.row AND g.category = :category))"""
 _MENTIONS: Final = """((t.kind = 'node' AND EXISTS (
   SELECT 1 FROM knowledge_node_entities AS k JOIN entities AS n ON n.id = k.entity_id
-  WHERE k.knowledge_node_id = t.row
-    AND (lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity))))
+  WHERE k.knowledge_node_id = t.row AND ({named})))
 OR (t.kind = 'command' AND EXISTS (
   SELECT 1 FROM event_entities AS k JOIN entities AS n ON n.id = k.entity_id
-  WHERE k.event_id = t.row
-    AND (lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity)))))"""
+  WHERE k.event_id = t.row AND ({named}))))"""
 
 
 class Thing(NamedTuple):
@@ -132,11 +131,11 @@ def is_agent(tx: Tx, name: str, readable: Iterable[str] = ()) -> bool:
 
 
 def _sessions_meant(tx: Tx, query: Query, now: int, zone: tzinfo) -> Where | None:
-    if query.entity is None and not any(getattr(query, name) for name in _OF_SESSIONS):
+    if not any(getattr(query, name) for name in _OF_SESSIONS):
         return None
     asked = {name: getattr(query, name) for name in _OF_SESSIONS}
     asked["marks"] = tuple(dict.fromkeys((*query.marks, "all")))
-    return where(tx, Query(**asked, entity=query.entity), now, zone=zone)
+    return where(tx, Query(**asked), now, zone=zone)
 
 
 def _few(tx: Tx, among: Where) -> tuple[int, ...] | None:
@@ -186,9 +185,7 @@ def _thing_conditions(tx: Tx, query: Query, nodes: NodeChoice, *, archived: bool
         parts.append(("project", place))
     if query.exclude:
         parts += _excluded(query, params)
-    if query.entity is not None:
-        params["entity"] = query.entity
-        parts.append(("entity", _MENTIONS))
+    parts += [("entity", _MENTIONS.format(named=named)) for named in names_of(query, params)]
     if nodes.category is not None:
         params["category"] = nodes.category
         parts.append(("category", _OF_CATEGORY))

@@ -56,7 +56,7 @@ _MENTIONED: Final = (
     " JOIN knowledge_node_agentic_sessions AS l ON l.knowledge_node_id = k.knowledge_node_id"
     " JOIN agentic_sessions AS a ON a.id = l.agentic_session_id"
     " JOIN tk_sessions AS x ON x.harness = a.harness AND x.session_id = a.session_id"
-    " WHERE lower(n.name) = lower(:entity) OR lower(n.canonical) = lower(:entity))"
+    " WHERE {})"
 )
 _LABELLED: Final = (
     "EXISTS (SELECT 1 FROM tk_labels AS l WHERE l.harness = s.harness"
@@ -160,7 +160,7 @@ def where(
 
 def _shown(query: Query, *, everything: bool) -> str:
     """Say which sorts of sessions are meant: those of a mark alone, those named, or a person's."""
-    marked = [f"s.{_MARKED[mark]} = 1" for mark in query.marks if mark in _MARKED]
+    marked = [f"s.{_MARKED[mark]} > 0" for mark in query.marks if mark in _MARKED]
     if marked:
         return f"({' OR '.join(marked)}) AND s.entries > 0"
     if everything:
@@ -193,9 +193,27 @@ def _ones(tx: Tx, query: Query, params: dict[str, Any]) -> list[str]:
     if query.parent is not None:
         params["parent"] = query.parent.rpartition(":")[2]
         texts.append("s.parent_session_id = :parent")
+    return texts + [_MENTIONED.format(named) for named in names_of(query, params)]
+
+
+def names_of(query: Query, params: dict[str, Any]) -> list[str]:
+    """Say what `entities AS n` must be called, for each filter that asks for a name."""
+    texts = []
     if query.entity is not None:
-        params["entity"] = query.entity
-        texts.append(_MENTIONED)
+        params["entity"] = query.entity.lower()
+        texts.append("lower(n.name) = :entity OR lower(n.canonical) = :entity")
+    if query.file:
+        ways = []
+        for number, file in enumerate(query.file):
+            whole = file.lower().removeprefix("./")
+            steps = whole.split("/")
+            # A whole path is known by its end: names begin in the project's folder.
+            is_whole = whole.startswith(("/", "~/"))
+            ends = ["/".join(steps[at:]) for at in range(1, len(steps))] if is_whole else [whole]
+            params |= {f"file{number}": _json(ends), f"path{number}": f"%/{like(whole)}"}
+            ways.append(one_of("lower(n.name)", f"file{number}"))
+            ways.append(f"lower(n.name) LIKE :path{number} ESCAPE '\\'")
+        texts.append(f"n.type = 'file' AND ({' OR '.join(ways)})")
     return texts
 
 

@@ -11,6 +11,7 @@ from threadkeep.cli.command import Call, Function, store_command, typed
 from threadkeep.cli.options import (
     OneOf,
     agent_option,
+    file_option,
     limit_option,
     project_option,
     since_option,
@@ -69,6 +70,7 @@ def filter_options(function: Function) -> Function:
         since_option(),
         until_option(),
         click.option("--branch", metavar="B", help="Only on this branch."),
+        file_option(),
         click.option("--entity", metavar="E", help="Only what mentions this file, tool or name."),
         click.option("--role", type=OneOf(get_args(Role)), help="Only messages of this role."),
         click.option("--outcome", type=OneOf(get_args(Outcome)), help="Only with this outcome."),
@@ -213,10 +215,11 @@ _TITLE = 70
     'threadkeep recall "how did we fix the flaky departures test"',
     "threadkeep recall E0425 --project lighthouse --explain",
     'threadkeep recall "too many clients" --kind command --kind message --since 30d',
+    "threadkeep recall --file board.py --kind node",
     lists=True,
     pages=True,
 )
-@click.argument("words", nargs=-1, required=True)
+@click.argument("words", nargs=-1)
 @filter_options
 @newest_option
 @all_hits_option
@@ -235,9 +238,12 @@ def recall(
     """Search everything for WORDS: messages, commands, visits, runs, lessons and knowledge.
 
     Ask in plain words, or give a name, a path, an error code. Matches with all words come first,
-    and each session appears once with its best hit, followed by the command that opens it.
+    and each session appears once with its best hit, followed by the command that opens it. Without
+    WORDS the latest that the options choose is shown.
     """
     within, nodes = read_within(**chosen)
+    if not words and (within, nodes) == (Query(), NodeChoice()):
+        raise Invalid("no words and no filter", hint='threadkeep recall "slow query"')
     how: Json = {"explain": explain, "newest": newest, "fold": folded_by(all_hits)}
     with remembering(call) as memory:
         found = memory.recall(" ".join(words), within, nodes=nodes, limit=max(limit, 0), **how)

@@ -44,7 +44,8 @@ class _Detail(NamedTuple):
     pages=True,
 )
 @query_options(
-    "session", "agent", "project", "branch", "since", "until", "failed", "role", everything=False
+    *("session", "agent", "project", "branch", "file", "since", "until", "failed", "role"),
+    everything=False,
 )
 @click.option("--visits", is_flag=True, help="List web pages instead of commands.")
 @click.option("--output", is_flag=True, help="Include the output, or the text of the page.")

@@ -16,7 +16,7 @@ from threadkeep.home.hand_off import FORMATS, exported
 from threadkeep.home.stores import Stores
 from threadkeep.knowledge import results
 from threadkeep.knowledge.library import Browse
-from threadkeep.knowledge.query import Query, format_query, parse_query
+from threadkeep.knowledge.query import Query, format_query, parse_query, unread
 from threadkeep.web.answers import as_json
 from threadkeep.web.markup import anchor
 from threadkeep.web.page import SitePage, SiteRequest
@@ -26,8 +26,6 @@ from threadkeep.web.words import with_query
 _ROWS: Final = 50
 _MOST_ROWS: Final = 200
 _CHOICES: Final = 12  # that are shown of one key
-_LIKE_A_FILTER: Final = re.compile(r"-?[A-Za-z]+:[^/]\S*")
-_QUOTED: Final = re.compile(r'"[^"]*"')
 _TIMES: Final = (("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"))
 _MARKS: Final = (
     *(("live", "Live now"), ("starred", "Starred"), ("failed", "With errors")),
@@ -179,12 +177,6 @@ def _only(query: Query, key: str, value: str) -> Query | None:
     if wanted and not any(one.casefold() in value.casefold() for one in wanted):
         return None
     return msgspec.structs.replace(query, **{key: (value,)})
-
-
-def unread(words: str) -> tuple[str, ...]:
-    """Give the words of a query that look like a filter: a key that is not known, or its value."""
-    plain = _QUOTED.sub(" ", words).replace('"', " ").split()
-    return tuple(word for word in plain if _LIKE_A_FILTER.fullmatch(word))
 
 
 def load_facets(visit: SiteRequest) -> Facets:
