@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 from tests.cli.histories import CLAUDE, HARNESSES
 from tests.web.site import Site
 from tests.web.transcripts import Log
-from threadkeep.knowledge.query import Query
-from threadkeep.web.pages.sessions import toggled, unread
+from threadkeep.knowledge.query import Query, unread
+from threadkeep.web.pages.sessions import toggled
 
 
 def items(site: Site, words: str = "", **more: Any) -> list[str]:
