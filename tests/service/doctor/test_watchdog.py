@@ -21,6 +21,7 @@ from threadkeep.knowledge.health import (
     note_probe,
     note_start,
 )
+from threadkeep.knowledge.query import Query
 from threadkeep.service.doctor.invariants import Snapshot, check
 from threadkeep.service.watchdog import (
     WatchdogReport,
@@ -136,6 +137,17 @@ def test_it_is_resolved_when_the_transcript_came_in(world: World) -> None:
     (alarm,) = world.history.store.alarms(active=False)
     assert alarm.clean_ticks == 2
     assert alarm.resolved_at is not None
+
+
+def test_a_transcript_that_was_forgotten_is_not_missed(world: World) -> None:
+    """Until capture has looked at its log again, the store has no row of it."""
+    (session,) = world.history.sessions()
+    world.history.forget(Query(session=(session.session_id,)))
+    assert world.history.sessions() == []
+    assert world.ticks(5) == []
+    world.capture()
+    assert world.history.sessions() == []
+    assert world.ticks(5) == []
 
 
 def test_a_transcript_that_grew_and_was_not_read_is_missed_too(world: World) -> None:

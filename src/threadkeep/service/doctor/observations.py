@@ -21,6 +21,7 @@ from threadkeep.capture.observed.shell_history import (
 from threadkeep.capture.records import TROUBLES
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.archive import LogState, all_looks, keeps_sums, load_log
+from threadkeep.knowledge.forget import is_forgotten
 from threadkeep.knowledge.health import (
     Health,
     all_drops,
@@ -205,7 +206,7 @@ def look_at_logs(
     sums = not sources or keeps_sums(tx)
     for reader, source in sources.items():
         known = all_looks(tx, reader, sums=sums)
-        logs, missing = _look(known, reader, source, user, before, now)
+        logs, missing = _look(tx, known, reader, source, user, before, now)
         found[source.agent] = found.get(source.agent, 0) + logs
         behind.setdefault(source.agent, []).extend(missing)
     seen = {
@@ -219,6 +220,7 @@ def look_at_logs(
 
 
 def _look(
+    tx: Tx,
     known: Mapping[str, LogState],
     reader: str,
     source: Source,
@@ -240,12 +242,19 @@ def _look(
             looks = known.get(log.path)
             if looks is not None and _settles_at(looks, log) > now:
                 continue  # nobody misses a line that is still being written
+            if looks is None and _is_forgotten(tx, source, log):
+                continue  # its row went with it, until capture looks at it again
             if looks is None or looks.failed or not _looks_the_same(looks, log, source):
                 missing.append(_missing(reader, log, looks, before, now))
     except TROUBLES as error:
         unseen = UnreadablePlace(f"source {reader}", str(error), "threadkeep capture")
         missing.append(_closed(reader, unseen, before, now))
     return count, missing
+
+
+def _is_forgotten(tx: Tx, source: Source, log: Log) -> bool:
+    name = log.session_id or Path(log.path).stem
+    return "tk_forgotten" in tx.tables() and is_forgotten(tx, source.agent, name)
 
 
 def _looks_the_same(looks: LogState, log: Log, source: Source) -> bool:
