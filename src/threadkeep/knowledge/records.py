@@ -1,9 +1,12 @@
 """What is captured of a conversation, before it becomes rows."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
+
+from threadkeep.base.text import pattern
 
 Role = Literal["user", "assistant", "tool", "system"]
 NOTES: Final = "hippo-notes"  # the reader of another program's slices
@@ -337,7 +340,28 @@ class CapturedSession(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """What to call it in a list: its title, else how it began."""
-        return self.title or self.first_prompt or self.slug or self.session_id
+        title = "" if _NO_TITLE.fullmatch(self.title) else self.title
+        return title or title_of_prompt(self.first_prompt) or self.slug or self.session_id
+
+
+# What programs write where nobody gave a title.
+_NO_TITLE: Final = pattern(
+    r"(?:untitled session|new (?:session|chat|agent)\b.*|fork: session_\w+)", re.IGNORECASE
+)
+_PLAN: Final = pattern(r"implement the following plan:\s*#+\s*(?:plan:\s*)?", re.IGNORECASE)
+_FIELD: Final = pattern(r"\[\[ ## \w+ ## \]\]\s*")
+_ADDRESS: Final = pattern(r"https?://[^\s/]+/(?:[^\s]*/)?([^\s/]+/[^\s/?#]+)\S*\s+(?=\S+ \S)")
+
+
+def title_of_prompt(prompt: str) -> str:
+    """Return a prompt as a title: of a plan its heading, an address behind what is said of it."""
+    text = _FIELD.sub("", prompt.strip(), count=1)
+    if plan := _PLAN.match(text):
+        return text[plan.end() :].partition(" ## ")[0]
+    if address := _ADDRESS.match(text):
+        text = f"{text[address.end() :]} ({address[1]})"
+    is_quoted = len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
+    return text[1:-1] if is_quoted else text
 
 
 _WIDTH = len(CapturedSession.__struct_fields__)
