@@ -1,18 +1,25 @@
 """Projects are renamed, merged and split; what is captured later, and recall, follow."""
 
 import os
+import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.sources.sample_support import write_json
+from tests.support.user_homes import settle
 from tests.web.transcripts import Log
+from threadkeep.capture import intake
 from threadkeep.capture.capture import History
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.home import Home
 from threadkeep.knowledge.query import Query
 
 WORKS = {"one": "/c/harbor", "two": "/d/quay", "three": "/d/quay/.claude/worktrees/x"}
+ONE = "5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
 
 
 @pytest.fixture
@@ -68,15 +75,21 @@ def test_what_is_no_name_or_no_project_is_refused(history: History) -> None:
     assert projects(history)["one"] == "harbor"
 
 
-def test_a_linked_work_tree_belongs_to_its_repository(tmp_path: Path) -> None:
-    repository, tree = tmp_path / "code" / "harbor", tmp_path / "code" / "harbor-feature"
+def linked_tree(folder: Path) -> tuple[Path, Path]:
+    """Make what git makes for a linked work tree; give the repository and the tree."""
+    repository, tree = folder / "code" / "harbor", folder / "code" / "harbor-feature"
     inside = repository / ".git" / "worktrees" / "harbor-feature"
-    for folder in (inside, tree / "src"):
-        folder.mkdir(parents=True)
+    for made in (inside, tree / "src"):
+        made.mkdir(parents=True)
     (repository / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (inside / "HEAD").write_text("ref: refs/heads/feature\n")
     (inside / "commondir").write_text("../..\n")
     (tree / ".git").write_text(f"gitdir: {inside}\n")
+    return repository, tree
+
+
+def test_a_linked_work_tree_belongs_to_its_repository(tmp_path: Path) -> None:
+    repository, tree = linked_tree(tmp_path)
     places = {
         "main": repository,
         "linked": tree,
@@ -91,6 +104,56 @@ def test_a_linked_work_tree_belongs_to_its_repository(tmp_path: Path) -> None:
         history.capture()
         found = projects(history)
     assert found == {"main": "harbor", "linked": "harbor", "below": "harbor", "inside": "src"}
+
+
+def test_a_removed_work_tree_keeps_its_sessions_in_the_project(tmp_path: Path) -> None:
+    _, tree = linked_tree(tmp_path)
+    log = Log(tmp_path / "user", "linked", cwd=str(tree))
+    log.ask("please look")
+    log.write()
+    with Home(tmp_path / "home").history(user_home=tmp_path / "user") as history:
+        history.capture()
+        shutil.rmtree(tree)
+        log.answer("nothing is there")
+        log.write()
+        history.capture()
+        assert projects(history) == {"linked": "harbor"}
+        history.rescan()
+        assert projects(history) == {"linked": "harbor"}
+        history.store.projects.rename("harbor", "port")
+        log.ask("and now?")
+        log.write()
+        history.capture()
+        assert projects(history) == {"linked": "port"}
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "continue"])  # a line log and a document
+def test_no_transaction_waits_for_the_folder_of_a_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
+) -> None:
+    database = tmp_path / "home" / "knowledge.db"
+    looked = []
+
+    def look(folder: str) -> str:
+        with closing(sqlite3.connect(database, timeout=0)) as other, other:
+            other.execute("BEGIN IMMEDIATE")  # refused while somebody writes
+        looked.append(folder)
+        return folder
+
+    monkeypatch.setattr(intake, "main_work_tree", look)
+    if agent == "continue":
+        item = {"message": {"role": "user", "content": "please look"}}
+        told = {"sessionId": ONE, "workspaceDirectory": "/c/harbor", "history": [item]}
+        write_json(tmp_path / "user/.continue/sessions" / f"{ONE}.json", told)
+    else:
+        log = Log(tmp_path / "user", ONE, cwd="/c/harbor")
+        log.ask("please look")
+        log.write()
+    settle(tmp_path / "user")
+    with Home(tmp_path / "home").history(user_home=tmp_path / "user") as history:
+        assert history.capture().errors == 0
+        assert projects(history) == {ONE: "harbor"}
+    assert looked == ["/c/harbor"]
 
 
 def test_the_folder_of_a_repository_need_not_have_a_name_in_utf8(tmp_path: Path) -> None:

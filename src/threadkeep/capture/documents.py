@@ -33,7 +33,6 @@ from threadkeep.capture.records import (
 from threadkeep.knowledge.archive import (
     LineWriter,
     LogRow,
-    Words,
     digest,
     load_log,
     put_record,
@@ -193,7 +192,7 @@ class DocumentCapture:
                 return
             batches.next_log()
             try:
-                size = self._write(batches.tx(), writing, piece, batches.words)
+                size = self._write(batches.tx(), writing, piece, batches)
             except TROUBLES as error:
                 batches.take_back(error)
                 writing.over = True
@@ -204,7 +203,7 @@ class DocumentCapture:
 
         return write
 
-    def _write(self, tx: Tx, writing: "_Writing", piece: _Piece, words: Words) -> int:
+    def _write(self, tx: Tx, writing: "_Writing", piece: _Piece, batches: Batches) -> int:
         row = self._row(tx, writing.item)
         if is_forgotten(tx, row.harness, row.session_id):
             self._keep_out(tx, writing.item)
@@ -222,10 +221,10 @@ class DocumentCapture:
         intake, lines = writing.intake, row.lines
         intake.go_on(row)
         size = self._archive(tx, row, writing, intake, piece.records)
-        intake.write_entries(tx, words)
+        intake.write_entries(tx, batches.words)
         now = self._around.clock()
         if piece.last:
-            intake.write_harvest(tx, self._around.who, now)
+            intake.write_harvest(tx, batches.folders, self._around.who, now)
             row.fingerprint = writing.item.fingerprint
         row.parser = writing.position() if piece.last else None
         row.captured_at, row.error, row.gone_at, row.excluded = now, None, None, False

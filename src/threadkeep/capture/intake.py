@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from threadkeep.base.json import decode_line
+from threadkeep.base.paths import project_name
 from threadkeep.base.tx import Tx
 from threadkeep.capture.records import AgentReport, Exclusion
 from threadkeep.capture.redact.engine import PRIVATE, MaskedBlock, Redactor
@@ -24,7 +25,14 @@ from threadkeep.knowledge.forget import Marks, exempt_rules
 from threadkeep.knowledge.health import health_name, note_success
 from threadkeep.knowledge.records import NOTES, Entry
 from threadkeep.knowledge.segments import write_segment
-from threadkeep.knowledge.sessions import Growth, grow_session, learn, recount, session_number
+from threadkeep.knowledge.sessions import (
+    Growth,
+    grow_session,
+    learn,
+    place,
+    recount,
+    session_number,
+)
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.usage import counted, write_usage
 from threadkeep.sources.copy_marks import marks_in, may_be_marked, unmarked
@@ -39,6 +47,10 @@ from threadkeep.sources.records import Harvest, Parser, UserHome
 BATCH_BYTES: Final = 16 * 1024 * 1024
 
 
+# The number of a session, the folder that it is of, and its project as far as that tells.
+Folders = list[tuple[int, str, str]]
+
+
 class Batches:
     """Gives the transaction to write into, and ends it whenever enough was written."""
 
@@ -47,7 +59,9 @@ class Batches:
         self._open: Tx | None = None
         self._spent = 0
         self._words_before = 0
+        self._folders_before = 0
         self.words: archive.Words = []  # of the open transaction, to be indexed at its end
+        self.folders: Folders = []  # of its sessions, to be looked at behind it
 
     def tx(self) -> Tx:
         """Return the open transaction, or begin one."""
@@ -62,7 +76,7 @@ class Batches:
 
     def next_log(self) -> None:
         """Begin the next log: what fails in it is taken back to here, or to the last commit."""
-        self._words_before = len(self.words)
+        self._words_before, self._folders_before = len(self.words), len(self.folders)
         if self._open is not None:
             self._step.__exit__(None, None, None)
             self._begin_step(self._open)
@@ -70,6 +84,7 @@ class Batches:
     def take_back(self, error: Exception) -> None:
         """Undo what was written of the current log since then, because of an error."""
         del self.words[self._words_before :]
+        del self.folders[self._folders_before :]
         if self._open is not None:
             self._step.__exit__(type(error), error, error.__traceback__)
             self._begin_step(self._open)
@@ -93,6 +108,24 @@ class Batches:
                 archive.index_words(tx, self.words)
             self.words.clear()
             self._words_before = 0
+        self._place()
+
+    def _place(self) -> None:
+        """Give sessions in linked work trees the project of the repository.
+
+        A folder may be on a disk that does not answer: no transaction waits for it.
+        """
+        seen, self.folders, self._folders_before = self.folders, [], 0
+        trees = {folder: main_work_tree(folder) for _, folder, _ in seen}
+        moved = {
+            session: tree
+            for session, folder, project in seen
+            if (tree := trees[folder]) and project_name(tree) != project
+        }
+        if moved:
+            with self._store.write(key="capture") as tx:
+                for session, tree in moved.items():
+                    place(tx, session, tree)
 
     def __enter__(self) -> Self:
         return self
@@ -293,8 +326,10 @@ class Intake:
         if written.replaced:
             recount(tx, session)
 
-    def write_harvest(self, tx: Tx, who: MachineUser, now: int, *, live: bool = False) -> None:
-        """Store what the parser found out beside the entries.
+    def write_harvest(
+        self, tx: Tx, folders: Folders, who: MachineUser, now: int, *, live: bool = False
+    ) -> None:
+        """Store what the parser found out beside the entries; `folders` takes those of sessions.
 
         While somebody watches a log grow (`live`), what nobody waits for is left to the next look
         at all logs: the segment that is still open, and that all is well. To write them for each
@@ -304,9 +339,10 @@ class Intake:
         if live:
             harvest.segments = [one for one in harvest.segments if not one.is_open]
         for session_id, facts in harvest.facts.items():
-            if folder := facts.began_in or facts.cwd:  # a linked work tree is of its repository
-                facts.began_in = main_work_tree(folder)
-            learn(tx, session_number(tx, self._harness, session_id or self._row.session_id), facts)
+            session = session_number(tx, self._harness, session_id or self._row.session_id)
+            project = learn(tx, session, facts)
+            if folder := facts.began_in or facts.cwd:
+                folders.append((session, folder, project))
         self._write_usage(tx, harvest)
         changed = self._write_segments(tx, harvest, now)
         tools = write_tool_runs(

@@ -21,6 +21,7 @@ from threadkeep.capture.intake import (
     CONTEXT_BYTES,
     Batches,
     CaptureContext,
+    Folders,
     Intake,
     mask_of,
     masked_lines,
@@ -139,13 +140,13 @@ class LineCapture:
             progress.entries = self._report.entries
             show(progress)
             if batches.spend(len(piece.data)):
-                self._save(tx, file)
+                self._save(tx, file, batches.folders)
                 batches.commit()
                 self._writer = None
         tx = batches.tx()
         if self._writer is not None or not self._overtaken(tx):
             self._note_looks(file.stamp)
-            self._save(tx, file)
+            self._save(tx, file, batches.folders)
             self._note_cut(tx, file.cut)
             if not self._live:  # else they would read it once more at every line
                 archive.tell_hippo(tx, row, printable(row.path), self._around.clock())
@@ -247,14 +248,14 @@ class LineCapture:
 
     # ------------------------------------------------------------------ what is remembered
 
-    def _save(self, tx: Tx, file: LogFile) -> None:
+    def _save(self, tx: Tx, file: LogFile, folders: Folders) -> None:
         row, now = self._row, self._around.clock()
         if self._writer is not None:
             self._writer.finish()
             row.lines = self._writer.next_line
         if self._is_behind and not self._live:
             recount_of_log(tx, row.id)
-        self._intake.write_harvest(tx, self._around.who, now, live=self._live)
+        self._intake.write_harvest(tx, folders, self._around.who, now, live=self._live)
         row.parser = self._intake.state()
         self._remember_bytes(file)
         row.captured_at, row.gone_at, row.error = now, None, None

@@ -207,13 +207,36 @@ def grow_session(tx: Tx, session: int, growth: Growth, *, live: bool = False) ->
         recount(tx, session)  # what waited until now
 
 
-def learn(tx: Tx, session: int, facts: SessionFacts) -> None:
-    """Store what is known about a session; what is empty changes nothing."""
+def learn(tx: Tx, session: int, facts: SessionFacts) -> str:
+    """Store what is known about a session, and give its project; what is empty changes nothing.
+
+    The project is that of its folder's name. One that was found in another way stays: a linked
+    work tree is of its repository (`place`), also when the tree is gone.
+    """
+    known, cwd, shown = _project_of(tx, session, facts.began_in or facts.cwd)
+    if known and known != shown and (not shown or (cwd and known != _shown_as(tx, session, cwd))):
+        shown = known
     values = msgspec.structs.asdict(facts)
-    values["project"] = project_name(facts.began_in or facts.cwd)
-    tx.run("learn_session", {**values, "session": session})
+    tx.run("learn_session", {**values, "project": shown, "session": session})
     if facts.continues:
         note_origin(tx, session, facts.continues)
+    return shown
+
+
+def place(tx: Tx, session: int, folder: str) -> None:
+    """Store that a session is of the project of this folder, whatever folder it worked in."""
+    shown = _shown_as(tx, session, folder)
+    tx.run("place_session", {"project": shown, "session": session})
+
+
+def _shown_as(tx: Tx, session: int, folder: str) -> str:
+    return _project_of(tx, session, folder)[2]
+
+
+def _project_of(tx: Tx, session: int, folder: str) -> tuple[str, str, str]:
+    """Return the project and the folder of a session, and as what that of a folder is shown."""
+    found = tx.one("project_of_session", {"session": session, "name": project_name(folder)})
+    return ("", "", "") if found is None else (found[0], found[1], found[2])
 
 
 def known_number(tx: Tx, harness: str, session_id: str) -> int | None:

@@ -107,12 +107,15 @@ def facts_at(cwd: str, at_ms: int, cache: GitCache) -> GitState | None:
 
 
 def main_work_tree(folder: str) -> str:
-    """Give the main work tree of the repository that a folder is a linked one of, or the folder."""
+    """Give the main work tree of the repository that a folder is a linked one of, or the folder.
+
+    A folder that is in no repository, or is gone, tells nothing.
+    """
     found = find_repository(folder)
-    if found is None or found.common == found.folder:
-        return folder
+    if found is None:
+        return ""
     common = Path(os.path.normpath(found.common))
-    if common.name != ".git" or not _is_folder(common):
+    if found.common == found.folder or common.name != ".git" or not _is_folder(common):
         return folder
     return _shown(str(common.parent)) or folder
 

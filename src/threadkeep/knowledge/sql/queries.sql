@@ -176,8 +176,7 @@ UPDATE tk_sessions SET
   title = CASE WHEN :title = '' THEN title ELSE :title END,
   agent = CASE WHEN :agent = '' THEN agent ELSE :agent END,
   model = CASE WHEN :model = '' THEN model ELSE :model END,
-  project = CASE WHEN :project = '' THEN project
-    ELSE coalesce((SELECT p.shown FROM tk_projects AS p WHERE p.name = :project), :project) END,
+  project = CASE WHEN :project = '' THEN project ELSE :project END,
   cwd = CASE WHEN :cwd = '' THEN cwd ELSE :cwd END,
   git_branch = CASE WHEN :git_branch = '' THEN git_branch ELSE :git_branch END,
   slug = CASE WHEN :slug = '' THEN slug ELSE :slug END,
@@ -189,6 +188,12 @@ WHERE id = :session AND (
   OR (:project <> '' AND project <> :project) OR (:cwd <> '' AND cwd <> :cwd) OR (:git_branch <> '' AND git_branch <> :git_branch)
   OR (:slug <> '' AND slug <> :slug) OR (:version <> '' AND version <> :version)
 )
+
+-- name: project_of_session
+SELECT s.project, s.cwd, coalesce(p.shown, :name) FROM tk_sessions AS s LEFT JOIN tk_projects AS p ON p.name = :name WHERE s.id = :session
+
+-- name: place_session
+UPDATE tk_sessions SET project = :project WHERE id = :session AND project <> :project
 
 -- name: recount_session
 UPDATE tk_sessions SET (entries, prompts, tool_calls, errors, started_at, ended_at) = (
