@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,42 @@ def opencode_database(user: Path, exported: dict[str, Any]) -> Path:
                 row = (part["id"], name, info["id"], *times, json.dumps(part))
                 connection.execute("INSERT INTO part VALUES (?,?,?,?,?,?)", row)
     return path
+
+
+_GOOSE = """
+CREATE TABLE IF NOT EXISTS sessions (
+  id TEXT PRIMARY KEY, name TEXT, session_type TEXT, working_dir TEXT, created_at TIMESTAMP);
+CREATE TABLE IF NOT EXISTS messages (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, message_id TEXT, session_id TEXT, role TEXT,
+  content_json TEXT, created_timestamp INTEGER, metadata_json TEXT);
+"""
+
+
+def goose_name(session_id: str) -> str:
+    """Name a session as it is captured: goose gives a number of its own to what it imports."""
+    begun = int(datetime(2026, 11, 19, 22, 29, 22, tzinfo=UTC).timestamp())
+    return f"20261119_{session_id[-4:]}@{begun:x}"
+
+
+def goose_database(user: Path, exported: dict[str, Any]) -> Path:
+    """Write a session as goose exports it into a database as goose has it."""
+    path = user / ".local" / "share" / "goose" / "sessions" / "sessions.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    own = goose_name(exported["id"]).partition("@")[0]
+    about = [exported[name] for name in ("name", "session_type", "working_dir")]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(_GOOSE)
+        row = (own, *about, "2026-11-19 22:29:22")
+        connection.execute("INSERT INTO sessions VALUES (?,?,?,?,?)", row)
+        for message in exported["conversation"]:
+            content, seen = json.dumps(message["content"]), json.dumps(message["metadata"])
+            row = (message["id"], own, message["role"], content, message["created"], seen)
+            connection.execute("INSERT INTO messages VALUES (NULL,?,?,?,?,?,?)", row)
+    return path
+
+
+# What programs make of a session that they take in by a command of theirs.
+IMPORTS = {"opencode": opencode_database, "goose": goose_database}
 
 
 def settle(user: Path) -> None:

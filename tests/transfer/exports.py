@@ -17,7 +17,9 @@ from threadkeep.sources import (
     continue_dev,
     copilot_cli,
     gemini_cli,
+    goose,
     gptme,
+    grok_build,
     kimi_code,
     pi,
     qwen_code,
@@ -211,6 +213,25 @@ def _in_cline(told: Conversation) -> Iterator[tuple[Any, ...]]:
             yield _flat(message.role, block)
 
 
+def _in_goose(told: Conversation) -> Iterator[tuple[Any, ...]]:
+    """Return what stands in the person's name as a note."""
+    for message, block in blocks_of(told):
+        if isinstance(block, (ExportNote, Summary)):
+            failed = message.role == "system" and isinstance(block, ExportNote) and block.error
+            yield (message.role, "note", block.text, failed)
+        else:
+            yield _flat(message.role, block)
+
+
+def _in_grok(told: Conversation) -> Iterator[tuple[Any, ...]]:
+    """Return results that do not say that they failed, and summaries as notes."""
+    for block in _joined("copilot-cli", told):
+        if block[1] == "result":
+            yield (*block[:4], False, *block[5:])
+        else:
+            yield (*block[:1], "note", block[2], False) if block[1] == "summary" else block
+
+
 def _described(result: ToolResult, *, error: bool) -> tuple[Any, ...]:
     return ("tool", "result", result.id, _with_words(result.output, result.images), error, ())
 
@@ -298,6 +319,8 @@ _IN_WORDS: dict[str, Callable[[Conversation], Iterable[tuple[Any, ...]]]] = {
     "qwen-code": lambda told: _in_qwen_code(flat(told)),
     "pi": lambda told: _in_pi(flat(told)),
     "cline": _in_cline,
+    "goose": _in_goose,
+    "grok-build": _in_grok,
     **{form: partial(_joined, form) for form in ("continue", "gemini-cli", "copilot-cli", "gptme")},
 }
 
@@ -358,6 +381,19 @@ def _from_rows(rows: list[dict[str, Any]]) -> tuple[list[Entry], str]:
     return found, "state"
 
 
+def _from_goose(text: str) -> tuple[list[Entry], str]:
+    lines = []
+    for message in json.loads(text)["conversation"]:
+        row = {
+            "role": message["role"],
+            "content_json": message["content"],
+            "created_timestamp": message["created"],
+            "metadata_json": message["metadata"],
+        }
+        lines.append(json.dumps(goose.message_record(message["id"], row)))
+    return _fed(goose.SOURCE, "\n".join(lines)), "goose"
+
+
 def _from_document(source: Documents, text: str) -> tuple[list[Entry], str]:
     path = Path(f"/x/{SESSION}.json")
     log = Log(str(path), Stamp(0, 0, 0, 0), SESSION)
@@ -374,7 +410,9 @@ _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
     "qwen-code": lambda text: (_fed(qwen_code.SOURCE, text), "qwen-code"),
     "kimi-code": lambda text: (_fed(kimi_code.SOURCE, text), "kimi-code"),
     "gptme": lambda text: (_fed(gptme.SOURCE, text), "gptme"),
+    "goose": _from_goose,
     "continue": partial(_from_document, continue_dev.SOURCE),
+    "grok-build": partial(_from_document, grok_build.SOURCE),
     "gemini-cli": lambda text: (_fed(gemini_cli.SOURCE, text), "gemini-cli"),
     "cline": partial(_from_document, cline_sessions.SOURCE),
     "copilot-cli": lambda text: (_fed(copilot_cli.SOURCE, text), "copilot-cli"),

@@ -175,6 +175,7 @@ def test_an_empty_session_is_written_as_such(form: str) -> None:
         "gptme",
         "copilot-cli",
         "cline",
+        "grok-build",
     }  # it stands beside
     if form in {"openai", "ai-sdk"}:
         assert json.loads(text) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.support.user_homes import opencode_database
+from tests.support.user_homes import IMPORTS, goose_name, opencode_database
 from tests.transfer.conftest import DEMO
 from threadkeep import Home
 from threadkeep.base.tx import Sql
@@ -24,6 +24,14 @@ from threadkeep.transfer.hand_off import TARGETS, HandOff
 CLAUDE = "claude-code:5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
 # Words of prompts, answers, calls and results, of the greeting and of titles.
 WORDS = ("the", "midnight", "Kiritimati", "harbor", "error", "conversation", "tools", "claude")
+
+
+def taken_in(user: Path, made: HandOff) -> str:
+    """Let its program import a session, where it does that; give the name as it is captured."""
+    if made.agent in IMPORTS:
+        IMPORTS[made.agent](user, json.loads(made.data))
+    own = goose_name(made.session_id) if made.agent == "goose" else made.session_id
+    return f"{made.agent}:{own}"
 
 
 class World:
@@ -47,13 +55,12 @@ class World:
             history.capture()
 
     def hand_over(self, ref: str, program: str) -> str:
-        """Hand a session over, let OpenCode import it, capture; give the new session's name."""
+        """Hand a session over, let its program import it, capture; give the new session's name."""
         with self.history() as history:
             made = handed_off(self.home, history, history.find(ref), program, str(self.cwd))
-        if program == "opencode":
-            opencode_database(self.user, json.loads(made.data))
+        name = taken_in(self.user, made)
         self.capture()
-        return f"{program}:{made.session_id}"
+        return name
 
     def found(self) -> dict[str, list[tuple[str, str]]]:
         """Give for each word the places where it is found, in their order."""
@@ -210,12 +217,9 @@ def test_a_copy_whose_original_is_not_here_is_found_itself(
     other = World(elsewhere, empty=True)
     target = other.user / made.path.relative_to(world.user)
     target.parent.mkdir(parents=True)
-    if program == "opencode":
-        opencode_database(other.user, json.loads(made.data))
-    else:
-        target.write_bytes(made.data)
+    target.write_bytes(made.data)
+    copy = taken_in(other.user, made)
     other.capture()
-    copy = f"{program}:{made.session_id}"
     assert {ref for ref, _ in other.found()["the"]} == {copy}
     with other.history() as history:
         assert history.find(copy).prompts > 0

@@ -3,12 +3,11 @@
 import json
 import stat
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.support.user_homes import open_history, opencode_database
+from tests.support.user_homes import IMPORTS, open_history
 from tests.transfer.exports import NOW, SESSION, flat, held, new, read_back, written
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, Invalid
@@ -225,10 +224,9 @@ def test_captured_again_it_is_a_session_of_its_own(demo: History, tmp_path: Path
     user = tmp_path / "user"
     handed = {program: made(told, program, user) for program in TARGETS}
     for program in TARGETS:
-        if program != "opencode":
-            put(handed[program])
-    document: dict[str, Any] = json.loads(handed["opencode"].data)
-    opencode_database(user, document)
+        put(handed[program])
+        if program in IMPORTS:
+            IMPORTS[program](user, json.loads(handed[program].data))
     with open_history(tmp_path / "home", user) as history:
         history.capture()
         found = history.sessions(Query())

@@ -8,6 +8,7 @@ import select
 import shlex
 import signal
 import subprocess
+import termios
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -59,6 +60,27 @@ def from_npm(package: str, version: str) -> Path:
     return installed_together(package, {package: version, **needs}) / ".bin"
 
 
+def goose_from_npm(package: str, version: str) -> Path:
+    return from_npm(package, version).parent / package / "bin"
+
+
+def grok_from_npm(package: str, version: str) -> Path:
+    """Unpack the program as its package does after it was installed."""
+    folder = from_npm(package, version).parent / package / "bin"
+    packed, program = folder / "grok.br", folder / "grok"
+    if not program.exists():
+        unpack = (
+            "const [packed, program] = process.argv.slice(1), fs = require('fs');"
+            "const whole = require('zlib').brotliDecompressSync(fs.readFileSync(packed));"
+            "fs.writeFileSync(program, whole)"
+        )
+        fresh = program.with_suffix(f".{os.getpid()}")
+        subprocess.run(["node", "-e", unpack, str(packed), str(fresh)], check=True)
+        fresh.chmod(0o755)
+        fresh.replace(program)
+    return folder
+
+
 def in_parts(said: str) -> Turn:
     """Answer as Gemini's own service does."""
     answer = {"content": {"role": "model", "parts": [{"text": said}]}, "finishReason": "STOP"}
@@ -77,6 +99,7 @@ class Program(NamedTuple):
     install: Callable[[str, str], Path] = from_npm  # gives the folder with its commands
     is_large: bool = False  # it takes long to install: only where somebody asks for it
     at_terminal: bool = False  # it goes on with a session only where a person can type
+    ready: str = ""  # what it shows there once it can be typed to
     answers: Callable[[str], Turn] = streams
 
 
@@ -145,6 +168,21 @@ def _cline(user: Path, script: Script) -> dict[str, str]:
     return {"TERM": "xterm"}
 
 
+def _goose(_user: Path, script: Script) -> dict[str, str]:
+    provider = {"GOOSE_PROVIDER": "openai", "GOOSE_MODEL": "m-1", "OPENAI_API_KEY": "none"}
+    host = {"OPENAI_HOST": script.url.removesuffix("/v1"), "GOOSE_DISABLE_KEYRING": "1"}
+    return {**provider, **host, "GOOSE_TELEMETRY_ENABLED": "false", "TERM": "xterm"}
+
+
+def _grok(user: Path, script: Script) -> dict[str, str]:
+    model = 'model = "m-1"\napi_key = "none"\napi_backend = "chat_completions"\n'
+    own = f'[model.m-1]\nbase_url = "{script.url}"\n{model}context_window = 100000\n'
+    folder = user / ".grok"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_text(f"[cli]\nauto_update = false\n{own}")
+    return {}
+
+
 ASK = "And tomorrow?"
 SAID = "Fifty minutes later."
 PROGRAMS = {
@@ -182,6 +220,18 @@ PROGRAMS = {
         *(_gptme, from_pypi),
         is_large=True,
     ),
+    "goose": Program(
+        *("@aaif/goose-binary-linux-x64", "0.20.2", "goose"),
+        *((), _goose, goose_from_npm),
+        is_large=True,
+        at_terminal=True,
+        ready="Enter to send",
+    ),
+    "grok-build": Program(
+        *("@xai-official/grok-linux-x64", "1.0.41", "grok"),
+        *(("-m", "m-1", "-p", ASK), _grok, grok_from_npm),
+        is_large=True,
+    ),
 }
 
 
@@ -197,14 +247,17 @@ def resume(made: HandOff, user: Path, folder: Path, script: Script) -> None:
     """Run the command that goes on with a session, and say something there."""
     program = PROGRAMS[made.agent]
     commands = program.install(program.package, program.version)
-    binary, *words = shlex.split(made.command.partition(" && ")[2])
-    assert binary == program.binary
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
     environment = {"PATH": path, "HOME": str(user), "NO_COLOR": "1"}
-    command = [str(commands / binary), *words, *program.words]
     environment |= program.prepare(user, script)
+    _, *before, last = made.command.split(" && ")  # the first goes to the folder
+    for first in before:
+        subprocess.run(shlex.split(first), cwd=folder, env=environment, check=True, timeout=60)
+    binary, *words = shlex.split(last)
+    assert binary == program.binary
+    command = [str(commands / binary), *words, *program.words]
     if program.at_terminal:
-        typed(command, folder, environment)
+        typed(command, folder, environment, program.ready)
         return
     done = subprocess.run(
         command,
@@ -219,18 +272,21 @@ def resume(made: HandOff, user: Path, folder: Path, script: Script) -> None:
     assert SAID in done.stdout, (done.stdout, done.stderr)
 
 
-def typed(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+def typed(command: list[str], folder: Path, environment: dict[str, str], ready: str) -> None:
     """Type what is asked at a terminal, once all that was said before is shown there."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 120))
     program = subprocess.Popen(
         *(command,), cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
     )
     try:
-        seen = until(ours, b"", ANSWERED)
+        seen = until(ours, until(ours, b"", ANSWERED), ready)
         os.write(ours, ASK.encode())
         seen = until(ours, seen, ASK)
         os.write(ours, b"\r")
-        until(ours, seen, SAID)
+        seen = until(ours, seen, SAID)
+        if ready:  # what was said is stored once more can be typed
+            until(ours, seen, ready, times=2)
     finally:
         program.terminate()
         program.wait(30)
@@ -247,10 +303,14 @@ def stop_what_stays(folder: Path) -> None:
                 os.kill(int(one.parent.name), signal.SIGTERM)
 
 
-def until(terminal: int, seen: bytes, said: str) -> bytes:
+def plain(seen: bytes) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\s", "", seen.decode("utf-8", "replace"))
+
+
+def until(terminal: int, seen: bytes, said: str, times: int = 1) -> bytes:
     """Read what a terminal shows until these words are there, however they are placed."""
     wanted = said.replace(" ", "")
-    while wanted not in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\s", "", seen.decode("utf-8", "replace")):
+    while plain(seen).count(wanted) < times:
         ready, _, _ = select.select([terminal], [], [], 60)
         assert ready, seen[-2000:]
         seen += os.read(terminal, 65_536)
@@ -282,9 +342,10 @@ def test_the_real_program_goes_on_with_it(program: str, tmp_path: Path) -> None:
     # What was said there is captured; what was handed over is known as a copy.
     with open_history(tmp_path / "home", user) as history:
         assert history.capture().errors == 0
-        # Continue goes on in a fork, which is newer than what it was made of.
+        # Continue goes on in a fork, which is newer than what it was made of; goose gives what it
+        # imports a number of its own.
         session = history.sessions()[0]
-        assert session.session_id == made.session_id or program == "continue"
+        assert session.session_id == made.session_id or program in {"continue", "goose"}
         shown = [one.entry for one in history.transcript(session)]
         own = [(one.kind, one.text) for one in shown if not one.origin]
         # gptme goes on by itself until it is done.

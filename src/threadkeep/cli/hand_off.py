@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Named here once more, so that a help page needs no store: a test compares the two.
 TARGETS: Final = (
     *("claude-code", "codex", "opencode", "pi", "qwen-code", "kimi-code", "continue"),
-    *("gemini-cli", "copilot-cli", "cline", "gptme"),
+    *("gemini-cli", "copilot-cli", "cline", "gptme", "goose", "grok-build"),
 )
 FORMATS: Final = (
     *TARGETS,

@@ -37,9 +37,10 @@ _COMMANDS: Final = {
     "llm": ("llm", "chat", "--cid"),
     "continue": ("cn", "--fork"),  # it resumes only the last; a fork of any begins with all of it
     "cline": ("cline", "--id"),
-    "kimi-cli": ("kimi", "--session"),
+    "kimi-cli": ("kimi", "--session"),  # until 1.51: 1.52 only says that it is no longer kept
     "openhands": ("openhands", "--resume"),
     "mistral-vibe": ("vibe", "--resume"),
+    "grok-build": ("grok", "--resume"),
     "droid": ("droid", "--resume"),
     "auggie": ("auggie", "--resume"),
     "amp": ("amp", "threads", "continue"),
@@ -48,7 +49,7 @@ _COMMANDS: Final = {
 _JOINED: Final = {"cursor", "copilot-cli"}  # these want `--resume=ID`: the id may be left out there
 # These look for the session among those of the folder they are started in.
 _BY_FOLDER: Final = {
-    *("claude-code", "gemini-cli", "opencode", "pi", "qwen-code", "kimi-code", "kilo"),
+    *("claude-code", "gemini-cli", "opencode", "pi", "qwen-code", "kimi-code", "kimi-cli", "kilo"),
 }
 # These number the sessions of a day: what makes the number unique here is not theirs.
 _NUMBERED: Final = {"goose"}

@@ -36,6 +36,7 @@ from threadkeep.sources.common import (
     table,
     text,
 )
+from threadkeep.sources.copy_marks import MARK
 from threadkeep.sources.format import Databases, Keyed, LineLogs, Told, decoded, read_rows
 from threadkeep.sources.places import place
 from threadkeep.sources.records import Log
@@ -111,10 +112,18 @@ def _split(database: ForeignDatabase, session: str, _: Path) -> Iterator[Keyed]:
         again, thought = _repeats(message, thought)
         is_older = _TIMED.fullmatch(session)
         key = str(place_) if is_older else f"message{message.get('id')}"
-        yield key, {"type": "message", "id": key, "repeats": again, "data": _told(message)}
+        yield key, message_record(key, _told(message), repeats=again)
     for spent_ in ledger:
         key = f"usage{spent_.get('id')}"
         yield key, {"type": "usage", "id": f"{session}:{key}", "data": _told(spent_)}
+
+
+def message_record(key: str, row: dict[str, Any], *, repeats: bool = False) -> dict[str, Any]:
+    """Return the record of a message; a hand-off's mark stands in one of its blocks."""
+    blocks = map(table, rows(row.get("content_json")))
+    places = (table(block.get(name)) for block in blocks for name in ("_meta", "data"))
+    mark = next(({MARK: place[MARK]} for place in places if MARK in place), {})
+    return {"type": "message", "id": key, "repeats": repeats, "data": row, **mark}
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +221,8 @@ def _block(block: dict[str, Any], at: int | None, model: str, strange: list[str]
         case "image":
             found = [shown_image([block], at)]
         case "systemNotification":
-            found = spoken("system", "note", text(block.get("msg")), at)
+            failed = table(block.get("data")).get("error") is True
+            found = spoken("system", "note", text(block.get("msg")), at, error=failed)
         case _ if kind not in _QUIET:
             strange.append(strange_name(block, "block", kind))
     return found

@@ -1,6 +1,8 @@
 """Grok Build: a folder per session. Its history has no times, which come from the notifications.
 
-Usage is read by turns; the totals of the session beside them repeat it.
+Usage is read by turns; the totals of the session beside them repeat it. Of a session that was
+handed over, the marks of what was copied are in a file beside the history, too: the program writes
+the history anew, without them.
 """
 
 from collections.abc import Iterator
@@ -8,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.knowledge.archive import text_hash
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.blocks import call, moment, result, spent, spoken, unwrapped
 from threadkeep.sources.common import (
@@ -19,6 +22,7 @@ from threadkeep.sources.common import (
     table,
     text,
 )
+from threadkeep.sources.copy_marks import MARK
 from threadkeep.sources.files import one_line, stored_object, wrap
 from threadkeep.sources.format import (
     DocumentFiles,
@@ -29,6 +33,16 @@ from threadkeep.sources.format import (
     named_by_folder,
 )
 from threadkeep.sources.places import place
+
+MARKS: Final = "threadkeep.json"  # the marks of lines, by their names
+
+
+def line_name(line: dict[str, Any]) -> str:
+    """Name a line by what it says, which stays when the program writes it anew."""
+    calls = [text(table(one).get("id")) for one in rows(line.get("tool_calls"))]
+    own = text(line.get("tool_call_id"))
+    shown = _shown(line.get("content")) or block_text(line.get("summary"))
+    return ":".join([text(line.get("type")), own, *calls, str(text_hash(shown))])
 
 
 class _Times(msgspec.Struct):
@@ -73,14 +87,19 @@ def _times(files: DocumentFiles) -> _Times:
 
 def _split(files: DocumentFiles) -> Iterator[Keyed]:
     summary, usage = files.json("summary.json"), files.json("usage.json")
+    marks = table(files.json(MARKS))
     if summary is not None:
         yield "summary", {"type": "summary", "id": files.session_id, "data": summary}
     times = _times(files)
     at = moment(table(summary).get("created_at"))
     for number, line in enumerate(files.lines()):
         one = one_line(line)
-        at = times.of(stored_object(one), at)
-        yield f"line{number}", wrap({"type": "line", "id": f"line{number}", "at": at}, "line", one)
+        stored = stored_object(one)
+        at = times.of(stored, at)
+        own = stored if MARK in stored or not marks else table(marks.get(line_name(stored)))
+        mark = {MARK: own[MARK]} if MARK in own else {}
+        about = {"type": "line", "id": f"line{number}", "at": at, **mark}
+        yield f"line{number}", wrap(about, "line", one)
     if usage is not None:
         yield "usage", {"type": "usage", "id": files.session_id, "data": usage}
 
@@ -177,7 +196,7 @@ SOURCE: Final = Documents(
     label="Grok Build",
     places=(place(("$GROK_HOME/sessions", "~/.grok/sessions"), "*/*/chat_history.jsonl"),),
     identify=named_by_folder,
-    beside=("updates.jsonl", "summary.json", "usage.json"),
+    beside=("updates.jsonl", "summary.json", "usage.json", MARKS),
     split=_split,
     read=_read,
 )

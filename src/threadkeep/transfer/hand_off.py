@@ -28,7 +28,9 @@ from threadkeep.sources.files import file_bytes
 from threadkeep.sources.folders import folders_in
 from threadkeep.sources.format import DocumentFiles, Documents, encoded
 from threadkeep.sources.gemini_cli import SOURCE as GEMINI_CLI
+from threadkeep.sources.goose import SOURCE as GOOSE, message_record
 from threadkeep.sources.gptme import SOURCE as GPTME
+from threadkeep.sources.grok_build import SOURCE as GROK_BUILD
 from threadkeep.sources.kimi_code import SOURCE as KIMI_CODE
 from threadkeep.sources.opencode.database import data_root, message_line, part_line
 from threadkeep.sources.pi import SOURCE as PI
@@ -59,7 +61,9 @@ from threadkeep.transfer.formats.codex import codex
 from threadkeep.transfer.formats.continue_dev import continue_dev
 from threadkeep.transfer.formats.copilot_cli import copilot_cli, copilot_workspace
 from threadkeep.transfer.formats.gemini_cli import OWNER, gemini_cli, gemini_folder, gemini_owner
+from threadkeep.transfer.formats.goose import goose
 from threadkeep.transfer.formats.gptme import gptme, gptme_settings
+from threadkeep.transfer.formats.grok_build import grok_build, grok_files, grok_folder
 from threadkeep.transfer.formats.kimi_code import kimi_code, kimi_folder, kimi_state
 from threadkeep.transfer.formats.openai import hermes, openai
 from threadkeep.transfer.formats.opencode import opencode, opencode_id
@@ -206,6 +210,8 @@ WRITERS: Final[dict[str, Writer]] = {
     "copilot-cli": copilot_cli,
     "cline": cline,
     "gptme": gptme,
+    "goose": goose,
+    "grok-build": grok_build,
     "ai-sdk": ai_sdk,
     "openai": openai,
     "hermes": hermes,
@@ -367,6 +373,27 @@ def _of_gptme(_cwd: str, new: NewSession, user: UserHome) -> Path:
     return roots_of(GPTME.places, user)[0] / new.session_id / "conversation.jsonl"
 
 
+def _goose_id(now: int, digits: str) -> str:
+    # The program gives a number of its own to what it imports.
+    return f"{stamp(now)[:10].replace('-', '')}_{digits[:8]}"
+
+
+def _of_goose(_cwd: str, new: NewSession, user: UserHome) -> Path:
+    # It keeps sessions in a database: its own command takes them in from here.
+    return roots_of(GOOSE.places, user)[0].parent / "import" / f"{new.session_id}.json"
+
+
+def _of_grok(cwd: str, new: NewSession, user: UserHome) -> Path:
+    folder = roots_of(GROK_BUILD.places, user)[0] / grok_folder(cwd) / new.session_id
+    return folder / "chat_history.jsonl"
+
+
+def _resume_goose(_session_id: str, path: Path) -> str:
+    # What was imported is what was used last.
+    imported = f"goose session import {shlex.quote(str(path))}"
+    return f"{imported} && goose session --resume --history"
+
+
 def _resume_opencode(session_id: str, path: Path) -> str:
     return f"opencode import {shlex.quote(str(path))} && opencode --session {session_id}"
 
@@ -398,6 +425,8 @@ _TARGETS: Final[Mapping[str, _Target]] = {
     ),
     "cline": _Target(*(_cline_id, _of_cline, lambda own, _: f"cline --id {own}", cline_manifest)),
     "gptme": _Target(*(_gptme_id, _of_gptme, lambda own, _: f"gptme --name {own}", gptme_settings)),
+    "goose": _Target(_goose_id, _of_goose, _resume_goose),
+    "grok-build": _Target(_uuid7, _of_grok, lambda own, _: f"grok --resume {own}", grok_files),
 }
 TARGETS: Final = tuple(_TARGETS)
 
@@ -431,6 +460,8 @@ def retold_in(made: HandOff, sources: Mapping[str, Source]) -> dict[str, set[int
 def _lines(made: HandOff, source: Source, log: Log) -> Iterable[bytes]:
     if made.agent == "opencode":
         return _parts(json.decode(made.data.decode()))
+    if made.agent == "goose":
+        return _messages(json.decode(made.data.decode()))
     if isinstance(source, Documents):
         files = DocumentFiles(log, {**made.beside, made.path: made.data})
         return (line for _, line in encoded(source.split(files)))
@@ -443,3 +474,15 @@ def _parts(document: Any) -> Iterator[bytes]:
         _, about = message_line(message["info"]["id"], json.encode(message["info"]))
         for part in message["parts"]:
             yield part_line(part["id"], about, json.encode(part))
+
+
+def _messages(document: Any) -> Iterator[bytes]:
+    """Return the records that a document for goose becomes in its database."""
+    for message in table(document)["conversation"]:
+        row = {
+            "role": message["role"],
+            "content_json": message["content"],
+            "created_timestamp": message["created"],
+            "metadata_json": message["metadata"],
+        }
+        yield json.encode(message_record(message["id"], row)).encode()
