@@ -1,7 +1,7 @@
 """Conversations of all shapes, and ways to read back what was written of them."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
 from itertools import count
@@ -21,6 +21,7 @@ from threadkeep.sources import (
     gptme,
     grok_build,
     kimi_code,
+    mistral_vibe,
     pi,
     qwen_code,
 )
@@ -321,6 +322,7 @@ _IN_WORDS: dict[str, Callable[[Conversation], Iterable[tuple[Any, ...]]]] = {
     "cline": _in_cline,
     "goose": _in_goose,
     "grok-build": _in_grok,
+    "mistral-vibe": _in_grok,
     **{form: partial(_joined, form) for form in ("continue", "gemini-cli", "copilot-cli", "gptme")},
 }
 
@@ -394,10 +396,13 @@ def _from_goose(text: str) -> tuple[list[Entry], str]:
     return _fed(goose.SOURCE, "\n".join(lines)), "goose"
 
 
-def _from_document(source: Documents, text: str) -> tuple[list[Entry], str]:
+def _from_document(
+    source: Documents, text: str, beside: Mapping[str, bytes] = {}
+) -> tuple[list[Entry], str]:
     path = Path(f"/x/{SESSION}.json")
     log = Log(str(path), Stamp(0, 0, 0, 0), SESSION)
-    split = source.split(DocumentFiles(log, {path: text.encode()}))
+    files = {path.with_name(name): data for name, data in beside.items()}
+    split = source.split(DocumentFiles(log, {path: text.encode(), **files}))
     lines = b"\n".join(line for _, line in encoded(split))
     return _fed(source, lines.decode()), source.agent
 
@@ -412,6 +417,11 @@ _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
     "gptme": lambda text: (_fed(gptme.SOURCE, text), "gptme"),
     "goose": _from_goose,
     "continue": partial(_from_document, continue_dev.SOURCE),
+    "mistral-vibe": partial(
+        _from_document,
+        mistral_vibe.OLDER,
+        beside={"meta.json": b'{"start_time": "2026-09-21T14:13:20Z"}'},
+    ),
     "grok-build": partial(_from_document, grok_build.SOURCE),
     "gemini-cli": lambda text: (_fed(gemini_cli.SOURCE, text), "gemini-cli"),
     "cline": partial(_from_document, cline_sessions.SOURCE),

@@ -176,6 +176,7 @@ def test_an_empty_session_is_written_as_such(form: str) -> None:
         "copilot-cli",
         "cline",
         "grok-build",
+        "mistral-vibe",
     }  # it stands beside
     if form in {"openai", "ai-sdk"}:
         assert json.loads(text) == []

@@ -215,9 +215,10 @@ def test_a_copy_whose_original_is_not_here_is_found_itself(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     other = World(elsewhere, empty=True)
-    target = other.user / made.path.relative_to(world.user)
-    target.parent.mkdir(parents=True)
-    target.write_bytes(made.data)
+    for path, data in {**made.beside, made.path: made.data}.items():
+        target = other.user / path.relative_to(world.user)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
     copy = taken_in(other.user, made)
     other.capture()
     assert {ref for ref, _ in other.found()["the"]} == {copy}

@@ -1,7 +1,8 @@
 """Mistral Vibe: a store per session, made again in generations with a journal; once a log.
 
 What is shown are the entries of the newest generation, then the changes that the journal tells.
-Older generations are removed by the program; what was captured of them stays. Calls of the tool
+Older generations are removed by the program; what was captured of them stays. A session that was
+resumed from a log of version 2 begins with copies of what the log says. Calls of the tool
 that runs code stand in the journal alone, which is cut: they are shown as notes, so that the calls
 of a session are the same whenever it is captured.
 """
@@ -24,6 +25,7 @@ from threadkeep.sources.common import (
     table,
     text,
 )
+from threadkeep.sources.copy_marks import copy_mark
 from threadkeep.sources.files import stored_object
 from threadkeep.sources.format import (
     DocumentFiles,
@@ -35,6 +37,7 @@ from threadkeep.sources.format import (
 )
 from threadkeep.sources.places import place
 
+_AGENT: Final = "mistral-vibe"
 _COUNTS: Final = ("inputTokens", "outputTokens", "cachedInputTokens", "")
 
 
@@ -58,14 +61,32 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
         session = table(change.get("state")).get("session") or session
         _note(entries, [change.get("entry")])
     yield "session", {"type": "usage", "id": own, "data": session}
+    copied = _imported_from(files, base) if any(map(_is_imported, entries)) else {}
     code = _code(files)
     last = {_action_of(name): name for name in entries}
     for name, entry in entries.items():
-        yield name, {"type": "entry", "id": name, "data": entry}
+        mark = copied if _is_imported(name) else {}
+        yield (
+            name,
+            {"type": "entry", "id": f"{own}:{name}" if mark else name, "data": entry, **mark},
+        )
         ran = code.pop(_action_of(name), {}) if last[_action_of(name)] == name else {}
         for call_id, told in ran.items():
             at = entry.get("createdAt")
             yield f"code:{call_id}", {"type": "code", "id": call_id, "at": at, "data": told}
+
+
+def _is_imported(entry: str) -> bool:
+    return entry.startswith("imported-")
+
+
+def _imported_from(files: DocumentFiles, base: str) -> dict[str, Any]:
+    """Return the mark of what was taken over from a log of version 2."""
+    runtime = table(files.json(f"{base}/runtime-state.json"))
+    source = table(table(runtime.get("import_provenance")).get("source"))
+    own = text(source.get("session_id"))
+    origin = f"{_AGENT}:{own}"
+    return copy_mark(origin, origin) if own else {}
 
 
 def _note(entries: dict[str, dict[str, Any]], found: list[Any]) -> None:
@@ -217,7 +238,7 @@ def _effect(entry: dict[str, Any], at: int | None) -> list[Entry]:
 
 
 SOURCE: Final = Documents(
-    agent="mistral-vibe",
+    agent=_AGENT,
     label="Mistral Vibe",
     places=(
         place(("$VIBE_HOME/logs/session/unified", "~/.vibe/logs/session/unified"), "*/CURRENT"),
@@ -272,7 +293,8 @@ def _said(message: dict[str, Any], at: int | None) -> Told:
     shown = text(content) or block_text(content)
     match message.get("role"):
         case "user":
-            told.entries = spoken("user", "prompt", shown, at)
+            injected = message.get("injected") is True
+            told.entries = spoken("user", "note" if injected else "prompt", shown, at)
         case "assistant":
             thought = text(message.get("reasoning_content"))
             told.entries = spoken("assistant", "reasoning", thought, at)
@@ -294,7 +316,7 @@ def _said(message: dict[str, Any], at: int | None) -> Told:
 
 
 OLDER: Final = Documents(
-    agent="mistral-vibe",
+    agent=_AGENT,
     label="Mistral Vibe",
     places=(
         place(

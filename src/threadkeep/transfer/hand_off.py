@@ -32,6 +32,7 @@ from threadkeep.sources.goose import SOURCE as GOOSE, message_record
 from threadkeep.sources.gptme import SOURCE as GPTME
 from threadkeep.sources.grok_build import SOURCE as GROK_BUILD
 from threadkeep.sources.kimi_code import SOURCE as KIMI_CODE
+from threadkeep.sources.mistral_vibe import OLDER as MISTRAL_VIBE
 from threadkeep.sources.opencode.database import data_root, message_line, part_line
 from threadkeep.sources.pi import SOURCE as PI
 from threadkeep.sources.places import roots_of
@@ -65,6 +66,7 @@ from threadkeep.transfer.formats.goose import goose
 from threadkeep.transfer.formats.gptme import gptme, gptme_settings
 from threadkeep.transfer.formats.grok_build import grok_build, grok_files, grok_folder
 from threadkeep.transfer.formats.kimi_code import kimi_code, kimi_folder, kimi_state
+from threadkeep.transfer.formats.mistral_vibe import mistral_vibe, vibe_meta
 from threadkeep.transfer.formats.openai import hermes, openai
 from threadkeep.transfer.formats.opencode import opencode, opencode_id
 from threadkeep.transfer.formats.pi import pi
@@ -212,6 +214,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "gptme": gptme,
     "goose": goose,
     "grok-build": grok_build,
+    "mistral-vibe": mistral_vibe,
     "ai-sdk": ai_sdk,
     "openai": openai,
     "hermes": hermes,
@@ -388,6 +391,12 @@ def _of_grok(cwd: str, new: NewSession, user: UserHome) -> Path:
     return folder / "chat_history.jsonl"
 
 
+def _of_vibe(_cwd: str, new: NewSession, user: UserHome) -> Path:
+    at = re.sub("[-:]", "", stamp(new.now)[:19]).replace("T", "_")
+    root = roots_of(MISTRAL_VIBE.places, user)[0]
+    return root / f"session_{at}_{new.session_id[:8]}" / "messages.jsonl"
+
+
 def _resume_goose(_session_id: str, path: Path) -> str:
     # What was imported is what was used last.
     imported = f"goose session import {shlex.quote(str(path))}"
@@ -404,6 +413,7 @@ class _Target(NamedTuple):
     command: Callable[[str, Path], str]  # what continues a session
     # What is in other files than that of the conversation.
     beside: Callable[[Conversation, NewSession, Path], Mapping[Path, str]] = lambda *_: {}
+    source: Source | None = None  # what reads it, where its agent has several
 
 
 _TARGETS: Final[Mapping[str, _Target]] = {
@@ -427,6 +437,9 @@ _TARGETS: Final[Mapping[str, _Target]] = {
     "gptme": _Target(*(_gptme_id, _of_gptme, lambda own, _: f"gptme --name {own}", gptme_settings)),
     "goose": _Target(_goose_id, _of_goose, _resume_goose),
     "grok-build": _Target(_uuid7, _of_grok, lambda own, _: f"grok --resume {own}", grok_files),
+    "mistral-vibe": _Target(
+        *(_uuid4, _of_vibe, lambda own, _: f"vibe --resume {own}", vibe_meta, MISTRAL_VIBE)
+    ),
 }
 TARGETS: Final = tuple(_TARGETS)
 
@@ -446,7 +459,7 @@ def project_slug(cwd: str) -> str:
 def retold_in(made: HandOff, sources: Mapping[str, Source]) -> dict[str, set[int]]:
     """Return the hashes of the texts in a session that was handed over, by where they were said."""
     log = Log(str(made.path), Stamp(0, 0, 0, 0), made.session_id)
-    source = sources[made.agent]
+    source = _TARGETS[made.agent].source or sources[made.agent]
     fresh = partial(source.parser, log, None)
     found: dict[str, set[int]] = defaultdict(set)
     for number, line in enumerate(_lines(made, source, log)):
