@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from threadkeep.memory.ranking import CluePostings, WordScore, enough, rarity, score, share
+from threadkeep.memory.ranking import CluePostings, enough, rarity, score, share
 
 places = st.dictionaries(st.integers(-40, 40).filter(bool), st.integers(0, 5_000), max_size=12)
 
@@ -12,29 +12,29 @@ def evidence(weight: float, having: dict[int, int]) -> CluePostings:
     return CluePostings("w", weight, [(abs(p), p, words) for p, words in having.items()])
 
 
-def best(*clues: CluePostings, limit: int = 10) -> list[tuple[int, WordScore]]:
+def best(*clues: CluePostings, limit: int = 10) -> list[int]:
     return score(clues, 50.0).best(limit)
 
 
 def test_the_message_between_two_that_know_one_half_each_knows_both() -> None:
     first, second = evidence(1.0, {1: 50, 100: 50}), evidence(1.0, {3: 50, 200: 50})
-    found = [place for place, _ in best(first, second)]
+    found = best(first, second)
     assert found.index(2) < found.index(100)
     assert found.index(2) < found.index(200)
 
 
 def test_having_every_clue_beats_having_one_of_them_next_to_many_of_the_same() -> None:
     both = [evidence(1.0, {1: 50, 2: 50, 3: 50, 9: 50}), evidence(1.0, {9: 50})]
-    assert best(*both)[0][0] == 9
+    assert best(*both)[0] == 9
 
 
 def test_what_tools_did_has_no_neighbours() -> None:
-    assert [place for place, _ in best(evidence(1.0, {-7: 50}))] == [-7]
+    assert best(evidence(1.0, {-7: 50})) == [-7]
 
 
 def test_a_long_text_counts_less_and_the_newer_of_two_equals_comes_first() -> None:
-    assert best(evidence(1.0, {-5: 5_000, -3: 50, -4: 50}))[0][0] == -4
-    assert best(evidence(1.0, {-5: 5_000, -3: 50}))[-1][0] == -5
+    assert best(evidence(1.0, {-5: 5_000, -3: 50, -4: 50}))[0] == -4
+    assert best(evidence(1.0, {-5: 5_000, -3: 50}))[-1] == -5
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 9), places), min_size=1, max_size=5))
@@ -44,7 +44,8 @@ def test_scores_are_sums_of_what_each_clue_gives(clues: list[tuple[float, dict[i
     for place, total in together.totals.items():
         assert total == pytest.approx(sum(one.get(place, 0.0) for one in apart))
         assert 0 < total <= sum(weight for weight, _ in clues) * 1.5
-    for place, one in together.best(1_000):
+    for place in together.best(1_000):
+        one = together.scored(place)
         assert -1e-9 <= one.around <= one.total + 1e-9
         assert one.clues == sum(1 << n for n, (_, having) in enumerate(clues) if place in having)
 
@@ -73,4 +74,4 @@ def test_the_best_are_the_highest(having: dict[int, int], limit: int) -> None:
     scores = score([evidence(2.0, having)], 50.0)
     found = scores.best(limit)
     expected = sorted(scores.totals.values(), reverse=True)[:limit]
-    assert [one.total for _, one in found] == expected
+    assert [scores.totals[place] for place in found] == expected

@@ -35,11 +35,19 @@ class SessionName(NamedTuple):
     session_id: str
 
 
+class FoundSession(NamedTuple):
+    """The session of something found, by its row."""
+
+    name: SessionName
+    is_probe: bool
+
+
 class SessionMessage(NamedTuple):
-    """A message and its session."""
+    """A message, its session, and the slice of it that the message lies in."""
 
     row: EntryRow
     session: CapturedSession
+    segment: int | None = None
 
 
 def summary_of(content: str) -> str:
@@ -192,15 +200,16 @@ def _ending(text: str, project: str | None) -> str:
 def load_messages(tx: Tx, ids: Iterable[int]) -> dict[int, SessionMessage]:
     """Read messages with their sessions, by id."""
     rows = tx.all("shown_entries", {"ids": msgspec.json.encode(list(ids)).decode()})
-    return {row[0]: SessionMessage(to_entry(row), to_session(row[_ENTRY_WIDTH:])) for row in rows}
+    return {
+        row[0]: SessionMessage(to_entry(row), to_session(row[_ENTRY_WIDTH:-1]), row[-1])
+        for row in rows
+    }
 
 
-def segment_at(tx: Tx, session: SessionName, at: int | None) -> int | None:
-    """Return the slice of a session that a moment lies in."""
-    found = tx.value(
-        "segment_at", {"harness": session.agent, "session_id": session.session_id, "at": at}
-    )
-    return None if found is None else int(found)
+def found_sessions(tx: Tx, rows: Iterable[int]) -> dict[int, FoundSession]:
+    """Name sessions by their rows, and tell which are those of probes."""
+    found = tx.all("names_of_sessions", {"ids": msgspec.json.encode(list(rows)).decode()})
+    return {row[0]: FoundSession(SessionName(*row[1:3]), bool(row[3])) for row in found}
 
 
 def entries_beside(tx: Tx, row: EntryRow, limit: int) -> tuple[list[int], list[int]]:
@@ -215,12 +224,6 @@ def first_of_segment(tx: Tx, segment: int) -> int | None:
     """Return the entry that a slice of an archived session begins with."""
     found = tx.value("first_entry_of_segment", {"id": segment})
     return None if found is None else int(found)
-
-
-def is_probe(tx: Tx, session: SessionName) -> bool:
-    """Tell whether a session is that of a probe."""
-    values = {"session_id": session.session_id, "harness": session.agent}
-    return tx.value("is_probe_session", values) is not None
 
 
 # ---------------------------------------------------------------------- things

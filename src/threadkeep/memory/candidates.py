@@ -18,7 +18,6 @@ from threadkeep.memory.ranking import (
     Candidate,
     CluePostings,
     Scores,
-    WordScore,
     ceiling,
     rarity,
     score,
@@ -55,11 +54,38 @@ class ClueCounts(NamedTuple):
 
 
 class WordCandidate(NamedTuple):
-    """A candidate with what its words gave it."""
+    """A candidate, where it stands, and what its words gave it."""
 
     side: Side
     id: int
-    scored: WordScore
+    place: int
+    total: float
+
+
+class SideWords(NamedTuple):
+    """What was read of one index: the clues by their bit, and what they gave to each place."""
+
+    evidence: Sequence[CluePostings] = ()
+    scores: Scores = Scores({}, ())
+    absent: frozenset[Match] = frozenset()  # what no row has
+
+    def among(
+        self, match: Match, some: Iterable[Candidate]
+    ) -> tuple[list[Candidate], list[Candidate]]:
+        """Return those candidates that have what a match asks for, and those that may have it."""
+        for clue, (_, here) in zip(self.evidence, self.scores.clues, strict=True):
+            if clue.match == match:
+                known = [one for one in some if one.place in here]
+                others = [one for one in some if one.place not in here]
+                return known, [one for one in others if not self._looked_at(clue, one)]
+        return [], [] if match in self.absent else list(some)
+
+    def _looked_at(self, clue: CluePostings, one: Candidate) -> bool:
+        """Tell whether the clue would have been found here, if it were."""
+        if not one.place or clue.beside is None:
+            return bool(one.place)
+        pairs = zip(self.evidence, self.scores.clues, strict=True)
+        return any(one.place in here for other, (_, here) in pairs if other.match in clue.beside)
 
 
 class Pool(NamedTuple):
@@ -68,7 +94,18 @@ class Pool(NamedTuple):
     found: tuple[WordCandidate, ...]
     compared: int
     ceiling: float
-    typed: dict[Side, tuple[str, ...]]  # the clues, by their bit
+    sides: dict[Side, SideWords]
+
+    def typed(self, side: Side) -> tuple[str, ...]:
+        """Return the clues of an index as they were typed, by their bit."""
+        return tuple(clue.typed for clue in self.sides[side].evidence) if side in self.sides else ()
+
+    def with_clues(self, one: Candidate) -> Candidate:
+        """Add to a candidate which clues it has itself, and what its neighbours gave it."""
+        if not one.place or one.side not in self.sides:
+            return one
+        scored = self.sides[one.side].scores.scored(one.place)
+        return one._replace(around=scored.around / self.ceiling, clues=scored.clues)
 
 
 NOTHING: Final = Pool((), 0, 1.0, {})
@@ -82,23 +119,25 @@ def find(tx: Tx, question: Question, scope: Scope, pool: int = POOL) -> Pool:
         return NOTHING
     lengths = search_index.averages(tx, scope)
     found: list[WordCandidate] = []
-    typed: dict[Side, tuple[str, ...]] = {}
+    read: dict[Side, SideWords] = {}
     compared, most = 0, 1.0
     for side in among:
         evidence = _evidence(tx, side, question, counted, scope)
         scores = score(evidence, lengths[side])
-        typed[side] = tuple(clue.typed for clue in evidence)
+        there = {one.clue.match for one in counted if one.counts[side]}
+        asked = {clue.match for clue in question.clues if not clue.extra}
+        read[side] = SideWords(evidence, scores, frozenset(asked - there))
         compared += len(scores.totals)
         most = max(most, ceiling(evidence))
         found += _resolved(tx, scores, (side, evidence), pool, alone=question.is_strict)
-    found.sort(key=lambda one: -one.scored.total)
-    return Pool(tuple(found[:pool]), compared, most, typed)
+    found.sort(key=lambda one: -one.total)
+    return Pool(tuple(found[:pool]), compared, most, read)
 
 
 def find_newest(tx: Tx, scope: Scope, limit: int) -> Pool:
     """Find the newest of everything that a scope allows, for a question without words."""
     found = [
-        WordCandidate(side, number, WordScore(1.0, 0.0, 0))
+        WordCandidate(side, number, 0, 1.0)
         for side in sides(scope)
         for number, _, _ in search_index.newest(tx, side, scope, limit)
     ]
@@ -111,7 +150,7 @@ def find_newest_with(tx: Tx, question: Question, scope: Scope, limit: int) -> Po
         return NOTHING
     match = question.having(question.every)
     found = [
-        WordCandidate(side, number, WordScore(1.0, 0.0, 0))
+        WordCandidate(side, number, 0, 1.0)
         for side in sides(scope)
         for number, _, _ in search_index.postings(tx, side, match, scope, limit, newest=True)
     ]
@@ -171,7 +210,14 @@ def _split(
 
 def _whole(tx: Tx, side: Side, question: Question, one: ClueCounts, scope: Scope) -> CluePostings:
     rows = search_index.postings(tx, side, question.having(one.clue.match), scope)
-    return CluePostings(one.clue.typed, one.weight, rows, one.clue.extra)
+    return _read(one, rows)
+
+
+def _read(
+    one: ClueCounts, rows: Sequence[search_index.Posting], beside: tuple[Match, ...] | None = None
+) -> CluePostings:
+    clue = one.clue
+    return CluePostings(clue.typed, one.weight, rows, clue.extra, clue.match, beside)
 
 
 def _joined(
@@ -184,7 +230,8 @@ def _joined(
     """Read the rows of frequent clues where a rare one is too; and, inside a scope, the newest."""
     whole, common = clues
     rarest = _split(side, whole, _JOINED)[0] or whole[:1]
-    rare = any_of(one.clue.match for one in rarest)
+    matches = tuple(one.clue.match for one in rarest)
+    rare = any_of(matches)
     read = []
     for one in common:
         rows = search_index.postings(tx, side, question.having(one.clue.match, rare), scope)
@@ -193,7 +240,7 @@ def _joined(
                 rows,
                 search_index.postings(tx, side, question.having(one.clue.match), scope, _NEWEST),
             )
-        read.append(CluePostings(one.clue.typed, one.weight, rows))
+        read.append(_read(one, rows, matches))
     return read
 
 
@@ -208,13 +255,13 @@ def _newest_with(
     if len(rows) >= _FEW or len(common) == 1:
         # All have all: none is better by its words, so the newest is the best.
         alike = [(number, -number, 0) for number, _, _ in rows]
-        return [CluePostings(one.clue.typed, one.weight, alike) for one in common]
+        return [_read(one, alike, ()) for one in common]
     first = common[0]
     read = []
     for one in common:
         match = question.having(one.clue.match, first.clue.match)
         found = search_index.postings(tx, side, match, scope, _NEWEST)
-        read.append(CluePostings(one.clue.typed, one.weight, found))
+        read.append(_read(one, found, ()))
     return [e._replace(postings=_united(e.postings, rows)) for e in read]
 
 
@@ -244,9 +291,10 @@ def _resolved(
     if alone:
         scores = scores.only(ids)
     places = scores.best(pool)
-    lacking = [place for place, _ in places if place not in ids]
+    lacking = [place for place in places if place not in ids]
     ids |= search_index.standing_at(tx, lacking) if lacking else {}
-    return [WordCandidate(side, ids[place], one) for place, one in places if place in ids]
+    totals = scores.totals
+    return [WordCandidate(side, ids[at], at, totals[at]) for at in places if at in ids]
 
 
 # ------------------------------------------------------------------------------
@@ -266,37 +314,20 @@ class ByMeaning(NamedTuple):
 
 def by_words(tx: Tx, pool: Pool, scope: Scope) -> list[Candidate]:
     """Return the candidates of a pool that are there and allowed."""
-    entries = [one for one in pool.found if one.side == "entry"]
-    things = [one for one in pool.found if one.side == "thing"]
-    facts = {("entry", n): f for n, f in _entry_facts(tx, entries, scope).items()}
-    facts |= {("thing", n): f for n, f in _thing_facts(tx, things).items()}
-    return [
-        _candidate(one, facts[one.side, one.id], pool.ceiling)
-        for one in pool.found
-        if (one.side, one.id) in facts
-    ]
-
-
-def _entry_facts(
-    tx: Tx, found: Sequence[WordCandidate], scope: Scope
-) -> dict[int, search_index.CandidateFacts]:
-    return search_index.entry_facts(tx, [one.id for one in found], scope) if found else {}
-
-
-def _thing_facts(tx: Tx, found: Sequence[WordCandidate]) -> dict[int, search_index.CandidateFacts]:
-    return search_index.thing_facts(tx, [one.id for one in found]) if found else {}
-
-
-def _candidate(one: WordCandidate, facts: search_index.CandidateFacts, ceiling: float) -> Candidate:
-    scored = one.scored
-    return Candidate(
-        *(one.side, one.id, facts.kind, facts.at, facts.hash),
-        words=scored.total / ceiling,
-        around=scored.around / ceiling,
-        clues=scored.clues,
-        row=facts.row,
-        session=facts.session,
-    )
+    ids: dict[Side, list[int]] = {"entry": [], "thing": []}
+    for one in pool.found:
+        ids[one.side].append(one.id)
+    facts = {
+        "entry": search_index.entry_facts(tx, ids["entry"], scope) if ids["entry"] else {},
+        "thing": search_index.thing_facts(tx, ids["thing"]) if ids["thing"] else {},
+    }
+    candidates = []
+    for side, number, place, total in pool.found:
+        if found := facts[side].get(number):
+            at, kind, hashed, row, session = found
+            known = (side, number, kind, at, hashed, total / pool.ceiling)
+            candidates.append(Candidate(*known, row=row, session=session, place=place))
+    return candidates
 
 
 # ---------------------------------------------------------------------- meaning

@@ -1,7 +1,7 @@
 """Hits as they are shown: the row behind a number, with its place and a snippet."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, NamedTuple, cast
 
@@ -77,23 +77,31 @@ def cut(text: str, marks: Marks, width: int = 240) -> str:
 
 
 def _spans(text: str, marks: Marks) -> list[SnippetMark]:
-    found: list[SnippetMark] = []
-    known: dict[str, str] = {}  # most words of a text come again and again
-    for match in _WORD.finditer(text):
-        token = match[0]
-        word = known.get(token)
-        if word is None:
-            word = known[token] = _marked(token, marks)
-        if word:
-            found.append(SnippetMark(match.start(), match.end(), word))
-            if len(found) >= _MOST_SPANS:
-                break
+    # Most words of a text come again and again, and few are marked: each is looked at once, and
+    # only those that are marked are looked for.
+    found = [
+        SnippetMark(at, at + len(token), word)
+        for token in set(_WORD.findall(text))
+        if (word := _marked(token, marks))
+        for at in _places(text, token)
+    ]
+    found = sorted(found)[:_MOST_SPANS]
     for run in marks.runs:
         at = text.find(run)
         while at >= 0 and len(found) < _MOST_SPANS:
             found.append(SnippetMark(at, at + len(run), run))
             at = text.find(run, at + len(run))
     return _apart(found)
+
+
+def _places(text: str, token: str) -> Iterator[int]:
+    """Yield where a word begins that is not a part of another."""
+    at = text.find(token)
+    while at >= 0:
+        end = at + len(token)
+        if not text[at - 1 : at].isalnum() and not text[end : end + 1].isalnum():
+            yield at
+        at = text.find(token, end)
 
 
 def _apart(spans: list[SnippetMark]) -> list[SnippetMark]:
@@ -108,12 +116,14 @@ def _apart(spans: list[SnippetMark]) -> list[SnippetMark]:
 def _marked(token: str, marks: Marks) -> str:
     """Return the word that a token stands for; nothing if it was not asked for."""
     word = token.lower() if token.isascii() else " ".join(index_words(token))
-    if word.startswith(marks.heads) and stem(word) in marks.stems:
-        return stem(word)
+    if word.startswith(marks.heads) and (stemmed := stem(word)) in marks.stems:
+        return stemmed
     if word.startswith(marks.prefixes):
         return word
     # Most words have one case, and there a pattern that splits nothing takes half of the time.
-    parts = [token] if token.islower() or token.isupper() else _CAMEL.split(token)
+    if token == word or token[1:].islower() or token.isupper():
+        return ""
+    parts = _CAMEL.split(token)
     inner = (stem(part.lower()) for part in parts) if len(parts) > 1 else ()
     return next((part for part in inner if part in marks.stems), "")
 
@@ -158,14 +168,9 @@ def short_name(harness: str) -> str:
     return _SHORT.get(harness, harness)
 
 
-def message_hit(
-    tx: Tx, message: hit_rows.SessionMessage, text: str, marks: Marks = NO_MARKS
-) -> Hit:
+def message_hit(message: hit_rows.SessionMessage, text: str, marks: Marks = NO_MARKS) -> Hit:
     """Make the hit of a message."""
-    row, session = message
-    segment = hit_rows.segment_at(
-        tx, hit_rows.SessionName(session.agent, session.session_id), row.at
-    )
+    row, session, segment = message
     name = short_name(session.agent)
     return Hit(
         ref=f"message:{row.id}",

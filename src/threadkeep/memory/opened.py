@@ -72,14 +72,14 @@ def _message(tx: Tx, sources: Readers, number: int, around: int) -> HitDetail | 
     message = hit_rows.load_messages(tx, [number]).get(number)
     if message is None:
         return None
-    row, session = message
+    row, session, _ = message
     before, after = hit_rows.entries_beside(tx, row, around)
     beside = hit_rows.load_messages(tx, [*before, *after])
     texts = ArchivedEntries(tx, sources)
 
     def shown(ids: list[int]) -> tuple[Hit, ...]:
         near = (beside[one] for one in ids if one in beside)
-        return tuple(message_hit(tx, one, texts.text(one.row)) for one in near)
+        return tuple(message_hit(one, texts.text(one.row)) for one in near)
 
     facts = {
         "kind": row.kind,
@@ -90,7 +90,7 @@ def _message(tx: Tx, sources: Readers, number: int, around: int) -> HitDetail | 
         "title": session.name,
     }
     text = texts.text(row)
-    hit = message_hit(tx, message, text)
+    hit = message_hit(message, text)
     return HitDetail(hit, text, shown(before), shown(after), _known(facts))
 
 

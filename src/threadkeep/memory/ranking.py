@@ -16,6 +16,7 @@ from heapq import nlargest
 from typing import Final, NamedTuple
 
 from threadkeep.base.config import RecallSettings
+from threadkeep.base.match import Match, Phrase
 from threadkeep.knowledge.search_index import Posting
 from threadkeep.knowledge.search_scope import SHOWN_AS, Side
 from threadkeep.memory.question import When, is_then
@@ -28,6 +29,9 @@ _DAMPING: Final = 0.5
 _LONGEST: Final = 400.0  # times the average: from here on all are alike
 
 
+NOWHERE: Final = Phrase(())
+
+
 class CluePostings(NamedTuple):
     """One clue, what it weighs, and the candidates that have it."""
 
@@ -35,6 +39,9 @@ class CluePostings(NamedTuple):
     weight: float
     postings: Sequence[Posting]
     extra: bool = False
+    match: Match = NOWHERE
+    # The clues beside which it was looked for: other rows may have it, too. None: everywhere.
+    beside: tuple[Match, ...] | None = None
 
 
 class WordScore(NamedTuple):
@@ -69,7 +76,7 @@ class Scores(NamedTuple):
     totals: dict[int, float]
     clues: tuple[tuple[float, dict[int, float]], ...]  # the weight of each, and the amounts
 
-    def best(self, limit: int) -> list[tuple[int, WordScore]]:
+    def best(self, limit: int) -> list[int]:
         """Return the places with the highest scores, the best first; the newer of two equals."""
         totals = self.totals
         places: Iterable[int] = totals
@@ -77,15 +84,15 @@ class Scores(NamedTuple):
             # By plain numbers first: ten times as fast as a sort with a key for every place.
             least = nlargest(limit, totals.values())[-1]
             places = [place for place, total in totals.items() if total >= least]
-        ordered = sorted(places, key=lambda place: (-totals[place], -abs(place)))[:limit]
-        return [(place, self._scored(place)) for place in ordered]
+        return sorted(places, key=lambda place: (-totals[place], -abs(place)))[:limit]
 
     def only(self, places: Container[int]) -> "Scores":
         """Leave out all other places."""
         kept = {place: total for place, total in self.totals.items() if place in places}
         return self._replace(totals=kept)
 
-    def _scored(self, place: int) -> WordScore:
+    def scored(self, place: int) -> WordScore:
+        """Return what words gave a place, and how much of that came from its neighbours."""
         own, bits = 0.0, 0
         for number, (weight, here) in enumerate(self.clues):
             if place in here:
@@ -175,6 +182,7 @@ class Candidate(NamedTuple):
     meaning: float | None = None
     row: int = 0  # of a thing in its own table
     session: int = 0  # of a message
+    place: int = 0  # where it stands among what words found; 0: words did not find it
 
 
 class RankedCandidate(NamedTuple):

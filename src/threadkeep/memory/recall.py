@@ -9,11 +9,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from threadkeep.base.config import RecallSettings
-from threadkeep.base.match import Match
+from threadkeep.base.match import Match, all_of
 from threadkeep.base.text import pattern
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
-from threadkeep.knowledge.hit_rows import SessionMessage, SessionName, is_probe, load_messages
+from threadkeep.knowledge.hit_rows import (
+    FoundSession,
+    SessionMessage,
+    found_sessions,
+    load_messages,
+)
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import EntryRow, Readers
 from threadkeep.knowledge.search_index import having
@@ -31,6 +36,7 @@ from threadkeep.memory.candidates import (
     POOL,
     ByMeaning,
     Pool,
+    SideWords,
     add_meaning,
     behind_index,
     by_words,
@@ -93,6 +99,9 @@ class _Folding:
         self.same: Counter[int] = Counter()
         self.more: Counter[int] = Counter()
         self._groups: dict[Hashable, int] = {}
+        self._hashes: dict[int, int] = {}
+        # Two may be alike only if they are of a kind and have the same words of the question.
+        self._near: dict[tuple[str, int], list[int]] = {}
 
     def add(self, one: RankedCandidate, group: Hashable) -> None:
         """Keep a hit, or count it behind the one of its group or of its text."""
@@ -103,21 +112,24 @@ class _Folding:
         if twin is not None:
             self.same[twin] += 1
             return
+        number, mine = len(self.kept), one.candidate
         if group is not None:
-            self._groups[group] = len(self.kept)
+            self._groups[group] = number
+        self._hashes[mine.hash] = number
+        self._near.setdefault((mine.kind, mine.clues), []).append(number)
         self.kept.append(one)
 
     def _twin(self, one: RankedCandidate) -> int | None:
         """Find a hit that says the same.
 
-        Two may be alike only if they have the same words of the question and the same kind: only
-        then are their texts read. Reading costs about a millisecond, so few are.
+        Only texts of those that may be alike are read: reading one costs a part of a millisecond,
+        so few are.
         """
         mine = one.candidate
-        for number, other in enumerate(self.kept):
-            if other.candidate.hash == mine.hash:
-                return number
-        twins = [n for n, other in enumerate(self.kept) if _may_be_alike(one, other)]
+        if mine.hash in self._hashes or not mine.clues:
+            return self._hashes.get(mine.hash)
+        near = self._near.get((mine.kind, mine.clues), ())
+        twins = [number for number in near if _are_as_good(mine, self.kept[number].candidate)]
         if not twins or self._reads >= _MOST_READ:
             return None
         self._reads += 1
@@ -149,11 +161,7 @@ def collapse(
     return [HitGroup(one, folding.same[n], folding.more[n]) for n, one in groups]
 
 
-def _may_be_alike(one: RankedCandidate, other: RankedCandidate) -> bool:
-    """Judge by what is known without reading: the kind, the words found, and how well."""
-    mine, theirs = one.candidate, other.candidate
-    if mine.kind != theirs.kind or mine.clues != theirs.clues or not mine.clues:
-        return False
+def _are_as_good(mine: Candidate, theirs: Candidate) -> bool:
     low, high = sorted((mine.words - mine.around, theirs.words - theirs.around))
     return high <= 0 or low / high >= _NEAR_LENGTH
 
@@ -165,7 +173,7 @@ def _may_be_alike(one: RankedCandidate, other: RankedCandidate) -> bool:
 def explain(ranked: RankedCandidate, pool: Pool, question: Question, best_words: float) -> HitScore:
     """Say what each part gave; `best_words` is what words gave the hit that has most of them."""
     one = ranked.candidate
-    typed = pool.typed.get(one.side, ())
+    typed = pool.typed(one.side)
     having = {word for number, word in enumerate(typed) if one.clues >> number & 1}
     pairs = {clue.typed for clue in question.clues if clue.extra and " " in clue.typed}
     phrases = {clue.typed for clue in question.clues if clue.match in question.must}
@@ -229,8 +237,10 @@ def meant(meaning: Meaning | None, text: str) -> MeaningSearch:
 
     A model that fails is told of; the words of the question are looked for all the same.
     """
+    if meaning is None:
+        return MeaningSearch()
     question = read_question(text)
-    if meaning is None or not question.clues or question.must:
+    if not question.clues or question.must:
         return MeaningSearch()
     said = text[:_MEANT].encode("utf-8", "replace").decode()
     try:
@@ -248,17 +258,17 @@ def recall_in(tx: Tx, sources: Readers, asked: RecallRequest, meant: MeaningSear
     candidates = [*by_words(tx, pool, scope), *behind_index(tx, asked.text, scope)]
     if meant.by is not None and not asked.newest:
         candidates = add_meaning(tx, meant.by, candidates, scope)
-    whole = _having_all(tx, question, candidates)
+    whole = _having_all(tx, question, pool, candidates)
     ranked = _ordered(candidates, question, asked)
     ranked.sort(key=lambda one: (one.candidate.side, one.candidate.id) not in whole)
     settled_at = None if asked.nodes.excluded else asked.now
-    shower = _Shower(tx, sources, marks_of(question), settled_at)
+    shower = _Shower(tx, sources, pool, settled_at)
     kept = _folded(shower, ranked, asked)
     hits = _shown(shower, kept, (asked, pool, question))
     compared = max(pool.compared, len(candidates))
     compared_by_it = any(one.meaning is not None for one in candidates)
     notes = (*_notes(question, asked, scope, shower), *filter(None, [meant.note]))
-    missing = () if whole else _missing(tx, question, kept)
+    missing = () if whole else _missing(tx, question, pool, kept)
     return RecallResult(asked.text, hits, compared, compared_by_it, notes, missing)
 
 
@@ -274,29 +284,50 @@ def _pool(tx: Tx, question: Question, scope: Scope, asked: RecallRequest) -> Poo
 
 
 def _having_all(
-    tx: Tx, question: Question, candidates: Sequence[Candidate]
+    tx: Tx, question: Question, pool: Pool, candidates: Sequence[Candidate]
 ) -> set[tuple[Side, int]]:
     """Return the candidates that have all words themselves: they come first."""
-    return set(_having(tx, question.every, candidates)) if question.every else set()
+    if question.every is None:
+        return set()
+    words = [word.match for word in question.words]
+    if question.is_strict or question.every != all_of(words):
+        words = [question.every]  # as it stands: what was read of single words tells too little
+    return set(_having(tx, words, pool, candidates))
 
 
-def _having(tx: Tx, match: Match, candidates: Iterable[Candidate]) -> Iterator[tuple[Side, int]]:
-    sides: dict[Side, list[int]] = {}
+def _having(
+    tx: Tx, words: Sequence[Match], pool: Pool, candidates: Iterable[Candidate]
+) -> Iterator[tuple[Side, int]]:
+    """Yield what has all of some words; the index is only asked what was not read of it yet."""
+    sides: dict[Side, list[Candidate]] = {}
     for one in candidates:
         if one.id < 0:  # behind our index: only what has all words was taken from there
             yield one.side, one.id
         else:
-            sides.setdefault(one.side, []).append(one.id)
-    for side, ids in sides.items():
-        yield from ((side, number) for number in having(tx, side, match, ids))
+            sides.setdefault(one.side, []).append(one)
+    for side, some in sides.items():
+        sure, unsure = some, list[Candidate]()
+        read = pool.sides.get(side, SideWords())
+        for match in words:
+            known, maybe = read.among(match, sure)
+            still = read.among(match, unsure)
+            sure, unsure = known, [*maybe, *still[0], *still[1]]
+        yield from ((side, one.id) for one in sure)
+        if unsure:
+            ids = [one.id for one in unsure]
+            yield from ((side, number) for number in having(tx, side, all_of(words), ids))
 
 
-def _missing(tx: Tx, question: Question, kept: Sequence[HitGroup]) -> tuple[str, ...]:
+def _missing(
+    tx: Tx, question: Question, pool: Pool, kept: Sequence[HitGroup]
+) -> tuple[str, ...]:
     """Name the words that none of the hits has; a question with signs is taken as it stands."""
     if len(question.words) < 2 or not kept:  # noqa: PLR2004  (one word alone is there, or not)
         return ()
     shown = [one.ranked.candidate for one in kept]
-    return tuple(word.typed for word in question.words if not any(_having(tx, word.match, shown)))
+    read = NOTHING if question.is_strict else pool
+    words = question.words
+    return tuple(one.typed for one in words if not any(_having(tx, [one.match], read, shown)))
 
 
 def _folded(
@@ -341,8 +372,10 @@ def _shown(
     top = kept[0].ranked.total if kept else 1.0
     words = max((one.ranked.candidate.words for one in kept), default=0.0)
     hits = []
+    shower.load(one.ranked.candidate for one in kept)
+    marks = marks_of(question)
     for one in kept:
-        hit = shower.hit(one.ranked.candidate)
+        hit = shower.hit(one.ranked.candidate, marks)
         why = explain(one.ranked, pool, question, words) if asked.explain else None
         share = round(one.ranked.total / top, 4) if top > 0 else 0.0
         counts = {"same": one.same, "more": one.more}
@@ -353,53 +386,56 @@ def _shown(
 class _Shower:
     """Reads what is behind candidates, each once."""
 
-    def __init__(self, tx: Tx, sources: Readers, marks: Marks, settled_at: int | None) -> None:
+    def __init__(self, tx: Tx, sources: Readers, pool: Pool, settled_at: int | None) -> None:
         self._tx = tx
-        self._marks = marks
+        self._pool = pool
         self._settled_at = settled_at  # None: nothing is left out
         self.archive = ArchivedEntries(tx, sources)
         self._texts: dict[int, str] = {}
         self._messages: dict[int, SessionMessage] = {}
         self._things: dict[int, HitText] = {}
-        self._probes: dict[SessionName, bool] = {}
+        self._sessions: dict[int, FoundSession] = {}  # of messages, by their rows
+
+    def load(self, some: Iterable[Candidate]) -> None:
+        """Read the messages among some candidates at once."""
+        ids = {one.id for one in some if one.side == "entry"} - self._messages.keys()
+        self._messages |= load_messages(self._tx, ids) if ids else {}
 
     def text_of(self, ranked: RankedCandidate) -> str:
         """Return the text of a candidate."""
         one = ranked.candidate
-        if one.side == "thing":
-            return self._things[one.id].text
-        return self._text(self._messages[one.id].row)
+        return self._things[one.id].text if one.side == "thing" else self._text(one)
 
     def group_of(self, ranked: RankedCandidate) -> Hashable:
         """Give what a candidate is folded into: its kind and its agent's session, if it has one."""
         one = ranked.candidate
         if one.side == "entry":
-            session = self._messages[one.id].session
-            return "message", session.agent, session.session_id
+            return "message", *self._sessions[one.session].name
         hit = self._things[one.id].hit
         return (hit.kind, hit.agent, hit.session_id) if hit.agent and hit.session_id else None
 
-    def hit(self, one: Candidate) -> Hit:
+    def hit(self, one: Candidate, marks: Marks) -> Hit:
         """Show a candidate."""
         if one.side == "thing":
-            return thing_hit(self._things[one.id], self._marks)
-        message = self._messages[one.id]
-        return message_hit(self._tx, message, self._text(message.row), self._marks)
+            return thing_hit(self._things[one.id], marks)
+        text = self._text(one)
+        return message_hit(self._messages[one.id], text, marks)
 
-    def _text(self, row: EntryRow) -> str:
-        if row.id not in self._texts:
-            self._texts[row.id] = self.archive.text(row)
-        return self._texts[row.id]
+    def _text(self, one: Candidate) -> str:
+        if one.id not in self._texts:
+            self.load([one])
+            self._texts[one.id] = self.archive.text(self._messages[one.id].row)
+        return self._texts[one.id]
 
     def visible(self, ranked: Sequence[RankedCandidate]) -> Iterator[RankedCandidate]:
         """Yield those that users may see, in their order: no probes, nothing that is gone."""
         for at in range(0, len(ranked), MOST):
             some = ranked[at : at + MOST]
-            ids = [one.candidate.id for one in some if one.candidate.side == "entry"]
-            self._messages |= load_messages(self._tx, ids) if ids else {}
+            rows = {one.candidate.session for one in some if one.candidate.side == "entry"}
+            self._sessions |= found_sessions(self._tx, rows) if rows else {}
             hidden = self._hidden(one.candidate.row for one in some if one.candidate.kind == "node")
             yield from (
-                one
+                one._replace(candidate=self._pool.with_clues(one.candidate))
                 for one in some
                 if not (one.candidate.kind == "node" and one.candidate.row in hidden)
                 and self._is_visible(one.candidate)
@@ -416,15 +452,8 @@ class _Shower:
 
     def _is_visible(self, one: Candidate) -> bool:
         if one.side == "entry":
-            return one.id in self._messages and not self._is_probe(self._messages[one.id])
+            return not self._sessions[one.session].is_probe
         thing = load_thing(self._tx, SHOWN_AS.get(one.kind, one.kind), one.row, indexed=one.id > 0)
         if thing is not None:
             self._things[one.id] = thing
         return thing is not None
-
-    def _is_probe(self, message: SessionMessage) -> bool:
-        session = message.session
-        key = SessionName(session.agent, session.session_id)
-        if key not in self._probes:
-            self._probes[key] = is_probe(self._tx, key)
-        return self._probes[key]

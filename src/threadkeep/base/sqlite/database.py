@@ -26,7 +26,7 @@ from threadkeep.base.sqlite.connections import Readers, Writer, look_first
 from threadkeep.base.sqlite.errors import FileClosed, LockTimeout, is_busy, translate
 from threadkeep.base.sqlite.lock import LockClaim, LockHeld, WriterLock, let_go, lock_for
 from threadkeep.base.sqlite.raw_connection import LiveConnection, LiveConnections
-from threadkeep.base.sqlite.tx import ReadTransaction, SqliteTx, WriteTransaction, roll_back
+from threadkeep.base.sqlite.tx import ReadTransaction, SqliteTx, WriteTransaction, end_read
 from threadkeep.base.sqlite.wal import WalKeeper, replaced, truncate
 from threadkeep.base.tx import Params, Tx
 from threadkeep.errors import Busy, Invalid, NotFound, ReadOnly, StorageFull, ThreadkeepError
@@ -444,8 +444,7 @@ class SqliteDatabase:
     def give_reader(self, connection: sqlite3.Connection) -> None:
         """Take a read connection back."""
         if self._pid == os.getpid():
-            if connection.in_transaction:
-                roll_back(connection)
+            end_read(connection)
             self._readers.take_back(connection)
 
     def _check_alive(self) -> None:

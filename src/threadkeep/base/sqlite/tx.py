@@ -378,7 +378,13 @@ def _forget_schema(connection: object) -> None:
 def roll_back(connection: sqlite3.Connection) -> None:
     """End a transaction without a trace."""
     _forget_schema(connection)
+    end_read(connection)
+
+
+def end_read(connection: sqlite3.Connection) -> None:
+    """End a transaction that changed nothing; what is known of the schema stays true."""
     try:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     except sqlite3.Error as error:  # SQLite rolls back by itself after some errors
         log.debug("ROLLBACK: %s", error)

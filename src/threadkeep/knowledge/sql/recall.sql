@@ -170,21 +170,22 @@ CROSS JOIN tk_turns AS t WHERE t.session = json_extract(p.value, '$[0]') AND t.t
 -- name: found_things
 SELECT t.id, t.at, t.kind, t.hash, t.row FROM ({ids:ids}) AS i CROSS JOIN tk_things AS t WHERE t.id = i.value
 
--- name: is_probe_session
-SELECT 1 FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness AND probe_tag IS NOT NULL LIMIT 1
+-- name: names_of_sessions
+SELECT s.id, s.harness, s.session_id,
+  EXISTS (SELECT 1 FROM agentic_sessions AS a WHERE a.session_id = s.session_id AND a.harness = s.harness AND a.probe_tag IS NOT NULL)
+FROM ({ids:ids}) AS i CROSS JOIN tk_sessions AS s WHERE s.id = i.value
 
 -- ------------------------------------------------------------------ what is shown
 
 -- name: shown_entries
 SELECT e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, e.error, e.hash,
   s.id, s.harness, s.session_id, s.parent_session_id, s.is_subagent, s.hidden, s.title, s.agent, s.model, s.cwd, s.project, s.git_branch,
-  s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors
+  s.slug, s.version, s.first_prompt, s.started_at, s.ended_at, s.entries, s.prompts, s.tool_calls, s.errors,
+  coalesce((SELECT a.id FROM agentic_sessions AS a
+      WHERE a.session_id = s.session_id AND a.harness = s.harness AND a.start_time <= coalesce(e.at, a.start_time)
+      ORDER BY a.start_time DESC LIMIT 1),
+    (SELECT a.id FROM agentic_sessions AS a WHERE a.session_id = s.session_id AND a.harness = s.harness ORDER BY a.start_time LIMIT 1))
 FROM ({ids:ids}) AS i CROSS JOIN tk_entries AS e JOIN tk_sessions AS s ON s.id = e.session WHERE e.id = i.value
-
--- name: segment_at
-SELECT id FROM agentic_sessions WHERE session_id = :session_id AND harness = :harness
-ORDER BY start_time <= coalesce(:at, start_time) DESC, CASE WHEN start_time <= coalesce(:at, start_time) THEN -start_time ELSE start_time END
-LIMIT 1
 
 -- What is shown of a thing: row, time, title, text, source, harness, cwd, branch, session id, outcome, uuid, url, repo.
 -- name: shown_command
