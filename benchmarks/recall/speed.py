@@ -13,7 +13,7 @@ from threadkeep.memory.memory import Memory
 from threadkeep.memory.records import Meaning
 
 _EACH: Final = 12
-_REPEATS: Final = 3
+_ROUNDS: Final = 3
 _COMMON: Final = 60  # ranks of the vocabulary: words of most messages
 _MID: Final = (400, 3_000)
 _RARE: Final = (20_000, 60_000)
@@ -36,9 +36,9 @@ class Timed(NamedTuple):
     p95: float
 
 
-def query_set() -> list[Asked]:
+def query_set(seed: int = 11) -> list[Asked]:
     """Give the questions: rare, middling and frequent words, sentences, names of code, Chinese."""
-    return list(_queries(Words(11)))
+    return list(_queries(Words(seed)))
 
 
 def _queries(words: Words) -> Iterator[Asked]:
@@ -57,22 +57,21 @@ def _queries(words: Words) -> Iterator[Asked]:
         yield Asked("in a project", f"{mid} {common}", Query(project=(f"project{number}",)))
 
 
-def time_all(memory: Memory, queries: Sequence[Asked]) -> list[Timed]:
-    """Ask each question some times, and keep the middle of them; the first round warms up."""
+def time_all(memory: Memory, clock: Callable[[], float] = time.perf_counter) -> list[Timed]:
+    """Ask some sets of questions, each question once; the first set warms up.
+
+    Nothing is asked twice: what is kept of the last answer helps who asks for nearly the same
+    while typing, and would help every second question here.
+    """
     spent: dict[str, list[float]] = {}
-    for query in queries:
-        memory.recall(query.text, query.within)
-    for query in queries:
-        runs = [_ask(memory, query) for _ in range(_REPEATS)]
-        spent.setdefault(query.group, []).append(median(runs))
+    for number in range(_ROUNDS + 1):
+        for query in query_set(11 + number):
+            started = clock()
+            memory.recall(query.text, query.within)
+            if number:
+                spent.setdefault(query.group, []).append((clock() - started) * 1000)
     rows = [_timed(group, times) for group, times in spent.items()]
     return [*rows, _timed("all", [one for times in spent.values() for one in times])]
-
-
-def _ask(memory: Memory, query: Asked) -> float:
-    started = time.perf_counter()
-    memory.recall(query.text, query.within)
-    return (time.perf_counter() - started) * 1000
 
 
 def _timed(group: str, times: Sequence[float]) -> Timed:
@@ -91,6 +90,6 @@ def measure(
     with home.history(user_home=folder / "user") as history:
         memory = Memory(history.store, history.sources, clock=lambda: NOW)
         memory.index()
-        by_words = time_all(memory, query_set())
+        by_words = time_all(memory)
         memory.meaning = meaning_of(history)
-        return by_words, time_all(memory, query_set()) if memory.meaning else []
+        return by_words, time_all(memory) if memory.meaning else []

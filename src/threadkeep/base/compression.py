@@ -22,7 +22,12 @@ _WINDOW: Final = 64 * 1024 * 1024
 
 def compress(data: bytes) -> bytes:
     """Compress a block; the same bytes always give the same result."""
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(data)
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
+
+
+def has_checksum(data: bytes) -> bool:
+    """Tell whether `decompress` finds damage in a block by itself; those of old versions do not."""
+    return zstandard.get_frame_parameters(data).has_checksum
 
 
 def decompress(data: bytes, size: int) -> bytes:

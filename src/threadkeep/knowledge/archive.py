@@ -15,7 +15,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from threadkeep.base.compression import compress, compressed_size, decompress, is_compressed
+from threadkeep.base.compression import (
+    compress,
+    compressed_size,
+    decompress,
+    has_checksum,
+    is_compressed,
+)
 from threadkeep.base.json import encode
 from threadkeep.base.text import from_sql, pattern
 from threadkeep.base.tx import Tx
@@ -127,8 +133,12 @@ def store_block(tx: Tx, text: bytes) -> int:
     return tx.insert("insert_block", values)
 
 
-def read_block(tx: Tx, block_id: int) -> list[bytes]:
-    """Return the lines of a block; raises Damaged if they are not what was stored."""
+def read_block(tx: Tx, block_id: int, *, proved: bool = True) -> list[bytes]:
+    """Return the lines of a block; raises Damaged if they are not what was stored.
+
+    What only shows a few lines needs no proof that nobody put another block in the place of this
+    one (`proved`): the block's own checksum tells of damage, in a seventh of the time.
+    """
     row = tx.one("read_block", {"block": block_id})
     if row is None:
         raise Damaged(f"block {block_id} of the archive is missing", hint="restore a backup")
@@ -138,9 +148,11 @@ def read_block(tx: Tx, block_id: int) -> list[bytes]:
     except Damaged as error:
         msg = f"block {block_id} of the archive is damaged: {error.message}"
         raise Damaged(msg, hint=error.hint) from error
-    if digest(text) != name:
+    if (proved or not has_checksum(data)) and digest(text) != name:
         raise Damaged(f"block {block_id} of the archive has changed", hint="restore a backup")
-    return text.split(b"\n")[:-1]
+    lines = text.split(b"\n")
+    lines.pop()
+    return lines
 
 
 def read_lines(tx: Tx, log_id: int, first: int = 0, count: int | None = None) -> Iterator[bytes]:
@@ -451,12 +463,6 @@ def load_log_by_id(tx: Tx, log_id: int) -> LogRow | None:
     """Return the row of a log by its number."""
     row = tx.one("log_by_id", {"id": log_id})
     return None if row is None else _log(row)
-
-
-def reader_of(tx: Tx, log_id: int) -> str | None:
-    """Name the source that reads a log, without all else that is known of it."""
-    found = tx.value("reader_of_log", {"id": log_id})
-    return None if found is None else str(found)
 
 
 def logs_of_session(tx: Tx, harness: str, session_id: str) -> list[LogRow]:

@@ -314,7 +314,9 @@ def place_of(session: int, turn: int) -> int:
 
 def frequency(tx: Tx, side: Side, match: Match, rows: int) -> int:
     """Count the rows that have words; of frequent ones it is an estimate."""
-    count, last = _WORDS[side].frequency(tx, match, COUNTED)
+    # Questions have frequent words in common, and these take longest to count.
+    counted = tx.kept((frequency, side, match), lambda: _WORDS[side].frequency(tx, match, COUNTED))
+    count, last = counted
     return int(count if count < COUNTED else max(COUNTED, COUNTED * rows / max(last, 1)))
 
 

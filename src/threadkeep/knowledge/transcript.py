@@ -24,7 +24,6 @@ from threadkeep.knowledge.archive import (
     logs_of_session,
     read_block,
     read_lines,
-    reader_of,
 )
 from threadkeep.knowledge.copies import COPY, Links
 from threadkeep.knowledge.query import Query
@@ -118,12 +117,12 @@ def entries_in(sources: Readers, reader: str, line: bytes, number: int) -> dict[
 
 def entry_at(tx: Tx, sources: Readers, row: EntryRow) -> Entry | None:
     """Read one entry from its place in the archive."""
-    reader = reader_of(tx, row.log_id)
-    block = tx.one("block_at", {"log": row.log_id, "line": row.line})
-    if reader is None or block is None:
+    found = tx.one("block_at", {"log": row.log_id, "line": row.line})
+    if found is None:
         return None
-    lines = read_block(tx, block[1])
-    at = row.line - block[0]
+    first, block, reader = found
+    lines = read_block(tx, block)
+    at = row.line - first
     return (
         entries_in(sources, reader, lines[at], row.line).get(row.key) if at < len(lines) else None
     )
@@ -189,13 +188,16 @@ _LINES_KEPT: Final = 4  # a result and the calls before it are asked for in turn
 
 
 class ArchivedEntries:
-    """Reads entries within one transaction; blocks and lines that were just read are at hand."""
+    """Reads entries within one transaction; blocks and lines that were just read are at hand.
 
-    def __init__(self, tx: Tx, sources: Readers) -> None:
+    With `keep` the blocks stay at hand for the next transaction, until somebody commits: what is
+    asked while it is typed finds nearly the same each time.
+    """
+
+    def __init__(self, tx: Tx, sources: Readers, *, keep: bool = False) -> None:
         self.tx = tx
         self._sources = sources
-        self._readers: dict[int, str | None] = {}  # of the logs
-        self._blocks: dict[int, list[bytes]] = {}
+        self._blocks: dict[int, list[bytes]] = tx.kept(ArchivedEntries, dict) if keep else {}
         self._read: dict[tuple[int, int], dict[str, Entry]] = {}  # by log and line
         self.damaged: set[int] = set()  # blocks that could not be read
 
@@ -214,14 +216,12 @@ class ArchivedEntries:
         return "" if entry is None else entry.text
 
     def _entries(self, row: EntryRow) -> dict[str, Entry]:
-        if row.log_id not in self._readers:
-            self._readers[row.log_id] = reader_of(self.tx, row.log_id)
-        reader = self._readers[row.log_id]
-        block = self.tx.one("block_at", {"log": row.log_id, "line": row.line})
-        if reader is None or block is None:
+        found = self.tx.one("block_at", {"log": row.log_id, "line": row.line})
+        if found is None:
             return {}
-        lines = self._lines(block[1])
-        at = row.line - block[0]
+        first, block, reader = found
+        lines = self._lines(block)
+        at = row.line - first
         return entries_in(self._sources, reader, lines[at], row.line) if at < len(lines) else {}
 
     def _lines(self, block: int) -> list[bytes]:
@@ -229,10 +229,10 @@ class ArchivedEntries:
             if len(self._blocks) >= _BLOCKS_KEPT:
                 del self._blocks[next(iter(self._blocks))]
             try:
-                self._blocks[block] = read_block(self.tx, block)
+                self._blocks[block] = read_block(self.tx, block, proved=False)
             except Damaged:  # it is told by whoever checks the store; the others are still good
                 self.damaged.add(block)
-                self._blocks[block] = []
+                return []
         return self._blocks[block]
 
 

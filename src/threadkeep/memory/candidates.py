@@ -105,7 +105,8 @@ class Pool(NamedTuple):
         if not one.place or one.side not in self.sides:
             return one
         scored = self.sides[one.side].scores.scored(one.place)
-        return one._replace(around=scored.around / self.ceiling, clues=scored.clues)
+        around = scored.around / self.ceiling
+        return Candidate(*one[:6], around, scored.clues, *one[8:])  # `_replace` takes 2 µs more
 
 
 NOTHING: Final = Pool((), 0, 1.0, {})
@@ -287,11 +288,14 @@ def _resolved(
     Some only have neighbours with the words; `alone` leaves those out.
     """
     side, evidence = what
-    ids = {place: number for clue in evidence for number, place, _ in clue.postings}
     if alone:
-        scores = scores.only(ids)
+        scores = scores.only({place for clue in evidence for _, place, _ in clue.postings})
     places = scores.best(pool)
-    lacking = [place for place in places if place not in ids]
+    wanted = {place for place in places if place > 0}
+    ids = {place: -place for place in places if place < 0}
+    if wanted:
+        ids |= {at: row for clue in evidence for row, at, _ in clue.postings if at in wanted}
+    lacking = wanted - ids.keys()
     ids |= search_index.standing_at(tx, lacking) if lacking else {}
     totals = scores.totals
     return [WordCandidate(side, ids[at], at, totals[at]) for at in places if at in ids]

@@ -20,7 +20,7 @@ from threadkeep.knowledge.hit_rows import (
     load_messages,
 )
 from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.records import EntryRow, Readers
+from threadkeep.knowledge.records import Readers
 from threadkeep.knowledge.search_index import having
 from threadkeep.knowledge.search_scope import (
     SHOWN_AS,
@@ -153,10 +153,10 @@ def collapse(
     What comes behind the first fifty is only looked at where these do not fill the answer.
     """
     folding = _Folding(text_of)
-    for at, one in enumerate(ranked):
-        if at >= MOST and len(folding.kept) >= limit:
-            break
+    for count, one in enumerate(ranked, 1):
         folding.add(one, group_of(one))
+        if count >= MOST and len(folding.kept) >= limit:
+            break
     groups = enumerate(folding.kept[:limit])
     return [HitGroup(one, folding.same[n], folding.more[n]) for n, one in groups]
 
@@ -318,9 +318,7 @@ def _having(
             yield from ((side, number) for number in having(tx, side, all_of(words), ids))
 
 
-def _missing(
-    tx: Tx, question: Question, pool: Pool, kept: Sequence[HitGroup]
-) -> tuple[str, ...]:
+def _missing(tx: Tx, question: Question, pool: Pool, kept: Sequence[HitGroup]) -> tuple[str, ...]:
     """Name the words that none of the hits has; a question with signs is taken as it stands."""
     if len(question.words) < 2 or not kept:  # noqa: PLR2004  (one word alone is there, or not)
         return ()
@@ -390,7 +388,7 @@ class _Shower:
         self._tx = tx
         self._pool = pool
         self._settled_at = settled_at  # None: nothing is left out
-        self.archive = ArchivedEntries(tx, sources)
+        self.archive = ArchivedEntries(tx, sources, keep=True)
         self._texts: dict[int, str] = {}
         self._messages: dict[int, SessionMessage] = {}
         self._things: dict[int, HitText] = {}

@@ -12,9 +12,6 @@ SELECT {log} FROM tk_logs WHERE reader = :reader AND path = :path AND item = :it
 -- name: log_by_id
 SELECT {log} FROM tk_logs WHERE id = :id
 
--- name: reader_of_log
-SELECT reader FROM tk_logs WHERE id = :id
-
 -- name: logs_of_session
 SELECT {log} FROM tk_logs WHERE id IN (
   SELECT id FROM tk_logs WHERE harness = :harness AND session_id = :session_id AND lines > 0
@@ -500,7 +497,8 @@ e.id, e.session, e.key, e.log_id, e.line, e.part, e.role, e.kind, e.at, e.tool, 
 SELECT {entry} FROM tk_entries AS e WHERE e.session = :session ORDER BY e.log_id, e.line, e.part
 
 -- name: block_at
-SELECT first_line, block_id FROM tk_log_blocks WHERE log_id = :log AND first_line <= :line ORDER BY first_line DESC LIMIT 1
+SELECT b.first_line, b.block_id, l.reader FROM tk_log_blocks AS b JOIN tk_logs AS l ON l.id = b.log_id
+WHERE b.log_id = :log AND b.first_line <= :line ORDER BY b.first_line DESC LIMIT 1
 
 -- name: source_totals
 SELECT harness, count(*), sum(lines), sum(bad_lines), sum(source_bytes), count(gone_at), sum(excluded), count(error), max(captured_at)
