@@ -40,6 +40,13 @@ def encode(value: Any) -> str:
     return raw.decode() if _is_plain(value, MAX_DEPTH) else _encode_carefully(value)
 
 
+def compact(value: Any) -> str:
+    """Write JSON as the contract hashes it: no spaces, nothing escaped without need."""
+    import json  # noqa: PLC0415  (1 ms; a command that only looks has no use for it)
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def decode(text: str | bytes) -> Any:
     """Read JSON; of a key that comes twice the last value counts, as everywhere.
 

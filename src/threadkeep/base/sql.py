@@ -38,7 +38,7 @@ its name, in the file of the same name in the folder `sql/postgres`.
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -46,7 +46,7 @@ from threadkeep.base.text import pattern
 
 Engine = Literal["sqlite", "postgres"]
 
-_MARK = pattern(r"-- (name|piece): *(\w+)\s*")
+_MARK = pattern(r"^-- (name|piece): *(\w+)\s*$", re.MULTILINE)
 _NAME = pattern(r"^-- name: *(\w+)\s*$", re.MULTILINE)
 _PIECE = pattern(r"\{(\w+)(?::([^{}]+))?\}")
 
@@ -103,28 +103,36 @@ def fill_pieces(sql: str, engine: Engine = "sqlite") -> str:
 
 def parse_queries(text: str, engine: Engine = "sqlite") -> dict[str, str]:
     """Split a file of named queries into a mapping from name to SQL."""
-    found: dict[str, dict[str, list[str]]] = {"name": {}, "piece": {}}
-    current: list[str] = []
-    for line in text.splitlines():
-        mark = _MARK.fullmatch(line)
-        if mark is not None:
-            kind, name = mark.groups()
-            if name in found[kind]:
-                msg = f"{'query' if kind == 'name' else kind} {name!r} is defined twice"
-                raise ValueError(msg)
-            current = found[kind].setdefault(name, [])
-        elif line.strip() and not line.lstrip().startswith("--"):
-            current.append(line)
-    pieces: dict[str, str] = {}
-    for name, lines in found["piece"].items():
-        pieces[name] = _with_pieces(lines, pieces, engine)
-    queries = {
-        name: _with_pieces(lines, pieces, engine).rstrip(";")
-        for name, lines in found["name"].items()
-    }
+    bodies, pieces = _split(text, engine)
+    queries = {name: _written(body, pieces, engine) for name, body in bodies.items()}
     if engine == "postgres":
         return {name: to_postgres(query) for name, query in queries.items()}
     return queries
+
+
+def _split(text: str, engine: Engine = "sqlite") -> tuple[dict[str, str], dict[str, str]]:
+    """Return the queries of a file as they are written there, and its pieces, filled in."""
+    found: dict[str, dict[str, str]] = {"name": {}, "piece": {}}
+    parts = _MARK.split(text)[1:]
+    for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        if name in found[kind]:
+            msg = f"{'query' if kind == 'name' else kind} {name!r} is defined twice"
+            raise ValueError(msg)
+        found[kind][name] = body
+    pieces: dict[str, str] = {}
+    for name, body in found["piece"].items():
+        pieces[name] = _with_pieces(_lines(body), pieces, engine)
+    return found["name"], pieces
+
+
+def _lines(body: str) -> list[str]:
+    """Return the lines that are neither empty nor comments."""
+    kept = ((line, line.lstrip()) for line in body.splitlines())
+    return [line for line, begins in kept if begins and not begins.startswith("--")]
+
+
+def _written(body: str, pieces: Mapping[str, str], engine: Engine = "sqlite") -> str:
+    return _with_pieces(_lines(body), pieces, engine).rstrip(";")
 
 
 def _with_pieces(lines: list[str], pieces: Mapping[str, str], engine: Engine) -> str:
@@ -217,7 +225,7 @@ def load_overrides(package: str, file: str) -> Mapping[str, str]:
 
 
 class _QueryFiles(Mapping[str, str]):
-    """Queries of some files by name; a file is parsed when one of its queries is asked for.
+    """Queries of some files by name; each is written out when it is asked for.
 
     A command runs ten queries of 600, so most files are only looked through for names.
     """
@@ -225,7 +233,8 @@ class _QueryFiles(Mapping[str, str]):
     def __init__(self, package: str, files: tuple[str, ...]) -> None:
         self._package = package
         self._files = files
-        self._parsed: dict[str, str] = {}
+        self._split = cache(_split)
+        self._queries: dict[str, str] = {}
 
     @cached_property
     def _texts(self) -> dict[str, str]:
@@ -241,9 +250,10 @@ class _QueryFiles(Mapping[str, str]):
         return found
 
     def __getitem__(self, name: str) -> str:
-        if name not in self._parsed:
-            self._parsed |= parse_queries(self._texts[name])
-        return self._parsed[name]
+        if name not in self._queries:
+            bodies, pieces = self._split(self._texts[name])
+            self._queries[name] = _written(bodies[name], pieces)
+        return self._queries[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts)

@@ -1,7 +1,5 @@
 """Segments become rows of `agentic_sessions`, and tickets for enrichment when they have changed."""
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -9,7 +7,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.clock import is_due
-from threadkeep.base.json import encode
+from threadkeep.base.json import compact, encode
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.archive import read_block
@@ -18,11 +16,6 @@ from threadkeep.knowledge.transcript import ArchivedEntries
 
 # ------------------------------------------------------------------------------
 # The content hash of a segment: the contract's formula, byte for byte.
-
-
-def compact(value: Any) -> str:
-    """Render JSON the way the contract hashes it: no spaces, nothing escaped without need."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def tools_json(segment: Segment) -> str | None:
@@ -41,7 +34,9 @@ def content_hash(segment: Segment) -> str:
     """Hash what a slice holds; equal hashes mean there is nothing new to learn from it."""
     fields = (tools_json(segment) or "[]", prompts_json(segment) or "[]", "\n".join(segment.texts))
     common = "|".join(fields).encode("utf-8", "replace")
-    return hashlib.sha256(segment.hashed or common).hexdigest()
+    from hashlib import sha256  # noqa: PLC0415  (2 ms; what only reads needs none)
+
+    return sha256(segment.hashed or common).hexdigest()
 
 
 # A ticket this young is left alone: a growing segment would else be enriched at every message.

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.base.json import compact
 from threadkeep.knowledge.records import Entry, Image, Segment, SessionFacts, Usage
-from threadkeep.knowledge.segments import compact
 from threadkeep.sources.records import Harvest, Log
 
 _TOO_BIG = 2**63

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import msgspec
 
 from threadkeep.base.database import Database
+from threadkeep.base.json import compact
 from threadkeep.base.sqlite.foreign import open_foreign
 from threadkeep.base.tx import Tx
 from threadkeep.errors import NoStore
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
-from threadkeep.knowledge.segments import compact
 from threadkeep.sources.common import OpenSegment, Segmenter, rows, table, text
 from threadkeep.sources.folders import database_stamp
 from threadkeep.sources.records import DocumentItem, Harvest, Log, SessionExcerpt, Stamp, UserHome

@@ -7,7 +7,6 @@ where the item is missing.
 """
 
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -194,6 +193,8 @@ def _key(seen: CodexRecord, line: bytes, name: object = None) -> str:
         return name
     # The time tells apart two records that were glued into one line.
     salt = seen.stamp.encode("utf-8", "replace")[:64]
+    from hashlib import blake2b  # noqa: PLC0415  (2 ms, and most lines have a name)
+
     return blake2b(line, digest_size=8, key=salt).hexdigest()
 
 

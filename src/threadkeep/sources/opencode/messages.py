@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from threadkeep.base.json import compact
 from threadkeep.knowledge.records import Entry, Kind, Role, Segment, SessionFacts, Usage
-from threadkeep.knowledge.segments import compact
 from threadkeep.sources.common import (
     PROMPT_CHARACTERS,
     TEXT_CHARACTERS,
