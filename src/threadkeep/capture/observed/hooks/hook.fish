@@ -12,24 +12,16 @@ end
 
 # A file is made for its owner alone, whatever the user's umask is.
 function __threadkeep_make_private --argument-names file
-    test -e $file; and return
     set -l mask $umask
     set umask 0077
     builtin printf '' >>$file
     set umask $mask
 end
 
-function __threadkeep_append
-    __threadkeep_find_folder; or return 1
-    set -l text $argv[1]
-    set -l fields $argv[2..]
-    builtin string match -qr '[\x1d-\x1f]' -- $fields; and __threadkeep_clean $fields
-    and set fields $__threadkeep_cleaned
-    for field in $fields
-        set text "$text"\x1f"$field"
-    end
+# Append one record. `printf` writes it in one piece, whatever else writes to the file.
+function __threadkeep_append --argument-names text
     set -l file $__threadkeep_folder/$__threadkeep_file
-    __threadkeep_make_private $file
+    test -e $file; or __threadkeep_make_private $file
     builtin printf '%s' \x1e"$text"\x1d\n >>$file
     and return
     # fish tells of a full disk by itself, and nothing keeps it from that: so not at every prompt.
@@ -37,8 +29,11 @@ function __threadkeep_append
     return 1
 end
 
+# Set __threadkeep_cleaned to values without the characters that separate records and fields.
 function __threadkeep_clean
-    set -g __threadkeep_cleaned
+    set -g __threadkeep_cleaned $argv
+    builtin string match -qr '[\x1d-\x1f]' -- $argv; or return
+    set __threadkeep_cleaned
     for field in $argv
         set -a __threadkeep_cleaned (builtin string replace -ar '[\x1d-\x1f]' \ufffd -- $field | builtin string collect --allow-empty)
     end
@@ -51,7 +46,12 @@ function __threadkeep_write_environment
     for name in $__threadkeep_names
         set -q $name; and set -a pairs "$name=$$name"
     end
-    __threadkeep_append env1 $THREADKEEP_SESSION_ID $fish_pid $pairs
+    __threadkeep_clean $THREADKEEP_SESSION_ID $pairs
+    set -l text env1\x1f"$__threadkeep_cleaned[1]"\x1f$fish_pid
+    for pair in $__threadkeep_cleaned[2..]
+        set text "$text"\x1f"$pair"
+    end
+    __threadkeep_append $text
     and set -g __threadkeep_known $__threadkeep_now
 end
 
@@ -68,15 +68,19 @@ end
 
 # fish has no clock without a process, but the time of a file that was just emptied is one, in whole
 # seconds. Before fish 3.6, which cannot ask for that time, Linux tells how long it has been running.
+# `| read` takes what a builtin says without the thread that a command substitution wakes: 0.1 ms
+# each on a busy machine.
 function __threadkeep_clock
-    if contains path $__threadkeep_builtins
-        __threadkeep_find_folder; or return
+    set -g __threadkeep_started
+    if set -q __threadkeep_paths
         set -l scratch $__threadkeep_folder/fish-$fish_pid.scratch
-        __threadkeep_make_private $scratch
-        builtin printf '' >$scratch; and builtin path mtime -- $scratch
+        test -e $scratch; or __threadkeep_make_private $scratch
+        builtin printf '' >$scratch
+        and builtin path mtime -- $scratch | read -g __threadkeep_started
     else if test -n "$__threadkeep_boot"
-        read -l up idle </proc/uptime; and math "$__threadkeep_boot + $up"
+        read -l up idle </proc/uptime; and math "$__threadkeep_boot + $up" | read -g __threadkeep_started
     end
+    test -n "$__threadkeep_started"
 end
 
 function __threadkeep_boot_time
@@ -86,40 +90,36 @@ function __threadkeep_boot_time
     end </proc/stat
 end
 
-# One command substitution for all: each of them wakes another thread of fish.
 function __threadkeep_preexec --on-event fish_preexec
     set -l command "$argv[1]"
-    set -g __threadkeep_command
+    set -g __threadkeep_record
     __threadkeep_wanted $command; or return
-    set -l facts (math $__threadkeep_seq + 1; builtin string length -- $command; __threadkeep_clock)
-    set -q facts[3]; or return
-    set -g __threadkeep_seq $facts[1]
-    set -g __threadkeep_chars $facts[2]
-    set -g __threadkeep_started $facts[3]
-    set -g __threadkeep_cwd "$PWD"
+    __threadkeep_find_folder; and __threadkeep_clock; or return
+    math $__threadkeep_seq + 1 | read -g __threadkeep_seq
     # It did not start before the last one ended: that keeps them in order. Two seconds are more than
     # the clock can be off, unless somebody has set it.
-    if test $__threadkeep_ended[1] -gt $facts[3] -a $__threadkeep_ended[2] -lt $facts[3]
-        set __threadkeep_started $__threadkeep_ended[1]
+    if test "$__threadkeep_ended" -gt $__threadkeep_started
+        math $__threadkeep_ended - $__threadkeep_started | read -l early
+        test $early -lt 2; and set __threadkeep_started $__threadkeep_ended
     end
-    if test $__threadkeep_chars -gt 65536
+    builtin string length -- $command | read -l chars
+    if test $chars -gt 65536
         set command (builtin string sub -l 65536 -- $command | builtin string collect)
     end
-    set __threadkeep_command $command
+    __threadkeep_clean "$THREADKEEP_SESSION_ID" "$hostname" "$USER" "$PWD" $command
+    set -l said $__threadkeep_cleaned
+    set -g __threadkeep_record \x1f"$said[1]"\x1f$fish_pid\x1f$__threadkeep_seq\x1ffish\x1f"$said[2]"\x1f"$said[3]"\x1f$__threadkeep_started\x1f \
+        "$said[4]"\x1f"$chars"\x1f"$said[5]"
     __threadkeep_write_environment
-    __threadkeep_append start1 $THREADKEEP_SESSION_ID $fish_pid $__threadkeep_seq fish "$hostname" \
-        "$USER" $__threadkeep_started $__threadkeep_cwd $__threadkeep_chars $command
+    __threadkeep_append start1"$__threadkeep_record[1]$__threadkeep_record[2]"
 end
 
 function __threadkeep_postexec --on-event fish_postexec
     set -l code $status
-    set -l end "$__threadkeep_started + $CMD_DURATION / 1000"
-    set -q __threadkeep_command[1]; or return
-    set -g __threadkeep_ended (math --scale=3 $end; math --scale=3 "$end - 2")
-    __threadkeep_append end1 $THREADKEEP_SESSION_ID $fish_pid $__threadkeep_seq fish "$hostname" \
-        "$USER" $__threadkeep_started $__threadkeep_ended[1] $code $__threadkeep_cwd \
-        $__threadkeep_chars $__threadkeep_command
-    set -g __threadkeep_command
+    set -q __threadkeep_record[1]; or return
+    math --scale=3 "$__threadkeep_started + $CMD_DURATION / 1000" | read -g __threadkeep_ended
+    __threadkeep_append end1"$__threadkeep_record[1]"$__threadkeep_ended\x1f$code\x1f"$__threadkeep_record[2]"
+    set -g __threadkeep_record
 end
 
 function __threadkeep_new_id
@@ -159,11 +159,11 @@ if status is-interactive
     if test "$__threadkeep_pid" != $fish_pid
         set -g __threadkeep_pid $fish_pid
         set -g __threadkeep_seq 0
-        set -g __threadkeep_ended 0 0
+        set -g __threadkeep_ended 0
         set -g __threadkeep_rest 0
-        set -g __threadkeep_command
+        set -g __threadkeep_record
         set -g __threadkeep_known
-        set -g __threadkeep_builtins (builtin --names)
+        contains path (builtin --names); and set -g __threadkeep_paths
         set -g __threadkeep_boot (__threadkeep_boot_time)
         set -g __threadkeep_names HOME USER LOGNAME SHELL TERM COLORTERM TERM_PROGRAM LANG LC_ALL \
             PATH SHLVL HOSTNAME EDITOR VISUAL TMPDIR VIRTUAL_ENV CONDA_DEFAULT_ENV NODE_ENV \
@@ -174,7 +174,8 @@ if status is-interactive
         eval 'function __threadkeep_values; set -g __threadkeep_now "$'(builtin string join '|$' -- $__threadkeep_names)'"; end'
         __threadkeep_join_session
         # The file's name needs a time as well: a process id comes back some day.
-        set -g __threadkeep_file fish-$fish_pid-(math --scale=0 "0"(__threadkeep_clock)).tk
+        __threadkeep_find_folder; and __threadkeep_clock
+        set -g __threadkeep_file fish-$fish_pid-(math --scale=0 "0$__threadkeep_started").tk
     end
 else
     functions --erase __threadkeep_preexec __threadkeep_postexec
