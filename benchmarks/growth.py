@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 from benchmarks.corpus import messages, stream
 from benchmarks.measure import median_of, used_by
 from benchmarks.place import Place
+from benchmarks.recall.corpus import NOW, make_store as make_history
+from benchmarks.recall.speed import QUESTIONS, query_set
 from benchmarks.report import Goal, Growth, Result, Table, figure
 from benchmarks.state_corpus import COMMON, sessions
 from benchmarks.state_files import copied, filled, memory
@@ -25,6 +27,7 @@ from threadkeep.capture.records import Exclusion
 from threadkeep.capture.redact.engine import MaskedBlock
 from threadkeep.chat.store import ChatStore
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.memory.memory import Memory
 from threadkeep.sources.chat_store import ChatSource
 from threadkeep.sources.records import UserHome
 from threadkeep.state.hermes_state import SessionDB
@@ -187,6 +190,20 @@ def _finding(place: Place, _folder: Path, size: int) -> Iterator[Work]:
         yield lambda: search_messages(store.context, f"{COMMON} error timeout", limit=20)
 
 
+# ------------------------------------------------------------------ recall
+
+
+@contextmanager
+def _recalling(_place: Place, folder: Path, size: int) -> Iterator[Work]:
+    """Questions of nine kinds over a history of so many messages, none asked twice."""
+    home = make_history(folder, size, size // 10)
+    seeds = itertools.count()
+    with home.history(user_home=folder / "user") as history:
+        memory = Memory(history.store, history.sources, clock=lambda: NOW)
+        memory.index()
+        yield lambda: [memory.recall(one.text, one.within) for one in query_set(next(seeds))]
+
+
 ROWS: Final = (
     Row("feed() of a delta", "deltas of the text", 100, _feeding, _DELTAS),
     Row("say()", "messages of the session", 100, _saying, _SAID),
@@ -195,6 +212,7 @@ ROWS: Final = (
     Row("a new message in an own chat, captured", "messages of the session", 100, _capturing),
     Row("append_message()", "messages of the file", 500, _appending, _SAID),
     Row("search of state, three terms", "messages of the file", 500, _finding, limit=0.5),
+    Row("recall, a question", "messages", 400, _recalling, QUESTIONS, limit=0.5),
 )
 
 

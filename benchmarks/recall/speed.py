@@ -14,6 +14,7 @@ from threadkeep.memory.records import Meaning
 
 _EACH: Final = 12
 _ROUNDS: Final = 3
+QUESTIONS: Final = 9 * _EACH  # of one set
 _COMMON: Final = 60  # ranks of the vocabulary: words of most messages
 _MID: Final = (400, 3_000)
 _RARE: Final = (20_000, 60_000)
@@ -70,11 +71,12 @@ def time_all(memory: Memory, clock: Callable[[], float] = time.perf_counter) -> 
             memory.recall(query.text, query.within)
             if number:
                 spent.setdefault(query.group, []).append((clock() - started) * 1000)
-    rows = [_timed(group, times) for group, times in spent.items()]
-    return [*rows, _timed("all", [one for times in spent.values() for one in times])]
+    rows = [timed(group, times) for group, times in spent.items()]
+    return [*rows, timed("all", [one for times in spent.values() for one in times])]
 
 
-def _timed(group: str, times: Sequence[float]) -> Timed:
+def timed(group: str, times: Sequence[float]) -> Timed:
+    """Sum up the times of a group."""
     return Timed(group, len(times), median(times), quantiles(times, n=20, method="inclusive")[-1])
 
 
