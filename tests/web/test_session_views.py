@@ -101,6 +101,16 @@ def test_rows_are_given_as_csv_and_json(site: Site) -> None:
     assert {one["name"] for one in site.get("/api/sql/tables").json["items"]} > {"tk_sessions"}
 
 
+def test_the_tables_that_people_ask_come_first_and_say_what_they_hold(site: Site) -> None:
+    tables = site.get("/api/sql/tables").json["items"]
+    described = [bool(one["about"]) for one in tables]
+    assert described == sorted(described, reverse=True)
+    assert tables[0]["name"] == "tk_sessions"
+    page = asked(site, "SELECT count(*) FROM sessions", "")
+    assert "sessions of agents are in tk_sessions" in page.partition("<details")[0]
+    assert "sessions of agents are in" not in asked(site, "SELECT 1", "").partition("<details")[0]
+
+
 def test_what_is_no_query_is_refused_beside_it(site: Site) -> None:
     page = asked(site, "DELETE FROM tk_sessions", "")
     assert "Only queries can be run" in page

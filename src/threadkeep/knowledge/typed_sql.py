@@ -1,6 +1,7 @@
 """Typed queries over the tables of a knowledge store: read-only, and bounded in every way."""
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -22,6 +23,23 @@ _BEGINNING: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*(\w+)", r
 _QUERIES: Final = frozenset(("select", "with", "values"))
 # What indexes are made of, and locks: nothing that a person asks.
 _HIDDEN: Final = re.compile(r"sqlite_|.*_(?:data|idx|docsize|config|content|postings|blocks)$")
+# The tables that people ask, in the order in which they are listed; all others come after these.
+_ABOUT: Final = {
+    "tk_sessions": "the sessions of all agents: titles, projects, times, models, counts",
+    "tk_entries": "what was said and done in them: one row for each prompt, answer, call or result",
+    "tk_usage": "tokens of each response, by model",
+    "tk_labels": "stars, tags and notes",
+    "events": "commands: those typed in a shell and those run by agents",
+    "browser_events": "web pages that were read",
+    "workflow_runs": "runs of CI",
+    "lessons": "failures that repeat",
+    "knowledge_nodes": "what was learned, as JSON",
+    "entities": "files, tools and names that nodes and commands mention",
+    "tk_projects": "other names of projects",
+    "sessions": "terminals in which commands were typed; sessions of agents are in tk_sessions",
+    "agentic_sessions": "parts of agents' sessions; whole ones are in tk_sessions",
+    "claude_sessions": "parts of Claude Code's sessions; whole ones are in tk_sessions",
+}
 
 RowLimit = Annotated[int, Meta(ge=1, le=MOST_ROWS)]
 Sql = Annotated[str, Meta(min_length=1, max_length=20_000)]
@@ -36,10 +54,11 @@ class SqlAnswer(msgspec.Struct, frozen=True):
 
 
 class SqlTable(msgspec.Struct, frozen=True):
-    """A table that can be asked."""
+    """A table that can be asked; `about` says what it holds, if people are likely to ask it."""
 
     name: str
     columns: tuple[str, ...]
+    about: str = ""
 
 
 def run_sql(database: Database, sql: Sql, limit: RowLimit = 1000) -> SqlAnswer:
@@ -66,12 +85,19 @@ def _shown(value: object) -> object:
 
 
 def sql_tables(database: Database) -> list[SqlTable]:
-    """List the tables that can be asked, with their columns."""
+    """List the tables that can be asked, with their columns; those with an `about` come first."""
     if database.engine == "postgres":
         with database.read() as tx:
-            names = sorted(name for name in tx.tables() if not _HIDDEN.match(name))
-            return [SqlTable(name, tuple(tx.columns(name))) for name in names]
+            return [_table(name, tx.columns(name)) for name in _ordered(tx.tables())]
     with open_foreign(sqlite_file(database).path) as file:
         rows = file.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
-        names = [name for (name,) in rows if not _HIDDEN.match(name)]
-        return [SqlTable(name, tuple(file.columns(name))) for name in sorted(names)]
+        return [_table(name, file.columns(name)) for name in _ordered({name for (name,) in rows})]
+
+
+def _ordered(names: set[str]) -> list[str]:
+    rest = sorted(name for name in names if name not in _ABOUT and not _HIDDEN.match(name))
+    return [*(name for name in _ABOUT if name in names), *rest]
+
+
+def _table(name: str, columns: Iterable[str]) -> SqlTable:
+    return SqlTable(name, tuple(columns), _ABOUT.get(name, ""))

@@ -88,6 +88,7 @@ class SqlPage(msgspec.Struct, frozen=True):
     problem: str
     hint: str
     tables: tuple[SqlTable, ...]
+    asked: tuple[SqlTable, ...] = ()  # those in the query of which we know what they hold
     examples: tuple[SqlExample, ...] = tuple(SqlExample(*one) for one in EXAMPLES.items())
 
 
@@ -106,7 +107,14 @@ def show(visit: SiteRequest) -> SqlPage:
         return SqlPage(q, (), (), False, 0, error.message, error.hint, tables)  # noqa: FBT003
     took = round((time.perf_counter() - began) * 1000)
     rows = tuple(cells(found.columns, row) for row in found.rows)
-    page: dict[str, Any] = {"columns": found.columns, "rows": rows, "cut": found.cut}
+    words = set(re.findall(r"\w+", q.lower()))
+    asked = tuple(one for one in tables if one.about and one.name in words)
+    page: dict[str, Any] = {
+        "columns": found.columns,
+        "rows": rows,
+        "cut": found.cut,
+        "asked": asked,
+    }
     return SqlPage(q, took_ms=took, problem="", hint="", tables=tables, **page)
 
 
