@@ -21,9 +21,11 @@ from threadkeep import ChatStore, Home
 from threadkeep.base.engines import is_url
 from threadkeep.base.postgres.pool import HomeAddress, connect
 from threadkeep.base.postgres.schema import StorePlace, drop, has_home
+from threadkeep.base.sqlite.table_copy import SqliteTarget
 from threadkeep.cli.root import cli
 from threadkeep.errors import Conflict, Invalid, NotFound, SchemaMismatch
 from threadkeep.home.migration import HomeMove, abandon, migrate
+from threadkeep.knowledge.upgrade import check_knowledge
 from threadkeep.state.session_db import SessionDB
 
 KILLS: Final = at_length(15, 3)
@@ -232,6 +234,62 @@ def killed(home: Home, target: str, source: str | None, pages: int) -> bool:
     process.kill()
     process.join()
     return process.exitcode != 0
+
+
+def test_a_move_to_files_that_was_cut_behind_a_finished_store_goes_on(
+    home: Home, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its indexes and triggers are there by then."""
+    with closing(SessionDB(home.state_path())) as store:
+        store.create_session("s", "cli", model="m")
+        store.append_message("s", "user", content="hello")
+        before = store.export_all()
+    knowledge_tour.fill(knowledge_tour.new_home(tmp_path / "other"))
+    (tmp_path / "other" / "knowledge.db").rename(home.knowledge_path())
+    there = migrate(home, url, tell=silent)
+    finish, done = SqliteTarget.finish, []
+
+    def cut(target: SqliteTarget, refill: Any) -> None:
+        finish(target, refill)
+        if target.name not in done:
+            done.append(target.name)
+            raise _CutError
+
+    monkeypatch.setattr(SqliteTarget, "finish", cut)
+    for number in range(3):
+        with pytest.raises(_CutError):
+            migrate(home, str(tmp_path / "back"), source=url, tell=silent)
+        assert len(done) == number + 1
+    back = migrate(home, str(tmp_path / "back"), source=url, tell=silent)
+    assert [one.digests for one in back.stores] == [one.digests for one in there.stores]
+    assert exported(tmp_path / "back" / "chat.db") == exported(home.chat_path())
+    with closing(SessionDB(tmp_path / "back" / "state.db")) as store:
+        assert store.export_all() == before
+        assert store.search_messages("hello")
+    assert check_knowledge(tmp_path / "back" / "knowledge.db").problems == []
+
+
+def test_a_move_to_a_server_that_was_cut_at_its_end_takes_what_came_since(
+    home: Home, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(SessionDB(home.state_path())) as store:
+        store.create_session("s", "cli", model="m")
+
+    def cut(*_: object) -> None:
+        raise _CutError
+
+    monkeypatch.setattr("threadkeep.base.postgres.schema.rename", cut)
+    with pytest.raises(_CutError):
+        migrate(home, url, tell=silent)
+    monkeypatch.undo()
+    assert not exists(url)
+    with closing(SessionDB(home.state_path())) as store:
+        store.append_message("s", "user", content="hello")
+        before = store.export_all()
+    migrate(home, url, tell=silent)
+    with closing(SessionDB(url)) as store:
+        assert store.export_all() == before
+        assert store.search_messages("hello")
 
 
 def test_a_page_that_was_spoilt_meanwhile_is_written_again(

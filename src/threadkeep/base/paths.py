@@ -43,6 +43,11 @@ def find_paths(environ: Mapping[str, str], home: Path | None = None) -> Paths:
     if home is not None:
         return below(home)
     named = environ.get("THREADKEEP_HOME")
+    if named and named.startswith(("postgresql:", "postgres:")):
+        msg = "THREADKEEP_HOME is the URL of a server, and not a folder"
+        raise Invalid(
+            msg, hint="give the URL as THREADKEEP_DB_URL; mailboxes and settings stay files"
+        )
     paths = below(expand(named, environ)) if named else _xdg_paths(environ)
     config = environ.get("THREADKEEP_CONFIG")
     return msgspec.structs.replace(paths, config=expand(config, environ)) if config else paths

@@ -24,13 +24,14 @@ def print_pieces(pieces: Iterable[str], harmless: Callable[[str], str] = safe_js
 
 
 def save_pieces(
-    pieces: Iterable[str], target: Path, store: Path, *, force: bool, total: int = 0
+    pieces: Iterable[str], target: Path, store: Path | None, *, force: bool, total: int = 0
 ) -> tuple[int, int]:
     """Write a file that is not the store itself; give how many pieces and bytes it has.
 
-    With a total the bar shows how many pieces of it there are, else how many bytes.
+    With a total the bar shows how many pieces of it there are, else how many bytes. A store on a
+    server is no file.
     """
-    if target.exists() and target.samefile(store):
+    if store is not None and target.exists() and target.samefile(store):
         raise Conflict(f"{target} is the store itself", hint="choose another file")
     count = size = 0
     with _new_file(target, force=force) as file, progress("exporting") as advance:

@@ -7,11 +7,13 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qs, urlencode
 
 import msgspec
 
 from threadkeep.base.clock import now_ms
 from threadkeep.base.database import Database
+from threadkeep.base.engines import is_url, without_password
 from threadkeep.base.paths import free_name, need_file, same_file
 from threadkeep.base.sqlite.backup import (
     BackupRetention,
@@ -29,7 +31,15 @@ from threadkeep.base.sqlite.checks import is_blank, sqlite_problems
 from threadkeep.base.sqlite.database import SqliteDatabase
 from threadkeep.base.tx import Tx
 from threadkeep.chat import schema as chat_layout, schema as chat_verify
-from threadkeep.errors import Conflict, Damaged, Invalid, NotFound, SchemaMismatch, ThreadkeepError
+from threadkeep.errors import (
+    Conflict,
+    Damaged,
+    Invalid,
+    NotFound,
+    SchemaMismatch,
+    ThreadkeepError,
+    UnsupportedEngine,
+)
 from threadkeep.knowledge import schema as knowledge_layout
 from threadkeep.knowledge.schema import NEWEST
 from threadkeep.mailbox import index_records
@@ -142,6 +152,7 @@ def back_up(
     progress: Progress | None = None,
 ) -> Path:
     """Copy a live store to a checked backup; an existing file is never overwritten."""
+    _refuse_server(home, name, path)
     source = home.store_path(name, path)
     with _look(home, name, source) as opened:
         return make_backup(
@@ -151,6 +162,19 @@ def back_up(
             progress=progress,
             keep=BackupRetention(home.config.backups.keep_count, home.config.backups.keep_days),
         )
+
+
+def _refuse_server(home: "Home", name: str, path: str | Path | None) -> None:
+    place = home.place(kind_of(name).name, path)
+    if is_url(place):
+        shown = str(without_password(place))
+        url, _, rest = shown.partition("?")
+        given = parse_qs(rest)
+        named = (given.pop("home", None) or ["main"])[0]
+        url = f"{url}?{urlencode(given, doseq=True)}" if given else url
+        dump = f"pg_dump --format=custom --schema='tk_{named}*' --file={named}.dump '{url}'"
+        msg = f"the {name} store is on a server, where threadkeep makes no backups"
+        raise UnsupportedEngine(msg, hint=f"this copies the whole home: {dump}")
 
 
 def _look(home: "Home", name: str, path: Path) -> "Store":
@@ -186,8 +210,12 @@ def _to_copy(home: "Home", path: str | Path | None, name: str | None) -> list[st
         return [name]
     if path is not None:
         return [_need_kind(home, path).name]
-    there = {kind: home.store_path(kind) for kind in KINDS}
-    found = [kind for kind, file in there.items() if file.is_file() and is_own(home, kind, file)]
+    files = {kind: home.file(kind) for kind in KINDS}
+    found = [
+        kind
+        for kind, file in files.items()
+        if file is None or (file.is_file() and is_own(home, kind, file))
+    ]
     if not found:
         msg = f"there is no store in {home.paths().data}"
         raise NotFound(msg, hint="`threadkeep paths` shows where stores are looked for")
@@ -245,7 +273,8 @@ def _places(home: "Home", path: str | Path | None, name: str | None) -> dict[str
     if name is not None:
         return {name: home.store_path(name, path)}
     if path is None:
-        return {kind: home.store_path(kind) for kind in KINDS}
+        files = {kind: home.file(kind) for kind in KINDS}
+        return {kind: file for kind, file in files.items() if file is not None}
     file = home.chat_path(path)
     kind = kind_in(file) if file.is_file() else None
     return {kind.name if kind else "": file}
@@ -346,6 +375,7 @@ def restore_target(
 ) -> Path:
     """Return the file that a restore replaces; a sound one that is something else is refused."""
     kind = kind_to_restore(home, backup, name) if backup else kind_of(name or "chat")
+    _refuse_server(home, kind.name, path)
     target = home.store_path(kind.name, path)
     if target.is_file() and target.stat().st_size and not _is_of_kind(target, kind):
         _refuse_other(target, kind)

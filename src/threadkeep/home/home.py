@@ -62,6 +62,16 @@ _MAIL_FOLDER = "mailbox"
 _KNOWLEDGE_FILE = "knowledge.db"
 _DEMO_FILE = "demo.db"
 _DEMO_HISTORY = "demo-knowledge.db"
+_ADOPTED: Final = {"hermes": "state", "grida": "chat", "hippo": "knowledge"}
+_BY_EXPORT: Final = (
+    "import it with --home into a folder; then `threadkeep --home FOLDER {0} export --all -o FILE`"
+    " and `threadkeep {0} import FILE`"
+)
+_ADOPT_FIRST: Final = {
+    "state": _BY_EXPORT.format("state"),
+    "chat": _BY_EXPORT.format("chat"),
+    "knowledge": "import it with --home into a folder; `threadkeep migrate --to` moves that",
+}
 _ON_SERVERS: Final = frozenset({"chat", "state", "knowledge"})
 
 
@@ -336,6 +346,10 @@ class Home:
         from threadkeep.home.capture import with_fallback
         from threadkeep.transfer.adopt import adopt
 
+        kind = _ADOPTED.get(program, "")
+        if kind and self.file(kind, options.get("target")) is None:
+            msg = f"data of {program} is imported into a file, and the {kind} store is on a server"
+            raise UnsupportedEngine(msg, hint=_ADOPT_FIRST[kind])
         done = adopt(self, program, path, environ=self._environ, **options)
         return with_fallback(self, done) if program == "hippo" else done
 

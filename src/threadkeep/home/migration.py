@@ -148,9 +148,11 @@ def _to_server(home: "Home", url: str, tell: Tell) -> HomeMove:
             server.begin_copy(connection, place, one.on_server)
             target = PostgresCopy(address.shown, connection, place)
             moved.append(_copied(one, source, target, tables, tell))
-        for one in found:
-            server.finish_copy(connection, server.StorePlace(new, one.name), one.on_server)
-        server.rename(connection, new, address.home)
+        # As one transaction: what a cut leaves behind are tables that rows can be copied into.
+        with connection.transaction():
+            for one in found:
+                server.finish_copy(connection, server.StorePlace(new, one.name), one.on_server)
+            server.rename(connection, new, address.home)
     return HomeMove(str(folder), address.shown, moved)
 
 

@@ -424,7 +424,8 @@ def begin_copy(connection: Connection, place: StorePlace, schema: Schema) -> Non
             _make_tables(connection, place, Translation(declared_by(schema.head), place.home))
             _write_version(connection, place, _UNFINISHED)
         elif version != _UNFINISHED:
-            return
+            msg = f"{place.schema} is a complete store, which no rows can be copied into"
+            raise Conflict(msg, hint="`threadkeep migrate --abandon` removes it; then move again")
     enter(connection, place)
     owner = _roles(connection, place).owner
     if owner:

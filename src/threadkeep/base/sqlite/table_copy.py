@@ -16,6 +16,9 @@ _TABLE: Final = re.compile(r"CREATE TABLE\b")
 _KINDS: Final = (
     "SELECT name, type FROM pragma_table_list WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'"
 )
+_FINISHED: Final = """
+SELECT name FROM sqlite_master
+WHERE type = :kind AND sql IS NOT NULL AND (type <> 'table' OR rootpage = 0)"""
 _PLAIN: Final = re.compile(r"\b(INT|REAL|BLOB|TEXT)", re.IGNORECASE)
 
 
@@ -40,7 +43,8 @@ class SqliteTarget:
         self.name = database.name
         self._file = sqlite_file(database)
         self._schema = schema
-        with self._file.write() as tx:
+        with self._file.write(foreign_keys=False) as tx:
+            _unfinish(tx)
             present = tx.tables()
             for statement in _statements(schema):
                 made = re.match(r'CREATE TABLE (?:IF NOT EXISTS )?"?(\w+)', statement)
@@ -78,6 +82,13 @@ class SqliteTarget:
             if refill is not None:
                 refill(tx)
             self._schema.write_version(tx, self._schema.version)
+
+
+def _unfinish(tx: Tx) -> None:
+    """Take away what `finish` made in a run that was cut later: rows go into bare tables."""
+    for kind in ("trigger", "index", "view", "table"):  # the last are virtual: they have no page
+        for (name,) in tx.all(Sql(_FINISHED), {"kind": kind}):
+            tx.run(Sql(f'DROP {kind.upper()} "{name}"'))
 
 
 def _statements(schema: Schema) -> Iterator[str]:

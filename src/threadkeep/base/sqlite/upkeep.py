@@ -9,7 +9,8 @@ from threadkeep.errors import UnsupportedEngine
 
 # What to do instead with a store on a server.
 WITHOUT_A_FILE: Final = (
-    "pg_dump and pg_restore copy a home on a server, `threadkeep migrate --from` makes files of it"
+    "pg_dump and pg_restore copy a home on a server, `threadkeep doctor` checks it,"
+    " `threadkeep migrate --from` makes files of it"
 )
 
 

@@ -62,7 +62,7 @@ def export(
             return
         target = Path(output)
         pieces = _pieces(store, session, chosen)
-        _, size = save_pieces(pieces, target, store.path, force=force)
+        _, size = save_pieces(pieces, target, call.home.file("chat", call.db), force=force)
     if call.as_json:
         document(file=target, format=chosen, bytes=size)
     else:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from threadkeep import SessionDB
+from threadkeep.base.engines import without_password
 from threadkeep.cli import transcript
 from threadkeep.cli.command import Call
 from threadkeep.cli.options import (
@@ -462,16 +463,17 @@ def stats(
             "messages": store.message_count(),
             "sources": store.session_count_by_source(),
         }
-        path = store.db_path
+        place, file = call.home.place("state", call.db), call.home.file("state", call.db)
+        name = str(without_password(place))
         used = store.usage(by, since=first, until=last, source=source)
         everything = store.usage("source", source=source)
     totals = _totals(everything)
     if call.as_json:
-        call.answer("usage", file=path, **counts, totals=totals, by=by, usage=group.plain(used))
+        call.answer("usage", file=name, **counts, totals=totals, by=by, usage=group.plain(used))
         return
     facts(
         {
-            "file": f"{path}, {size_text(path.stat().st_size)}",
+            "file": name if file is None else f"{name}, {size_text(file.stat().st_size)}",
             "sessions": f"{counts['sessions']:,}",
             "messages": f"{counts['messages']:,}" + (" (of all sources)" if source else ""),
             "sources": ", ".join(f"{name} {n:,}" for name, n in counts["sources"].items()),

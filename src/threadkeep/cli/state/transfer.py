@@ -65,7 +65,8 @@ def export(
             print_pieces(lines)
             return
         target, total = Path(output), _total(store, session, kind)
-        count, size = save_pieces(lines, target, store.db_path, force=force, total=total)
+        file = call.home.file("state", call.db)
+        count, size = save_pieces(lines, target, file, force=force, total=total)
     if call.as_json:
         document(file=target, format=kind, lines=count, bytes=size)
     else:
