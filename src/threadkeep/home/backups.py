@@ -174,7 +174,9 @@ def _refuse_server(home: "Home", name: str, path: str | Path | None) -> None:
         url = f"{url}?{urlencode(given, doseq=True)}" if given else url
         dump = f"pg_dump --format=custom --schema='tk_{named}*' --file={named}.dump '{url}'"
         msg = f"the {name} store is on a server, where threadkeep makes no backups"
-        raise UnsupportedEngine(msg, hint=f"this copies the whole home: {dump}")
+        raise UnsupportedEngine(
+            msg, hint=f"this copies the whole home, and pg_restore brings it back: {dump}"
+        )
 
 
 def _look(home: "Home", name: str, path: Path) -> "Store":
@@ -295,6 +297,8 @@ def find_backup(
     if matching:
         msg = f"{len(matching)} backups begin with {wanted!r}"
         raise Invalid(msg, hint="give more of the name, or the whole path")
+    for kind in KINDS if path is None and not known else ():
+        _refuse_server(home, kind, None)
     folders = sorted({str(backup_folder(place)) for place in _places(home, path, name).values()})
     msg = f"there is no backup {wanted!r}, neither as a path nor in {' or '.join(folders)}"
     raise NotFound(msg, hint=_LIST)
