@@ -1,6 +1,8 @@
 """What a new user types at first: it is understood, or refused with what may be written."""
 
 import json
+import re
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,23 @@ def captured(run: Run) -> Run:
         ("star", "last"),
         ("unstar", "last"),
         ("projects",),
+        ("files", "board.py"),
+        ("forget", "last", "--dry-run"),
+        ("delete", "last", "--dry-run"),
+        ("diff", "5f0c2a7e", "codex:019caf10-5a20"),
+        ("compare", "last", "5f0c2a7e"),
+        ("query", "SELECT 1"),
+        ("uninstall",),
+        ("budget",),
+        ("timeline", "this", "week"),
+        ("timeline", "last", "week"),
+        ("export", "last", "--to", "markdown"),
+        ("usage", "weekly", "--by", "project"),
+        ("usage", "monthly", "--by", "agent"),
+        ("config", "--sample"),
+        ("alarms",),
+        ("redact",),
+        ("github",),
         ("find", "slow query"),
         ("help", "recall"),
         ("version",),
@@ -124,6 +143,116 @@ def test_sessions_have_tokens_and_cost_and_are_sorted_by_them(captured: Run) -> 
     assert len(by_session["rows"]) > 1
 
 
+def test_weeks_are_named_by_their_monday_and_split_by_project(captured: Run) -> None:
+    split = json.loads(captured("usage", "weekly", "--by", "project", "--json").stdout)
+    assert all(date.fromisoformat(one["week"]).weekday() == 0 for one in split["rows"])
+    assert len({one["project"] for one in split["rows"]}) > 1
+    whole = json.loads(captured("usage", "--json").stdout)["total"]
+    assert sum(one["tokens"] for one in split["rows"]) == whole["tokens"]
+    assert "can be split by project" in captured("usage", "daily", "--by", "session", code=2).stderr
+
+
+def test_a_budget_is_set_and_shown_wherever_money_is(captured: Run, home: Path) -> None:
+    assert "No budget is set" in captured("budget").stderr
+    captured("budget", "200", "--day", "0.5")
+    shown = json.loads(captured("budget", "--json").stdout)["budgets"]
+    assert [(one["span"], one["limit"]) for one in shown] == [
+        ("day", 500_000),
+        ("month", 200_000_000),
+    ]
+    captured("budget", "300")
+    assert "of $300.00" in captured("usage").stderr
+    line = captured("usage", "statusline").stdout
+    assert "of $0.50)" in line
+    assert "of $300.00)" in line
+    settings = next(home.rglob("config.toml")).read_text()
+    assert settings.count("[budget]") == 1
+    assert "# What a day and a month may cost" in settings
+
+
+def test_rows_of_sql_come_as_a_table_json_and_csv(captured: Run) -> None:
+    query = "SELECT harness, count(*) AS n FROM tk_sessions GROUP BY harness ORDER BY harness"
+    rows = json.loads(captured("sql", query, "--json").stdout)["rows"]
+    assert {"harness": "codex", "n": 1} in rows
+    plain = [line.split("\t") for line in captured("sql", query).stdout.splitlines()]
+    assert plain == [[one["harness"], str(one["n"])] for one in rows]
+    told = captured("sql", query, "--csv").stdout.splitlines()
+    assert told[0] == "harness,n"
+    assert told[1:] == [",".join(row) for row in plain]
+    assert "Only the first 1 rows" in captured("sql", query, "--limit", "1").stderr
+    assert "tk_sessions" in captured("sql").stdout
+    for bad in ("DELETE FROM tk_sessions", "PRAGMA user_version", "ATTACH 'x' AS y"):
+        captured("sql", bad, code=2)
+    assert json.loads(captured("sql", query, "--json").stdout)["rows"] == rows
+
+
+def test_two_sessions_are_compared(captured: Run) -> None:
+    told = captured("compare", "last", "5f0c2a7e").stdout
+    rows = {line.split("\t")[0]: line.split("\t")[1:] for line in told.splitlines()}
+    assert rows["agent"][1] == "claude-code"
+    assert rows["tokens"][1] != ""
+    both = json.loads(captured("compare", "last", "5f0c2a7e", "--json").stdout)
+    assert both["right"]["listed"]["session"]["session_id"].startswith("5f0c2a7e")
+
+
+def test_projects_are_renamed_merged_and_split(captured: Run) -> None:
+    def listed() -> dict[str, int]:
+        found = json.loads(captured("projects", "--json").stdout)["projects"]
+        return {one["name"]: one["sessions"] for one in found}
+
+    before = listed()
+    assert "harbor" in before
+    captured("projects", "rename", "harbor", "port")
+    assert listed()["port"] == before["harbor"]
+    other = next(name for name in before if name != "harbor")
+    captured("projects", "merge", "port", other)
+    assert listed()[other] == before["harbor"] + before[other]
+    captured("projects", "split", other)
+    assert listed() == before
+
+
+def test_a_rule_is_added_and_masks(captured: Run, home: Path) -> None:
+    assert "redact add" in captured("redact", "test", "token ACME-123456").stderr
+    captured("redact", "add", "acme", r"ACME-\d{6}")
+    masked = captured("redact", "test", "see ACME-123456 there").stdout
+    assert "ACME-123456" not in masked.splitlines()[-1]
+    assert any(
+        line.startswith("acme\t") for line in captured("redact", "rules").stdout.splitlines()
+    )
+    captured("redact", "add", "other", "'[a-z]{3}\"X")
+    assert "already" in captured("redact", "add", "acme", "x", code=1).stderr
+    for bad in ("(", "x*"):
+        captured("redact", "add", "bad", bad, code=2)
+    names = [line.split("\t")[0] for line in captured("redact", "rules").stdout.splitlines()]
+    assert names[-2:] == ["acme", "other"]
+
+
+def test_uninstalling_names_the_folders_and_removes_nothing(captured: Run, home: Path) -> None:
+    told = captured("uninstall").stdout
+    assert f"rm -r {home}" in told
+    assert "pipx uninstall threadkeep" in told
+    assert captured("sessions", "--json").stdout
+
+
+def test_every_command_and_message_has_a_ref_that_opens(captured: Run) -> None:
+    ref = captured("commands", "pytest").stdout.splitlines()[-1].split("\t")[-2]
+    assert ref.startswith("command:")
+    assert "pytest" in captured("open", ref).stdout
+    found = captured("search", "slow query", "--limit", "1").stdout
+    (message,) = re.findall(r"threadkeep open (message:\d+)", found)
+    opened = captured("open", message).stdout
+    (session,) = re.findall(r"threadkeep show (\S+) --at " + message, opened)
+    assert captured("show", session, "--at", message).stdout
+
+
+def test_a_session_to_read_leaves_out_what_its_program_told_the_model(captured: Run) -> None:
+    plain = captured("export", "aider:6bc622ff03c15ab4").stdout
+    whole = captured("export", "aider:6bc622ff03c15ab4", "--notes").stdout
+    assert "> Note: " in whole
+    assert "> Note: " not in plain
+    assert "## User" in plain
+
+
 def test_an_empty_list_says_so(captured: Run) -> None:
     assert captured("sessions", "--since", "2027-01-01").stderr.startswith("No sessions match")
 
@@ -145,7 +274,7 @@ def test_only_what_the_user_asked_is_shown_if_asked_for(captured: Run) -> None:
 
 def test_a_day_alone_never_says_what_to_forget(captured: Run) -> None:
     done = captured("delete", "2026-03-06", "--yes", code=2)
-    assert "do not say what to forget" in done.stderr
+    assert "cannot tell what to forget" in done.stderr
     assert json.loads(captured("ls", "2026-03-06", "--json").stdout)["sessions"]
 
 
@@ -160,7 +289,7 @@ def test_a_word_of_the_other_stores_is_understood_in_their_groups(run: Run) -> N
     assert "chat ls`" in run("chat", "list", code=3).stderr
 
 
-@pytest.mark.parametrize("word, place", [("budget", "[budget]"), ("sql", "threadkeep up")])
+@pytest.mark.parametrize("word, place", [("exclude", "[capture]"), ("graph", "threadkeep up")])
 def test_what_no_command_does_is_pointed_to(
     word: str, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

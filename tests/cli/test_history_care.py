@@ -97,7 +97,7 @@ def test_a_session_is_forgotten_and_not_captured_again(demo: Run) -> None:
 
 def test_without_a_terminal_a_yes_must_be_typed(demo: Run) -> None:
     told = demo("forget", "--session", CODEX, code=2).stderr
-    assert "confirmation needed" in told
+    assert "confirmation required" in told
     assert "--dry-run" in told
     assert CODEX in ids(demo)
 
@@ -159,7 +159,7 @@ def test_backups_that_still_hold_it_are_named(demo: Run) -> None:
     path = demo("backup", "--store", "knowledge").stdout.strip()
     told = demo("forget", "--session", CODEX, "--yes").stderr
     assert path in told
-    assert "remove these files" in told
+    assert "delete these files yourself" in told
 
 
 def test_examples_do_no_harm(run: Run, tmp_path: Path) -> None:

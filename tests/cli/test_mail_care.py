@@ -221,7 +221,7 @@ def test_old_mail_is_pruned_on_demand(run: Run, box: str) -> None:
     Host(box).drain({"cli": Takes()})
     shown = document(run("mail", "prune", box, "--keep", "2", "--dry-run", "--json"))
     assert (shown["messages"], shown["answers"], shown["dry_run"]) == (2, 0, True)
-    assert "confirmation needed" in run("mail", "prune", box, "--keep", "2", code=2).stderr
+    assert "confirmation required" in run("mail", "prune", box, "--keep", "2", code=2).stderr
     assert len(Host(box).outbox()) == 4
     assert "removed 2 messages" in run("mail", "prune", box, "--keep", "2", "--yes").stderr
     assert [mail.text for mail in Host(box).outbox()] == ["c", "d"]

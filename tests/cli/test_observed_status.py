@@ -48,7 +48,7 @@ def test_looking_creates_nothing(run: Run, home: Path) -> None:
     found = observed(run)
     assert (found["sources"], found["drops"], found["waiting"]) == ([], [], 0)
     assert found["listening"]["answers"] is False
-    assert "watching\tnobody" in run("status").stdout
+    assert "capture\tnot running" in run("status").stdout
     assert not home.exists()
 
 

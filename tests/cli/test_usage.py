@@ -34,7 +34,7 @@ def rows(text: str) -> dict[str, list[str]]:
     "report, names",
     [
         ("daily", ["2026-03-02", "2026-03-03", "2026-03-05", "2026-03-06", "2026-03-07"]),
-        ("weekly", ["2026-W10"]),
+        ("weekly", ["2026-03-02"]),
         ("monthly", ["2026-03"]),
     ],
 )
@@ -60,7 +60,7 @@ def test_without_cost_there_is_no_money(demo: Run) -> None:
 
 def test_rows_as_lines_of_json(demo: Run) -> None:
     lines = [json.loads(line) for line in demo("usage", "weekly", "--jsonl").stdout.splitlines()]
-    assert [line["week"] for line in lines] == ["2026-W10"]
+    assert [line["week"] for line in lines] == ["2026-03-02"]
     assert lines[0]["tokens"] == 164_653
     assert lines[0]["models"][MODEL]["output"] == 932
     assert isinstance(lines[0]["cost_microdollars"], int)

@@ -224,6 +224,12 @@ DEFAULT_TEXT: Final = f"""\
 # ci_days = 365
 # sessions_days = 730
 
+[budget]
+# What a day and a month may cost, in dollars; `threadkeep budget 200` sets the month's. The status
+# line, `usage` and the page show how much of it is spent. Not set: no budget.
+# day = 10
+# month = 200
+
 [chat]
 # When a reply that streams in is stored: with every "chunk", or only at the end of each "step"
 # or "turn". What was not stored yet is lost in a crash.

@@ -149,7 +149,7 @@ def make_plan(
     for log, picks in copies_of(tx, whole):
         _count_entries(tx, log, changes_of(tx, log, dropping(picks)), plan)
     logs = list(logs_to_search(tx, what, plan.meant, gone))
-    progress = Progress(logs_total=len(logs))
+    progress = Progress(logs_total=len(logs), doing="looking for what to delete")
     for log in logs:
         picks = picker(tx, places.sources, log, what, searches, plan.meant)
         _count_lines(tx, places, log, picks, plan)
@@ -359,7 +359,7 @@ def purge(
         return
     places = places or Places(around, sources)
     places.write(partial(_purge_others, around, places, waiting))
-    progress = Progress(logs_total=len(waiting))
+    progress = Progress(logs_total=len(waiting), doing="deleting")
     for session in waiting:
         places.write(partial(_purge_if_there, around, places, session))
         advance(progress, session.session_id, show)
@@ -446,7 +446,7 @@ def _forget_lines(
     show: Watcher,
 ) -> None:
     """Drop the chosen lines, log by log; each is looked at again, it may have grown."""
-    progress = Progress(logs_total=len(plan.logs))
+    progress = Progress(logs_total=len(plan.logs), doing="deleting lines")
 
     def drop(number: int, tx: Tx) -> str | None:
         log = load_log_by_id(tx, number)

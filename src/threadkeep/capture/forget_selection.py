@@ -83,8 +83,8 @@ def check(what: Query) -> Searches:
     for name in _NOT_MEANT:
         if getattr(what, name):
             hint = "give agent, project, branch, model, session, since, until, or a pattern"
-            said = f"the words {what.text!r} do" if name == "text" else f"{name} does"
-            raise Invalid(f"{said} not say what to forget", hint=hint)
+            said = f"from {what.text!r}" if name == "text" else f"by {name}"
+            raise Invalid(f"cannot tell what to forget {said}", hint=hint)
     if what.since is not None and what.until is not None and what.since >= what.until:
         raise Invalid("the span of time ends before it begins", hint="give an earlier start")
     try:

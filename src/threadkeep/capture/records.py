@@ -68,6 +68,7 @@ class Progress(msgspec.Struct):
     entries: int = 0
     errors: int = 0
     path: str = ""
+    doing: str = ""  # if it is not capturing
 
 
 Watcher = Callable[[Progress], None]

@@ -54,7 +54,7 @@ def clean(
     left = around.store.indexes.logs_left()
     if left is None:
         return 0
-    progress = Progress(logs_total=left)
+    progress = Progress(logs_total=left, doing="rebuilding the search index")
     while _index_some(around, sources, progress):
         show(progress)
     around.store.index()

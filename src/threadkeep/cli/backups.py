@@ -108,7 +108,7 @@ def restore(call: Call, *, backup: str | None, store: str | None, yes: bool, dry
         raise Damaged(f"the backup {source} fails its check: {problems[0]}", hint="try another")
     saved = None
     if not dry_run:
-        confirm(f"replace {target} by {source}?", yes=yes)
+        confirm(f"Replace {target} with {source}?", yes=yes)
         saved = call.home.restore(source, path=call.db, store=store)
     if call.as_json:
         document(backup=source, restored=target, saved=saved, dry_run=dry_run)

@@ -53,9 +53,19 @@ class Commands(click.Group):
     click asks for a class of its own here: it has no other place for either.
     """
 
-    def __init__(self, *arguments: Any, sections: Sections | None = None, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, sections: Sections | None = None, bare: str = "", **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self.sections: Sections = sections or {}
+        self._bare = bare
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; without a command, those of the one that is meant."""
+        own = {name for one in self.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
+        if self._bare and (not args or (args[0][:1] == "-" and args[0] not in own)):
+            args = [self._bare, *args]
+        return super().parse_args(ctx, args)
 
     def entries(self) -> dict[str, CommandEntry]:
         """Return the commands that are loaded when they are asked for, hidden ones as well."""
@@ -329,8 +339,11 @@ def store_command(
     return decorate
 
 
-def group(name: str, *examples: str) -> Callable[[Callable[[], None]], Commands]:
-    """Make a function the group that its docstring tells of; alone it shows its help page."""
+def group(name: str, *examples: str, bare: str = "") -> Callable[[Callable[[], None]], Commands]:
+    """Make a function the group that its docstring tells of.
+
+    Alone it runs the command `bare`; if it has none, it shows its help page.
+    """
 
     def decorate(function: Callable[[], None]) -> Commands:
         @click.pass_context
@@ -340,7 +353,11 @@ def group(name: str, *examples: str) -> Callable[[Callable[[], None]], Commands]
                 click.echo(ctx.get_help())
 
         made = click.group(
-            name, cls=Commands, invoke_without_command=True, epilog=example_text(*examples)
+            name,
+            cls=Commands,
+            bare=bare,
+            invoke_without_command=True,
+            epilog=example_text(*examples),
         )
         return made(run)
 
@@ -376,7 +393,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Invalid(
-            f"confirmation needed: {question}",
+            f"confirmation required: {question}",
             hint="confirm with --yes, or use --dry-run to look first",
         )
     if not click.confirm(question, err=True):

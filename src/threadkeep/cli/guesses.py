@@ -15,10 +15,10 @@ _SAME: Final = (
     ("forget", "delete", "remove", "rm", "erase", "purge"),
     ("resume", "continue", "handoff"),
     ("show", "view", "read", "cat", "session", "print"),
-    ("tail", "follow"),
+    ("tail", "follow", "live"),
     ("up", "start", "ui", "dashboard", "page"),
     ("tui", "browse"),
-    ("paths", "path", "where", "config", "settings"),
+    ("paths", "path", "where", "config", "configuration", "settings"),
     ("doctor", "check", "health", "verify"),
     ("status", "info"),
     ("capture", "sync", "scan", "index", "refresh"),
@@ -28,12 +28,20 @@ _SAME: Final = (
     ("memories", "notes"),
     ("timeline", "activity"),
     ("export", "save", "dump"),
+    ("compare", "diff"),
+    ("sql", "query"),
+    ("budget", "budgets", "limit"),
+    ("uninstall", "cleanup"),
+    ("projects", "project", "repos"),
 )
 # One word for a command with options.
 _MEANT: Final = {
     "star": ("label", "--star"),
     "unstar": ("label", "--no-star"),
-    "projects": ("usage", "--by", "project"),
+    "file": ("sessions", "--file"),
+    "files": ("sessions", "--file"),
+    "rename": ("projects", "rename"),
+    "merge": ("projects", "rename"),
     "models": ("usage", "--by", "model"),
     "backups": ("backup", "--list"),
     "today": ("timeline", "today"),
@@ -46,17 +54,9 @@ _PAGE: Final = "the page has it: `threadkeep up` opens it"
 _ELSEWHERE: Final = {
     "exclude": _SETTING.format("exclude` under `[capture]"),
     "ignore": _SETTING.format("exclude` under `[capture]"),
-    "budget": _SETTING.format("day` or `month` under `[budget]"),
-    "compare": _PAGE,
-    "diff": _PAGE,
-    "sql": _PAGE,
-    "query": _PAGE,
     "graph": _PAGE,
-    "rename": _PAGE,
-    "install": "`threadkeep service install` starts it at log-in, `threadkeep mcp install claude` "
+    "install": "`threadkeep service install` starts it at login, `threadkeep mcp install claude` "
     "registers it with an agent",
-    "uninstall": "`threadkeep service uninstall` and `threadkeep mcp uninstall` undo what was "
-    "installed, `threadkeep paths` names the folders to delete",
     "stop": "press Ctrl-C where it runs; `threadkeep service uninstall` stops the service",
     "update": "`pipx upgrade threadkeep` installs a new version, `threadkeep capture` reads logs",
     "upgrade": "`pipx upgrade threadkeep` installs a new version",
@@ -70,7 +70,7 @@ def meant_by(words: Sequence[str], known: Collection[str]) -> list[str] | None:
         return [*rest, "--help"]
     if first in _MEANT and _MEANT[first][0] in known:
         name, *options = _MEANT[first]
-        return [name, *rest, *options]
+        return [name, *options, *rest]
     for same in _SAME:
         if first in same:
             meant = next((one for one in same if one in known), None)

@@ -42,6 +42,7 @@ _PRIVATE: Final = 0o600
 @session_argument
 @click.option(
     "--format",
+    "--to",
     "form",
     type=OneOf(FORMATS),
     default="markdown",
@@ -56,13 +57,18 @@ _PRIVATE: Final = 0o600
     metavar="FILE",
     help="Write to this new file instead of stdout.",
 )
-def export(call: Call, *, session: str, agent: str | None, form: str, out: str | None) -> None:
+@click.option(
+    "--notes", is_flag=True, help="Keep what the agent's program told the model, in Markdown."
+)
+def export(
+    call: Call, *, session: str, agent: str | None, form: str, out: str | None, notes: bool
+) -> None:
     """Export a captured session in another format: messages, tool calls and results.
 
     SESSION is an id or the beginning of one, `agent:id`, or `last`. Secrets were masked at capture.
     Content that a format cannot express is written as text.
     """
-    name, text = written(call, session, agent, form)
+    name, text = written(call, session, agent, form, notes=notes)
     if out is not None:
         put_file(Path(out), text.encode())
         note(f"wrote {name} as {form} into {out}, {size_text(len(text.encode()))}")
@@ -76,7 +82,9 @@ def export(call: Call, *, session: str, agent: str | None, form: str, out: str |
         sys.stdout.buffer.flush()
 
 
-def written(call: Call, session: str, agent: str | None, form: str) -> tuple[str, str]:
+def written(
+    call: Call, session: str, agent: str | None, form: str, *, notes: bool = False
+) -> tuple[str, str]:
     """Return the whole name of a session, and what is written of it."""
     with looking(call) as history:
         found = find(history, session, agent)
@@ -84,7 +92,7 @@ def written(call: Call, session: str, agent: str | None, form: str) -> tuple[str
         if form != "html":
             from threadkeep.home.hand_off import exported
 
-            return name, exported(history, found, form)
+            return name, exported(history, found, form, notes=notes)
     try:
         from threadkeep.web.renderer import offline_html
     except ImportError as error:

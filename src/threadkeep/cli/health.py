@@ -33,10 +33,10 @@ _STYLES = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
 )
 @click.option("--explain", is_flag=True, help="Explain every finding and how to fix it.")
 @click.option("--deep", is_flag=True, help="Also compare every hash and every index; takes longer.")
-@click.option("--repair", is_flag=True, help="First make indexes again, and retry lost work.")
+@click.option("--repair", is_flag=True, help="First rebuild the indexes and retry lost work.")
 @click.option("--server", metavar="URL", help="Look at a home on PostgreSQL and at its server.")
 def doctor(call: Call, *, explain: bool, deep: bool, repair: bool, server: str | None) -> int:
-    """Look at stores, capture and service, and say what is wrong and what helps.
+    """Check the stores, capture and the service; report problems and fixes.
 
     An unused source is not a problem. --db checks another knowledge store. Exit code 1 if a check
     failed, 0 otherwise.
@@ -99,7 +99,12 @@ def _tell_one(one: "Finding", *, explain: bool) -> None:
 # `threadkeep alarms` and `threadkeep watchdog`: rules about capture that were found broken.
 
 
-@group("alarms", "threadkeep alarms list", "threadkeep alarms ack 3 --note 'disk replaced'")
+@group(
+    "alarms",
+    "threadkeep alarms list",
+    "threadkeep alarms ack 3 --note 'disk replaced'",
+    bare="list",
+)
 def alarms() -> None:
     """Recorded gaps in capture: list, acknowledge or remove them."""
 
@@ -148,7 +153,7 @@ for _command in (list_, alias(list_, "ls"), ack, prune):
     alarms.add_command(_command)
 
 
-@group("watchdog", "threadkeep watchdog run")
+@group("watchdog", "threadkeep watchdog run", bare="run")
 def watchdog() -> None:
     """Compare what was captured with what is on disk; `serve` does this twice a minute."""
 

@@ -306,7 +306,7 @@ def _carry_out(
         for words in plan.commands:
             _run(words)
         if plan.after is not None and plan.after != plan.before:
-            backup = _write(plan.file, plan.after)
+            backup = put_text(plan.file, plan.after)
     if call.as_json:
         changed = not plan.is_done
         shown = {"commands": plan.commands, "diff": plan.diff, "backup": backup}
@@ -338,7 +338,7 @@ def _run(words: tuple[str, ...]) -> None:
         raise ThreadkeepError(msg, hint="run it by hand")
 
 
-def _write(file: Path, text: str) -> Path | None:
+def put_text(file: Path, text: str) -> Path | None:
     """Write a file whole or not at all, with the mode it had; keep a copy of what was there."""
     real = Path(os.path.realpath(file))  # settings are often links into a folder of dotfiles
     real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -104,6 +104,32 @@ def with_toml_entry(text: str, keys: Sequence[str], value: Json, file: str) -> s
     return after
 
 
+def with_toml_values(text: str, table: str, values: Json, file: str) -> str:
+    """Set values of a table in a TOML file, in place of what is there, even if commented out."""
+    lines = text.splitlines()
+    headers = [at for at, line in enumerate(lines) if line.lstrip().startswith("[")]
+    begin = next((at for at in headers if lines[at].split("#")[0].strip() == f"[{table}]"), None)
+    if begin is None:
+        lines += [*([""] if lines else []), f"[{table}]"]
+        begin = len(lines) - 1
+    end = next((at for at in headers if at > begin), len(lines))
+    for key, value in values.items():
+        said = re.compile(rf"\s*{re.escape(key)}\s*=")
+        hidden = re.compile(rf"\s*#\s*{re.escape(key)}\s*=")
+        inside = range(begin + 1, end)
+        places = [at for one in (said, hidden) for at in inside if one.match(lines[at])]
+        if places:
+            lines[places[0]] = f"{key} = {_toml(value)}"
+        else:
+            lines.insert(begin + 1, f"{key} = {_toml(value)}")
+            end += 1
+    after = "\n".join(lines) + "\n"
+    expected = _read_toml(text, file)
+    expected[table] = {**expected.get(table, {}), **values}
+    _check(_says(after, expected), file)
+    return after
+
+
 def without_toml_entry(text: str, keys: Sequence[str], file: str) -> str:
     """Take a table, and those below it, out of a TOML file."""
     if toml_entry(text, keys, file) is None:

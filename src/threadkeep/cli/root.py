@@ -26,7 +26,9 @@ SECTIONS: Final[Sections] = {
         "ask": CommandEntry("memory.answers:ask", "Answer a question with quoted passages"),
         "search": CommandEntry("history.search:search", "Search the messages of all agents"),
         "fixed": CommandEntry("memory.answers:fixed", "Find how an error was fixed before"),
-        "similar": CommandEntry("memory.recall:similar", "Find what is similar to a hit or a text"),
+        "similar": CommandEntry(
+            "memory.recall:similar", "Find items similar to a result or a text"
+        ),
         "context": CommandEntry(
             "memory.answers:context", "Print what is remembered as a block for a prompt"
         ),
@@ -34,7 +36,7 @@ SECTIONS: Final[Sections] = {
             "memory.answers:timeline", "Show what happened on a day, whoever did it"
         ),
         "open": CommandEntry(
-            "memory.recall:open_", "Show what is behind a reference such as message:12"
+            "memory.recall:open_", "Show the item a reference such as message:12 points to"
         ),
     },
     "Read": {
@@ -42,17 +44,22 @@ SECTIONS: Final[Sections] = {
             "history.sessions:sessions", "List captured sessions, latest first"
         ),
         "show": CommandEntry("history.show:show", "Show a captured session"),
+        "compare": CommandEntry("history.compare:compare", "Compare two sessions"),
         "tail": CommandEntry("history.tail:tail", "Follow what all agents write, live"),
         "usage": CommandEntry(
             "usage.command:usage", "Show tokens and cost by day, model, project, …"
+        ),
+        "projects": CommandEntry(
+            "history.projects:projects", "List projects; rename, merge or split them"
         ),
         "commands": CommandEntry(
             "observed.commands:commands", "List commands that shells and agents ran"
         ),
         "lessons": CommandEntry("observed.ci:lessons", "List recurring failures"),
-        "memories": CommandEntry("memory.answers:memories", "List the notes that Claude keeps"),
+        "memories": CommandEntry("memory.answers:memories", "List Claude's memory notes"),
         "label": CommandEntry("history.labels:label", "Star, tag or annotate a session or message"),
         "labels": CommandEntry("history.labels:labels", "List what has a star, a tag or a note"),
+        "sql": CommandEntry("history.sql:sql", "Run a read-only SQL query over the history"),
         "raw": CommandEntry(
             "history.show:raw", "Print a session's log lines as its agent wrote them"
         ),
@@ -64,16 +71,18 @@ SECTIONS: Final[Sections] = {
     },
     "Keep current": {
         "serve": CommandEntry("serve:serve", "Run capture, enrichment and upkeep of the stores"),
-        "service": CommandEntry("serve:service", "Run `serve` automatically at log-in"),
-        "web": CommandEntry("web:web", "Logins to the page: list browsers, revoke one"),
+        "service": CommandEntry("serve:service", "Run `serve` automatically at login"),
+        "web": CommandEntry("web:web", "List or revoke browser logins"),
         "watch": CommandEntry("history.capture:watch", "Keep capturing what agents write"),
         "sources": CommandEntry(
             "history.sources:sources", "Show which agents were found and how much was captured"
         ),
-        "shell-init": CommandEntry("observed.setup:shell_init", "Keep every command of a shell"),
+        "shell-init": CommandEntry(
+            "observed.setup:shell_init", "Record every command run in a shell"
+        ),
         "import-history": CommandEntry("observed.setup:import_history", "Import shell histories"),
         "run": CommandEntry("observed.spool:run", "Run a command and keep its output"),
-        "browser": CommandEntry("observed.setup:browser", "Keep the developer pages you read"),
+        "browser": CommandEntry("observed.setup:browser", "Record the developer pages you read"),
         "github": CommandEntry("observed.ci:github", "Follow GitHub Actions: runs and failures"),
         "send-event": CommandEntry("observed.spool:send_event", "Report a command from a script"),
         "enrich": CommandEntry("memory.learn:enrich", "Summarize what was captured into knowledge"),
@@ -91,11 +100,12 @@ SECTIONS: Final[Sections] = {
             "migration:migrate", "Move a home to a PostgreSQL server, or back to files"
         ),
         "backup": CommandEntry("backups:backup", "Copy a live store, checked row by row"),
-        "restore": CommandEntry("backups:restore", "Put a backup in the place of a store"),
+        "restore": CommandEntry("backups:restore", "Restore a store from a backup"),
     },
     "Maintain": {
         "status": CommandEntry("status:status", "Show the stores, their sizes and health"),
         "paths": CommandEntry("status:paths", "Show where data and settings are kept"),
+        "budget": CommandEntry("settings:budget", "Show or set what a day or a month may cost"),
         "doctor": CommandEntry("health:doctor", "Find problems and say how to fix them"),
         "alarms": CommandEntry("health:alarms", "Recorded gaps in capture: list, acknowledge"),
         "watchdog": CommandEntry(
@@ -108,6 +118,7 @@ SECTIONS: Final[Sections] = {
         "redact": CommandEntry(
             "history.forget:redact", "Secrets: test the rules, mask what is stored"
         ),
+        "uninstall": CommandEntry("status:uninstall", "Show how to remove threadkeep"),
         "completion": CommandEntry(
             "completion:completion", "Print completions for bash, zsh or fish"
         ),

@@ -154,7 +154,7 @@ def serve(
     """Capture, collect, enrich and maintain the stores until stopped.
 
     One process per store; a second one reports the first. A part that fails is reported and
-    restarted. `threadkeep service install` starts it at log-in. With --json every line is a
+    restarted. `threadkeep service install` starts it at login. With --json every line is a
     document. It also serves the page and the HTTP API, in a process that runs only while a client
     is connected; `threadkeep up --link` prints a link.
     """
@@ -209,14 +209,14 @@ def hippo_place(call: Call, given: str | None) -> Path | None:
 
 
 # ------------------------------------------------------------------------------
-# `threadkeep service`: have the system run `threadkeep serve` at each log-in.
+# `threadkeep service`: have the system run `threadkeep serve` at each login.
 
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done; do nothing.")
 
 
-@group("service", "threadkeep service install", "threadkeep service status")
+@group("service", "threadkeep service install", "threadkeep service status", bare="status")
 def service() -> None:
-    """Run `threadkeep serve` at log-in: systemd on Linux, launchd on macOS.
+    """Run `threadkeep serve` at login: systemd on Linux, launchd on macOS.
 
     Optional: `capture`, `watch` and `recall` do the same work on demand.
     """
@@ -226,7 +226,7 @@ def service() -> None:
 @hippo_option
 @_DRY
 def install(call: Call, *, hippo_dir: str | None, dry_run: bool) -> int:
-    """Write the unit and start it; another program's file in its place is set aside."""
+    """Write the unit and start it; an existing file there is backed up."""
     from threadkeep.service import unit_files
 
     unit = _unit(call, _options(call, hippo_dir))
@@ -237,9 +237,7 @@ def install(call: Call, *, hippo_dir: str | None, dry_run: bool) -> int:
     ran = unit_files.install(plan, unit_files.run_tool)
     _tell(call, plan, ran)
     if unit.system == "systemd" and not call.as_json:
-        note(
-            "it runs while you are logged in; `loginctl enable-linger` also keeps it after log-out"
-        )
+        note("it runs while you are logged in; `loginctl enable-linger` also keeps it after logout")
     return 0 if all(one.done for one in ran) else PROBLEMS
 
 

@@ -1,5 +1,6 @@
 """`threadkeep paths` and `threadkeep status`: where things are, and how they are."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def observed_words(found: "ObservedStatus") -> dict[str, str]:
         **{f"observed {source}": said or "nothing yet" for source, said in words.items()},
         "observed drops": ", ".join(drops) or "none",
         "spool": found.trouble or f"{found.spool}, {counted(found.waiting, 'file')} waiting",
-        "watching": _listening(found.listening),
+        "capture": _listening(found.listening),
     }
 
 
@@ -67,7 +68,7 @@ def _health(one: "Health") -> Iterator[str]:
 def _listening(found: "SocketStatus") -> str:
     status = found.status
     if status is None:
-        return f"nobody ({found.trouble})" if found.trouble else "nobody"
+        return f"not running ({found.trouble})" if found.trouble else "not running"
     told = [
         f"version {status.version}",
         f"up {status.uptime_secs:,} s",
@@ -90,9 +91,15 @@ _NAMED = {
 
 @store_command("paths", "threadkeep paths", "threadkeep --home /tmp/try paths --json")
 @click.option("--init", is_flag=True, help="Write a commented default configuration file.")
+@click.option("--sample", is_flag=True, help="Print that file instead: every setting, explained.")
 @store_option
-def paths(call: Call, *, init: bool, store: str) -> None:
+def paths(call: Call, *, init: bool, sample: bool, store: str) -> None:
     """Show where data and settings are kept."""
+    if sample:
+        from threadkeep.base.config import DEFAULT_TEXT
+
+        write(DEFAULT_TEXT, end="")
+        return
     if init:
         note(f"wrote {call.home.write_config()}")
     found = call.home.paths()
@@ -111,6 +118,35 @@ def paths(call: Call, *, init: bool, store: str) -> None:
         document(paths=shown)
     else:
         facts({name: str(path) for name, path in shown.items()})
+
+
+_INSTALLED = (
+    "threadkeep service uninstall",
+    "threadkeep mcp uninstall claude",
+    "threadkeep browser uninstall firefox",
+    "threadkeep shell-init zsh --uninstall",
+)
+
+
+@command("uninstall", "threadkeep uninstall")
+def uninstall(call: Call) -> None:
+    """Show the commands that remove threadkeep and its data; nothing is removed.
+
+    Skip what you never installed. The logs of your agents are not touched.
+    """
+    found = call.home.paths()
+    config = found.config.parent if found.config.parent.name == "threadkeep" else found.config
+    places = dict.fromkeys((found.data, config, found.state, found.cache, found.runtime))
+    there = [one for one in places if one.exists() and not places.keys() & set(one.parents)]
+    commands = [*_INSTALLED, *(shlex.join(["rm", "-r", str(one)]) for one in there)]
+    commands.append("pipx uninstall threadkeep")
+    if call.as_json:
+        document(commands=commands)
+        return
+    for one in commands:
+        write(one)
+    note("Nothing was removed. `threadkeep backup` and `threadkeep export` keep a copy")
+    note("Installed otherwise: `pip uninstall threadkeep` or `uv tool uninstall threadkeep`")
 
 
 def _place(call: Call, named: str, store: str) -> Path | str:
@@ -162,7 +198,7 @@ def as_json(found: Status) -> dict[str, Any]:
 def _words(found: Status) -> dict[str, str]:
     race = "has the WAL-reset race; the writer lock prevents it"
     version = found.sqlite.version
-    settings = "" if found.config_exists else " (not there: all defaults)"
+    settings = "" if found.config_exists else " (not created; using defaults)"
     return {
         "home": str(found.paths.data),
         "config": f"{found.paths.config}{settings}",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from threadkeep.service.web_access import Login
 
 
-@group("web", "threadkeep web logins", "threadkeep web revoke --all")
+@group("web", "threadkeep web logins", "threadkeep web revoke --all", bare="logins")
 def web() -> None:
     """Logins to the page: list the browsers that used a one-time link, and revoke them.
 

@@ -12,7 +12,7 @@ from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.transcript import SessionArchive
 from threadkeep.sources.records import UserHome
 from threadkeep.sources.registry import foreign_sources
-from threadkeep.transfer.conversation import NewSession, conversation
+from threadkeep.transfer.conversation import NewSession, conversation, without_notes
 from threadkeep.transfer.hand_off import (
     TARGETS,
     WRITERS,
@@ -30,9 +30,16 @@ if TYPE_CHECKING:
 FORMATS = (*WRITERS, "html")
 
 
-def exported(history: SessionArchive, session: CapturedSession, form: str) -> str:
-    """Write a session in one of the formats, but for `html`, which the web page writes."""
+def exported(
+    history: SessionArchive, session: CapturedSession, form: str, *, notes: bool = False
+) -> str:
+    """Write a session in one of the formats, but for `html`, which the web page writes.
+
+    Markdown, which is to be read, has the notes of the agent's program only with `notes`.
+    """
     told = conversation(history, session)
+    if form == "markdown" and not notes:
+        told = without_notes(told)
     return WRITERS[form](told, _new(form, session.session_id))
 
 

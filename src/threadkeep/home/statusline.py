@@ -36,6 +36,8 @@ class RecentUsage(msgspec.Struct, frozen=True):
     block: BillingBlock | None
     session: Sum | None
     budget: int | None = None  # what a day may cost, in microdollars
+    month_budget: int | None = None
+    month: Sum | None = None  # only where it has a budget
 
 
 Level = Literal["", "near", "over"]
@@ -53,20 +55,23 @@ def spent_lately(
     home: "Home", now: int, *, path: str | Path | None = None, session_id: str | None = None
 ) -> RecentUsage:
     """Sum up what was used lately; the store must exist."""
+    local = datetime.fromtimestamp(now / 1000, ZoneInfo(home.zone))
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    today, first = (int(at.timestamp() * 1000) for at in (midnight, midnight.replace(day=1)))
+    day, month = home.config.budget.day, home.config.budget.month
     with (
         booked_prices(home, lambda: now)() as find,
         home.knowledge(path, read_only=True) as store,
     ):
-        lately = [_priced(one, find) for one in store.recent_answers(now - _BACK)]
+        since = min(now - _BACK, first) if month is not None else now - _BACK
+        found = [_priced(one, find) for one in store.recent_answers(since)]
+        lately = [one for one in found if one.at >= now - _BACK]
         answers = None if session_id is None else store.answers_of(session_id)
         own = None if answers is None else _summed(_priced(one, find) for one in answers)
-    midnight = datetime.fromtimestamp(now / 1000, ZoneInfo(home.zone)).replace(
-        hour=0, minute=0, second=0, microsecond=0
-    )
-    today = midnight.timestamp() * 1000
-    day = home.config.budget.day
     return RecentUsage(
         budget=None if day is None else round(day * 1_000_000),
+        month_budget=None if month is None else round(month * 1_000_000),
+        month=None if month is None else _summed(one for one in found if one.at >= first),
         today=_summed(one for one in lately if one.at >= today),
         block=next((one for one in make_blocks(lately, now) if one.active), None),
         session=own,

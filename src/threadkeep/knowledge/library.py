@@ -33,6 +33,7 @@ from threadkeep.knowledge.results import (
     ProjectRow,
     SessionDetail,
     SessionPage,
+    Split,
     Spot,
     Today,
     UsageReport,
@@ -364,9 +365,17 @@ class Browse:
     # ------------------------------------------------------------------ sums
 
     def usage(
-        self, query: Query = EVERYTHING, *, zone: tzinfo | None = None, sessions: bool = False
+        self,
+        query: Query = EVERYTHING,
+        *,
+        zone: tzinfo | None = None,
+        sessions: bool = False,
+        split: Split = "model",
     ) -> UsageReport:
-        """Sum up tokens and cost of a query's sessions, including subagents; each on request."""
+        """Sum up tokens and cost of a query's sessions, including subagents; each on request.
+
+        The sums of a day are by model, or `split` by project or agent.
+        """
         changes = self.database.changes()
         within = zone or self.zone
         with self._reading() as around:
@@ -375,10 +384,12 @@ class Browse:
                 if "tk_usage" not in around.tables:
                     return usage.report(usage.NOTHING)
                 found = self._matches(around, query)
-                report = usage.report(usage.read_spent(around, query, found, within))
+                report = usage.report(usage.read_spent(around, query, found, within), split)
                 return usage.with_sessions(report, around, query, found) if sessions else report
 
-            return self._answers.latest(("usage", query, str(within), sessions), changes, make)
+            return self._answers.latest(
+                ("usage", query, str(within), sessions, split), changes, make
+            )
 
     def activity(self, query: Query = EVERYTHING, days: Days = 365) -> dict[str, int]:
         """Return the tokens of each of the last days that has any."""

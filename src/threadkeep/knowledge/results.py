@@ -1,6 +1,6 @@
 """What surfaces ask of the captured history, and what they get back."""
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -123,11 +123,14 @@ class Sum(msgspec.Struct, frozen=True):
     unpriced: int = 0  # answers without a known price
 
 
+Split = Literal["model", "project", "agent"]
+
+
 class UsageReport(msgspec.Struct, frozen=True):
     """Tokens and cost of what a query means, summed up in the ways that are drawn."""
 
     total: Sum
-    by_day: dict[str, dict[str, Sum]]  # day -> model -> sum
+    by_day: dict[str, dict[str, Sum]]  # day -> model (or what is asked for) -> sum
     by_model: dict[str, Sum]
     by_project: dict[str, Sum]
     by_agent: dict[str, Sum]

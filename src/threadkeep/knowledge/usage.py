@@ -36,7 +36,7 @@ from threadkeep.knowledge.query import (
     local_quarter,
 )
 from threadkeep.knowledge.records import CapturedSession, Usage, to_session
-from threadkeep.knowledge.results import BillingBlock, Sum, UsageReport
+from threadkeep.knowledge.results import BillingBlock, Split, Sum, UsageReport
 from threadkeep.knowledge.session_list import chosen_by, find_matches, ref_of
 from threadkeep.knowledge.session_sql import PROBE, ListContext, Matches, all_sql, resolve, where
 
@@ -197,13 +197,14 @@ def spent_in(tx: Tx, session: CapturedSession) -> TokenTotals:
     return TokenTotals(*row)
 
 
-def report(spending: UsageTable) -> UsageReport:
-    """Sum up in every way that is drawn."""
+def report(spending: UsageTable, split: Split = "model") -> UsageReport:
+    """Sum up in every way that is drawn; the sums of a day are by model, or split otherwise."""
     total = SumBuilder()
     by_day: dict[str, dict[str, SumBuilder]] = defaultdict(lambda: defaultdict(SumBuilder))
     by_model, by_project, by_agent = (defaultdict[str, SumBuilder](SumBuilder) for _ in range(3))
     for one in spending.spent:
-        sums = (by_day[one.day][one.model], by_model[one.model])
+        parts = {"model": one.model, "project": one.project, "agent": one.harness}
+        sums = (by_day[one.day][parts[split]], by_model[one.model])
         for adding in (total, *sums, by_project[one.project], by_agent[one.harness]):
             adding.add(one.counts, one.pico)
     return UsageReport(

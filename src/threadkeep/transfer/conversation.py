@@ -385,6 +385,18 @@ def _is_other_record(first: Entry, second: Entry) -> bool:
     return first.key.partition("#")[0] != second.key.partition("#")[0]
 
 
+def without_notes(told: Conversation) -> Conversation:
+    """Leave out what the agent's program told the model, but for errors."""
+    messages = []
+    for message in told.messages:
+        kept = tuple(
+            block for block in message.blocks if not isinstance(block, ExportNote) or block.error
+        )
+        if kept:
+            messages.append(msgspec.structs.replace(message, blocks=kept))
+    return msgspec.structs.replace(told, messages=tuple(messages))
+
+
 def blocks_of(told: Conversation) -> Iterator[tuple[ExportMessage, Block]]:
     """Yield every block with its message."""
     for message in told.messages:

@@ -98,7 +98,7 @@ def show_around(call: Call, history: "History") -> dict[str, Any]:
         session_table(session_rows(history, latest))
         if hits:
             write(f"\nWhat was said about “{word}”:\n", "bold")
-            show_hits(call, hits, opens="show")
+            show_hits(call, hits)
     return found
 
 
@@ -182,7 +182,7 @@ def collected_words(stored: "BatchReport") -> str:
     more = {
         "updated": stored.updated,
         "known before": stored.known,
-        "kept out": stored.excluded,
+        "excluded": stored.excluded,
         "not understood": stored.refused,
     }
     told = [f"{stored.new:,} new", *(f"{count:,} {name}" for name, count in more.items() if count)]
@@ -409,8 +409,8 @@ def _total(parts: Mapping[str, "AgentReport"], seconds: float) -> str:
     messages = sum(part.entries for part in parts.values())
     notes = sum(part.memories for part in parts.values())
     if not lines:
-        said = f"{counted(notes, 'note')} of Claude's" if notes else "nothing new"
-        return f"{said} in {seconds:.1f} s"
+        said = f"{counted(notes, 'note')} of Claude's" if notes else "Nothing new"
+        return f"{said} ({seconds:.1f} s)"
     told = f"{counted(lines, 'line')} with {counted(messages, 'message')}, {size_text(size)}"
     return f"{told} in {seconds:.1f} s ({speed_text(size, seconds)})"
 

@@ -19,7 +19,7 @@ from threadkeep.cli.options import (
     until_option,
 )
 from threadkeep.cli.output import counted, document, note, one_line, table, warn, write
-from threadkeep.errors import Invalid
+from threadkeep.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
     from threadkeep.capture.capture import History
@@ -32,9 +32,9 @@ _KINDS = {
     "sessions": "session",
     "lines": "line",
     "entries": "message",
-    "segments": "segment",
-    "nodes": "node",
-    "observed": "observation",
+    "segments": "section",
+    "nodes": "learned item",
+    "observed": "event",
     "memories": "note",
 }
 _EXAMPLE = 160
@@ -42,7 +42,8 @@ _EXAMPLE = 160
 
 @store_command(
     "forget",
-    "threadkeep forget --session 5f0c2a7e --dry-run",
+    "threadkeep forget last --dry-run",
+    "threadkeep forget --session 5f0c2a7e",
     "threadkeep forget --project secret-plans --yes",
     "threadkeep forget --pattern 'ACME-[0-9]{6}'",
     "threadkeep forget agent:codex until:90d --dry-run",
@@ -58,7 +59,7 @@ _EXAMPLE = 160
 @since_option("With --until: everything in this span of time.")
 @until_option("A date, or an age: 12h, 7d.")
 @click.option("--pattern", metavar="REGEX", help="Every line that matches this regular expression.")
-@agent_option("Of those, only this agent's.", multiple=True)
+@agent_option("Restrict to this agent.", multiple=True)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(
@@ -74,8 +75,8 @@ def forget(
 
     It shows what would be deleted and asks for confirmation. A forgotten session is not captured
     again. The agents' own logs are not touched; earlier backups still contain the data and are
-    listed. FILTER is what `threadkeep sessions` takes, except plain words. Names of projects and
-    agents must be complete.
+    listed. FILTER is `last`, an id, or what `threadkeep sessions` takes, except plain words. Names
+    of projects and agents must be complete.
     """
     what = _what(call, said, pattern, options)
     if dry_run:
@@ -131,6 +132,8 @@ def _what(
 
     from threadkeep.capture.forget_selection import refuse_mixture
 
+    if len(said) == 1 and pattern is None and not any(options.values()):
+        said, options = _as_session(call, said[0], options)
     what = replace(read_query(call, said=said, **options), pattern=pattern)
     if not said:
         refuse_mixture(what, dashes="--")
@@ -143,6 +146,20 @@ def _what(
         found = [find(history, name, agent) for name in what.session]
     ids = (one.session_id if what.agent else f"{one.agent}:{one.session_id}" for one in found)
     return replace(what, session=tuple(ids))
+
+
+def _as_session(
+    call: Call, word: str, options: dict[str, Any]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Take `last`, or the beginning of an id, for that session; only where it is one."""
+    if ":" in word:
+        return (word,), options
+    with looking(call) as history:
+        try:
+            found = find(history, word, None) if word == "last" else history.find(word)
+        except NotFound:
+            return (word,), options
+    return (), {**options, "session": (f"{found.agent}:{found.session_id}",)}
 
 
 def _counts(found: "ForgetReport") -> str:
@@ -170,12 +187,13 @@ def _tell(call: Call, found: "ForgetReport", *, dry_run: bool) -> None:
         warn(f"{counted(len(found.backups), 'backup')} made earlier may still contain it:")
         for path in found.backups:
             write(f"  {path}", err=True)
-        note("remove these files with rm; `threadkeep backup --store knowledge` makes a new one")
+        note("delete these files yourself; `threadkeep backup --store knowledge` makes a new one")
 
 
 # ------------------------------------------------------------------------------
 # `threadkeep redact`: what is taken for a secret, and secrets that came in before their rule.
 
+_RULES = "redact.toml"  # beside the configuration file
 _SHOWN = 4  # letters of a secret that are repeated, so that one knows which is meant
 
 
@@ -185,9 +203,15 @@ _SHOWN = 4  # letters of a secret that are repeated, so that one knows which is 
     "threadkeep redact rules",
     "threadkeep redact rescan --dry-run",
     "threadkeep redact undo --dry-run prefixed-token",
+    "threadkeep redact add acme 'ACME-\\d+'",
+    bare="rules",
 )
 def redact() -> None:
-    """Secrets: they are masked before anything is stored."""
+    """Secrets: they are masked before anything is stored.
+
+    Add rules of your own with `add`, or name files in gitleaks' format as `rules` under [redact] in
+    the configuration file.
+    """
 
 
 @command("test", 'threadkeep redact test "token: ghp_…"', "threadkeep redact test - < .env --json")
@@ -218,7 +242,7 @@ def check(call: Call, *, text: str | None) -> None:
     table(("rule", "line", "place", "begins with", "why"), rows, wide="why")
     write(masked.removesuffix("\n"))
     if masked == given:
-        note("No secrets found")
+        note("No secrets found; `threadkeep redact add NAME REGEX` adds a rule")
 
 
 def _line_of(text: str, found: "SecretMatch") -> int:
@@ -227,6 +251,50 @@ def _line_of(text: str, found: "SecretMatch") -> int:
 
 def _hint_of(text: str, found: "SecretMatch") -> str:
     return f"{one_line(text[found.start : found.end])[:_SHOWN]}…"
+
+
+@command("add", "threadkeep redact add acme 'ACME-\\d{6}'")
+@click.argument("name")
+@click.argument("regex")
+def add(call: Call, *, name: str, regex: str) -> None:
+    """Add a rule: what REGEX matches is masked from now on, under NAME.
+
+    The rule is kept in `redact.toml` beside the configuration file, which names it. `redact test`
+    shows what it masks, `redact rescan` applies it to what was captured before.
+    """
+    from threadkeep.base.config import read_settings
+    from threadkeep.capture.redact.rules import load_rules
+    from threadkeep.cli.mcp_install import put_text
+    from threadkeep.cli.settings import change_settings
+
+    path = call.home.paths().config.with_name(_RULES)
+    before = read_settings(path) if path.exists() else ""
+    if any(one.id == name for one in load_rules(before, str(path)).rules):
+        raise Conflict(f"there is a rule {name!r} already", hint=f"change it in {path}")
+    entry = f"[[rules]]\nid = {_quoted(name)}\nregex = {_quoted(regex)}\n"
+    text = f"{before}\n{entry}" if before else entry
+    read = load_rules(text, str(path))
+    for refused in read.refused:
+        if refused.id == name:
+            hint = "`threadkeep redact add --help` has an example"
+            raise Invalid(f"{regex!r} cannot be a rule: {refused.reason}", hint=hint)
+    if any(one.id == name and one.regex.search(b"") for one in read.rules):
+        raise Invalid(f"{regex!r} matches even an empty text", hint="require a character or more")
+    put_text(path, text)
+    files = call.home.config.redact.rules
+    if not {_RULES, str(path)} & set(files):
+        change_settings(call.home, "redact", rules=[*files, _RULES])
+    if call.as_json:
+        document(added=name, file=path)
+    else:
+        note(f"added {name} to {path}; try it with `threadkeep redact test TEXT`")
+
+
+def _quoted(text: str) -> str:
+    """Write a text as TOML has it: a JSON text is one."""
+    import json
+
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @command("rules", "threadkeep redact rules", "threadkeep redact rules --json", lists=True)
@@ -294,5 +362,5 @@ def undo(call: Call, *, name: str, dry_run: bool) -> None:
         warn(f"{path} no longer exists: what was masked stays masked")
 
 
-for _command in (check, rules, rescan, undo):
+for _command in (check, rules, add, rescan, undo):
     redact.add_command(_command)

@@ -27,9 +27,9 @@ _COLUMNS = ("what", "when", "star", "tags", "note")
 )
 @click.argument("what", metavar="SESSION|MESSAGE", shell_complete=complete_captured)
 @click.argument("tags", nargs=-1, metavar="[TAG]...")
-@agent_option("The agent that the session is of.")
-@click.option("--star/--no-star", default=None, help="Star it, or take the star away.")
-@click.option("--remove", multiple=True, metavar="TAG", help="Take this tag away.")
+@agent_option("The session's agent.")
+@click.option("--star/--no-star", default=None, help="Star it, or unstar it.")
+@click.option("--remove", multiple=True, metavar="TAG", help="Remove this tag.")
 @click.option("--note", "said", metavar="TEXT", help="Write a note; an empty one removes it.")
 def label(
     call: Call,

@@ -34,7 +34,7 @@ def progress_bar(*, wanted: bool = True) -> Iterator["Watcher"]:
         TextColumn("{task.description}", markup=False, table_column=whole),
     )
     with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
+        task = bar.add_task("", total=None, visible=False)  # until there is something to show
         started, shown = time.monotonic(), 0.0
 
         def show(progress: "Progress") -> None:
@@ -45,7 +45,9 @@ def progress_bar(*, wanted: bool = True) -> Iterator["Watcher"]:
             shown = now
             told = progress_words(progress, now - started)
             done, total = progress.bytes_done, progress.bytes_total
-            bar.update(task, completed=done, total=total or None, description=told)
+            if progress.doing:
+                done, total = progress.logs_done, progress.logs_total
+            bar.update(task, completed=done, total=total or None, description=told, visible=True)
 
         yield show
 
@@ -58,12 +60,13 @@ def progress_words(progress: "Progress", seconds: float) -> str:
     """Say how far a run is: logs, bytes, speed, messages, errors, and what is being read."""
     done, total = progress.bytes_done, progress.bytes_total
     told = [
-        f"{progress.logs_done:,}/{progress.logs_total:,} logs",
-        f"{size_text(done)} of {size_text(total)}",
-        speed_text(done, seconds),
-        f"{progress.entries:,} messages",
+        progress.doing,
+        f"{progress.logs_done:,}/{progress.logs_total:,}{'' if progress.doing else ' logs'}",
+        f"{size_text(done)} of {size_text(total)}" if total else "",
+        speed_text(done, seconds) if total else "",
+        f"{progress.entries:,} messages" if total else "",
         f"{progress.errors:,} errors" if progress.errors else "",
-        short_name(progress.path),
+        "" if progress.doing else short_name(progress.path),
     ]
     return "  ".join(words for words in told if words)
 

@@ -51,7 +51,7 @@ def search(
     """Search messages for WORDS: `recall`, limited to messages.
 
     Any text works, including punctuation; "a phrase", OR, NOT and a prefix* are understood. Matches
-    with all words come first, each with the command that opens the session there.
+    with all words come first, each with the command that opens it.
     """
     chosen = replace(
         query,
@@ -64,7 +64,7 @@ def search(
         found = memory.recall(
             " ".join(words), chosen, limit=max(limit, 0), newest=newest, fold=folded_by(all_hits)
         )
-    show_found(call, found, opens="show")
+    show_found(call, found)
 
 
 def _session(call: Call, name: str, query: "Query") -> str:

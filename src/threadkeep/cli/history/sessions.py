@@ -74,7 +74,7 @@ def comparing(call: Call, where: LogPlaces) -> Iterator["History"]:
 
 def session_argument(function: Function) -> Function:
     """Add the argument that names a session, and the option that tells agents apart."""
-    agent = agent_option("The agent of the session.")
+    agent = agent_option("The session's agent.")
     named = click.argument("session", default=_LAST, shell_complete=complete_captured)
     return named(agent(function))
 
@@ -175,7 +175,7 @@ _ALL = 2**31
     pages=True,
 )
 @query_options()
-@click.option("--sort", type=OneOf(_SORTS), default="newest", help="What comes first.")
+@click.option("--sort", type=OneOf(_SORTS), default="newest", help="Sort order.")
 @limit_option(30, "How many; -1 for all.")
 def sessions(call: Call, *, query: "Query", sort: str, limit: int) -> None:
     """List captured sessions of all agents and projects, latest first.
@@ -194,7 +194,7 @@ def sessions(call: Call, *, query: "Query", sort: str, limit: int) -> None:
         with paging(wanted=call.pager):
             session_table(session_rows(history, found))
     if not found:
-        note("No sessions match; --all includes subagents, `threadkeep capture` brings in more")
+        note("No sessions match. Try --all to include subagents, or `threadkeep capture`.")
     elif missing:
         note(none_has(missing)[0])
     elif len(found) == limit:

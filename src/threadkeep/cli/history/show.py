@@ -67,7 +67,7 @@ class TranscriptView:
 )
 @click.option("--full", is_flag=True, help="Show long tool calls and results in full.")
 @click.option(
-    "--at", metavar="KEY", help="Only this entry and those around it; `search` gives its name."
+    "--at", metavar="REF", help="Only this message and those around it, such as message:12."
 )
 def show(
     call: Call,
@@ -92,7 +92,7 @@ def show(
         found = find(history, session, agent)
         entries: Iterable[TranscriptEntry] = history.transcript(found)
         if at is not None:
-            entries = _around(found, list(entries), at)
+            entries, view.at = _around(found, list(entries), at)
         if call.as_json:
             if prompts:
                 entries = filter(view.wants, entries)
@@ -124,13 +124,14 @@ def raw(call: Call, *, session: str, agent: str | None) -> None:
 
 
 def _around(
-    session: "CapturedSession", entries: list["TranscriptEntry"], key: str
-) -> list["TranscriptEntry"]:
+    session: "CapturedSession", entries: list["TranscriptEntry"], name: str
+) -> tuple[list["TranscriptEntry"], str]:
+    """Return a message with those around it, and its key; it may be named by that as well."""
     for place, shown in enumerate(entries):
-        if shown.row.key == key:
-            return entries[max(0, place - _AROUND) : place + _AROUND + 1]
-    msg = f"session {session.session_id} has no entry {key!r}"
-    raise NotFound(msg, hint="`threadkeep search` and `threadkeep show --json` name the entries")
+        if name in (shown.row.key, f"message:{shown.row.id}"):
+            return entries[max(0, place - _AROUND) : place + _AROUND + 1], shown.row.key
+    msg = f"session {session.session_id} has no message {name!r}"
+    raise NotFound(msg, hint="`threadkeep search` and `threadkeep show --json` name the messages")
 
 
 def _as_json(
@@ -151,6 +152,7 @@ def _entry_json(shown: "TranscriptEntry") -> Json:
     names = ("key", "role", "tool", "call_id", "error", "model", "text")
     said = {name: getattr(shown.entry, name) for name in names}
     return {
+        "ref": f"message:{shown.row.id}",
         "part": shown.row.kind,
         **said,
         "at": shown.row.at,

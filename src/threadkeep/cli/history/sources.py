@@ -13,7 +13,19 @@ from threadkeep.cli.words import when
 if TYPE_CHECKING:
     from threadkeep.capture.coverage import Coverage, SourceCoverage
 
-_DISK = (*("source", "agent", "logs", "captured", "checked", "size", "gone", "kept out", "places"),)
+_DISK = (
+    *(
+        "source",
+        "agent",
+        "logs",
+        "captured",
+        "checked",
+        "size",
+        "deleted by agent",
+        "excluded",
+        "places",
+    ),
+)
 _OWN = ("chat", "state", "mailbox")  # stores of threadkeep itself
 _PLACES = 6  # of one source; there may be hundreds of projects
 _STORE = ("agent", "sessions", "messages", "lines", "size", "bad lines", "failed", "last")
@@ -25,10 +37,10 @@ _STORE = ("agent", "sessions", "messages", "lines", "size", "bad lines", "failed
 def sources(call: Call, *, user_home: str | None, roots: tuple[str, ...]) -> None:
     """Show which agents were found, how much of each is captured, and what could not be read.
 
-    Three tables: what is on disk by source, what is in the store by agent, and record types that
-    this version does not know. A log counts as captured if it has not changed since it was read;
-    "checked" is the last time its content was compared with the store. Places that cannot be read
-    are listed with a fix.
+    Prints three tables: what is on disk by source, what is in the store by agent, and record types
+    that this version does not know. A log counts as captured if it has not changed since it was
+    read; "checked" is the last time its content was compared with the store. Places that cannot be
+    read are listed with a fix.
     """
     with comparing(call, LogPlaces(user_home, roots)) as history:
         found = history.coverage()

@@ -62,8 +62,8 @@ def tail(
 ) -> None:
     """Follow what all agents on this machine write, or one SESSION, until Ctrl-C.
 
-    If no service is running, this command captures the logs meanwhile. With --json every line is an
-    object.
+    If no service is running, this command captures the logs itself while it runs. With --json every
+    line is an object.
     """
     from threadkeep.knowledge.tail import Tail
 

@@ -137,7 +137,7 @@ def _step(step: "FixStep") -> str:
 def context(
     call: Call, *, words: tuple[str, ...], limit: int, max_chars: int, **chosen: Any
 ) -> None:
-    """Print what is remembered about WORDS as a block for a prompt: fenced, labelled, with ages.
+    """Print what is remembered about WORDS as a block for a prompt: fenced, labeled and dated.
 
     Stored text cannot close the fence, and a block that appears in an agent's log is not summarized
     again.
@@ -266,11 +266,12 @@ _TIMELINE_COLUMNS = ("when", "what", "text", "ref")
 @store_command(
     "timeline",
     "threadkeep timeline yesterday",
+    "threadkeep timeline last week",
     "threadkeep timeline --project harbor --since 3d",
     lists=True,
     pages=True,
 )
-@click.argument("day", required=False)
+@click.argument("day", nargs=-1)
 @click.option("--day", "on", metavar="DAY", help="The same as DAY.")
 @project_option()
 @since_option()
@@ -279,19 +280,19 @@ _TIMELINE_COLUMNS = ("when", "what", "text", "ref")
 def timeline(
     call: Call,
     *,
-    day: str | None,
+    day: tuple[str, ...],
     on: str | None,
     project: str | None,
     since: str | None,
     until: str | None,
     limit: int,
 ) -> None:
-    """Show what happened, in order: turns of agents, commands, visits, runs and commits.
+    """Show what happened, in order: agent turns, commands, page visits, CI runs and commits.
 
     DAY is a date, `yesterday`, `monday` or `last week`; by default today.
     """
     zone = ZoneInfo(call.home.zone)
-    whole = day or on or ("today" if since is None and until is None else None)
+    whole = " ".join(day) or on or ("today" if since is None and until is None else None)
     first, last = read_times(since, until, whole)
     with remembering(call) as memory:
         moments = memory.timeline(
@@ -312,7 +313,7 @@ def timeline(
     if moments:
         note(f"`{typed(call, 'open', 'REF')}` opens one")
     else:
-        note("Nothing recorded in this time; --since 7d looks further back")
+        note("Nothing recorded in this time; `threadkeep sessions` lists the latest")
 
 
 def _timeline_row(one: "Moment") -> tuple[str, str, str, str]:

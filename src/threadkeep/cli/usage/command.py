@@ -5,7 +5,7 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from io import UnsupportedOperation
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 import click
@@ -19,6 +19,7 @@ from threadkeep.cli.usage.rows import (
     COLUMNS,
     KEYS,
     PERIODS,
+    Row,
     cells,
     dollars,
     hours_text,
@@ -31,10 +32,11 @@ from threadkeep.cli.usage.rows import (
 from threadkeep.errors import Invalid, NotFound, ThreadkeepError
 
 if TYPE_CHECKING:
+    from threadkeep.home.budget import BudgetState
     from threadkeep.home.statusline import RecentUsage
     from threadkeep.knowledge.library import Browse
     from threadkeep.knowledge.query import Query
-    from threadkeep.knowledge.results import Sum, UsageReport
+    from threadkeep.knowledge.results import Split, Sum, UsageReport
 
 
 # ------------------------------------------------------------------------------
@@ -91,7 +93,11 @@ def _parts(told: Json, lately: "RecentUsage | None", *, cost: bool) -> Iterator[
         yield f"{_amount(lately.session, cost=cost)} session"
     if lately is None:
         return
-    yield f"{_amount(lately.today, cost=cost)} today{_budget(lately) if cost else ''}"
+    share = _share(lately.today.cost, lately.budget) if cost else ""
+    yield f"{_amount(lately.today, cost=cost)} today{share}"
+    if cost and lately.month is not None and lately.month_budget is not None:
+        spent = _share(lately.month.cost, lately.month_budget)
+        yield f"{dollars(lately.month.cost)} this month{spent}"
     if lately.block is not None:
         left = hours_text(lately.block.minutes_left)
         pace = lately.block.cost_per_hour
@@ -99,16 +105,15 @@ def _parts(told: Json, lately: "RecentUsage | None", *, cost: bool) -> Iterator[
         yield f"{_amount(lately.block.total, cost=cost)} block ({left} left{rate})"
 
 
-def _budget(lately: "RecentUsage") -> str:
-    """Say how much of the day's budget is spent, once it matters."""
+def _share(spent: int, budget: int | None) -> str:
+    """Say how much of a budget is spent."""
     from threadkeep.home.statusline import level_of
 
-    if lately.budget is None:
+    if budget is None:
         return ""
-    level = level_of(lately.today.cost, lately.budget)
-    told = {"": "", "near": " (80 % of {} spent)", "over": " (over the budget of {}!)"}
-    share = 100 * lately.today.cost // lately.budget
-    return told[level].replace("80", str(share)).format(dollars(lately.budget))
+    if level_of(spent, budget) == "over":
+        return f" (over the budget of {dollars(budget)}!)"
+    return f" ({100 * spent // budget}% of {dollars(budget)})"
 
 
 def _amount(one: "Sum", *, cost: bool) -> str:
@@ -162,8 +167,9 @@ def _stdin() -> bytes:
 
 
 _REPORTS: Final = (*PERIODS, "blocks", "statusline")
+_SPLITS: Final = ("project", "model", "agent")
 _LOOK_SECONDS: Final = 2.0  # what is left of a block changes also while nobody writes
-_SPARE: Final = ("reasoning", "cache write", "answers", "cache read", "input", "output")
+_SPARE: Final = ("reasoning", "cache write", "responses", "cache read", "input", "output")
 
 
 @store_command("statusline", "threadkeep statusline")
@@ -180,6 +186,16 @@ class UsageView(NamedTuple):
     breakdown: bool
     cost: bool
     zone: ZoneInfo
+    split: str = ""  # a row for each project, agent or model of a day, week or month
+
+    def report(self, browse: "Browse", query: "Query") -> "UsageReport":
+        """Sum up what the table needs."""
+        split = cast("Split", self.split or "model")
+        return browse.usage(query, zone=self.zone, sessions=self.by == "session", split=split)
+
+    def rows(self, found: "UsageReport") -> list[Row]:
+        """Return the rows of the table."""
+        return rows_of(found, self.by, self.split)
 
 
 class _Report(OneOf):
@@ -206,6 +222,7 @@ class _Key(OneOf):
     "usage",
     "threadkeep usage --by day --since 7d",
     "threadkeep usage daily --breakdown --since 30d",
+    "threadkeep usage weekly --by project",
     "threadkeep usage blocks --live",
     "threadkeep usage statusline",
     "threadkeep usage --project harbor --json",
@@ -238,10 +255,11 @@ def usage(
 ) -> None:
     """Show the tokens that agents used and their cost; a response in several logs counts once.
 
-    `daily`, `weekly` and `monthly` are tables by time, `blocks` are the five-hour windows of
-    subscriptions, `statusline` is one line for a prompt or for Claude Code. Input means uncached
-    input. Costs use list prices; a plus means that some models are unpriced. With --json money is
-    in microdollars, and `agents` has the totals as each agent counts them.
+    `daily`, `weekly` (a week is named by its Monday) and `monthly` are tables by time, `blocks` are
+    the five-hour windows of subscriptions, `statusline` is one line for a prompt or for Claude
+    Code. Input means uncached input. Costs use list prices; a plus means that some models are
+    unpriced. With --json money is in microdollars, and `agents` has the totals as each agent counts
+    them.
     """
     if report == "statusline":
         show_line(call, cost=not no_cost)
@@ -252,8 +270,10 @@ def usage(
             raise Invalid("a day cannot be combined with --since or --until", hint="leave one out")
         first, last = read_times(None, None, report)
         report, query = None, msgspec.structs.replace(query, since=first, until=last)
-    view = UsageView(PERIODS.get(report or "", by or "model"), breakdown, not no_cost, zone)
-    _check(report, by, view)
+    split = by if report in PERIODS and by in _SPLITS else ""
+    key = PERIODS.get(report or "", by or "model")
+    view = UsageView(key, breakdown and not split, not no_cost, zone, split or "")
+    _check(report, None if split else by, view, breakdown=breakdown)
     with _browsing(call) as browse:
         if report == "blocks":
             _blocks(call, browse, query, view, live=live)
@@ -261,10 +281,11 @@ def usage(
             _table(call, browse, query, view, live=live)
 
 
-def _check(report: str | None, by: str | None, view: UsageView) -> None:
+def _check(report: str | None, by: str | None, view: UsageView, *, breakdown: bool) -> None:
     if by is not None and report is not None:
-        raise Invalid(f"{report} already sets the grouping", hint="leave out --by")
-    if view.breakdown and view.by not in PERIODS.values():
+        hint = f"leave out --by; days, weeks and months can be split by {', '.join(_SPLITS)}"
+        raise Invalid(f"{report} cannot be grouped by {by}", hint=hint)
+    if breakdown and view.by not in PERIODS.values():
         hint = "threadkeep usage daily --breakdown"
         raise Invalid("--breakdown is for days, weeks and months", hint=hint)
 
@@ -284,18 +305,16 @@ def _browsing(call: Call) -> "Browse":
 
 def _table(call: Call, browse: "Browse", query: "Query", view: UsageView, *, live: bool) -> None:
     def draw() -> None:
-        _draw_table(browse.usage(query, zone=view.zone, sessions=view.by == "session"), view)
+        _draw_table(view.report(browse, query), view)
 
     if call.as_json:
-        _answer(call, browse.usage(query, zone=view.zone, sessions=view.by == "session"), view)
+        _answer(call, view.report(browse, query), view)
     elif live and sys.stdout.isatty():
         _redraw(call, browse, draw)
     else:
         with paging(wanted=call.pager):
             draw()
-        _remarks(
-            browse, query, browse.usage(query, zone=view.zone, sessions=view.by == "session"), view
-        )
+        _remarks(call, browse, query, view)
 
 
 def _answer(call: Call, found: "UsageReport", view: UsageView) -> None:
@@ -307,7 +326,7 @@ def _answer(call: Call, found: "UsageReport", view: UsageView) -> None:
     call.answer(
         "rows",
         by=view.by,
-        rows=[row_json(view.by, one) for one in rows_of(found, view.by)],
+        rows=[row_json(view.by, one, view.split) for one in view.rows(found)],
         total=sum_json(found.total),
         by_model=summed("model"),
         by_project=summed("project"),
@@ -320,28 +339,45 @@ def _answer(call: Call, found: "UsageReport", view: UsageView) -> None:
 
 def _draw_table(found: "UsageReport", view: UsageView) -> None:
     rows = []
-    for one in rows_of(found, view.by):
-        rows.append(cells(one.name, one.sum, cost=view.cost))
+    more = ("",) if view.split else ()
+    for one in view.rows(found):
+        name, *counts = cells(one.name, one.sum, cost=view.cost)
+        rows.append((name, *((one.part,) if view.split else ()), *counts))
         if view.breakdown:
             rows += [cells(f"└ {name}", part, cost=view.cost) for name, part in one.parts.items()]
     if rows:
-        rows.append(cells("total", found.total, cost=view.cost))
-    columns = (view.by, *COLUMNS, *(("cost",) if view.cost else ()))
-    table(columns, rows, spare=_SPARE)
+        name, *counts = cells("total", found.total, cost=view.cost)
+        rows.append((name, *more, *counts))
+    split = (view.split,) if view.split else ()
+    table((view.by, *split, *COLUMNS, *(("cost",) if view.cost else ())), rows, spare=_SPARE)
 
 
-def _remarks(browse: "Browse", query: "Query", found: "UsageReport", view: UsageView) -> None:
-
+def _remarks(call: Call, browse: "Browse", query: "Query", view: UsageView) -> None:
+    found = view.report(browse, query)
     if not found.total.answers:
         note("No usage matches")
     elif view.cost and not found.priced:
         note("prices come with `pip install 'threadkeep[prices]'`")
     elif view.cost and found.total.unpriced:
-        note(f"{counted(found.total.unpriced, 'answer')} of models without a known price")
+        told = counted(found.total.unpriced, "response")
+        note(f"{told} from models with no known price")
     unfinished = browse.store.unfinished_answers(query.since, query.until)
     if unfinished:
-        told = counted(unfinished, "answer")
-        note(f"{told} without a final count in the log: output may be higher")
+        told = counted(unfinished, "response")
+        note(f"{told} without a final token count; actual output may be higher")
+    if view.cost:
+        from threadkeep.base.clock import now_ms
+        from threadkeep.home.budget import budget_state
+
+        for one in budget_state(call.home, browse, now_ms()):
+            note(budget_words(one))
+
+
+def budget_words(one: "BudgetState") -> str:
+    """Say how much of a budget is spent."""
+    spent = f"{dollars(one.spent)} of {dollars(one.limit)}"
+    over = ": over budget" if one.level == "over" else ""
+    return f"Budget this {one.span}: {spent} ({100 * one.spent // one.limit}%){over}"
 
 
 # ---------------------------------------------------------------------- blocks

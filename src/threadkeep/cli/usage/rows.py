@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -19,7 +19,15 @@ Json = dict[str, Any]
 PERIODS: Final = {"daily": "day", "weekly": "week", "monthly": "month"}
 KEYS: Final = ("model", "project", "day", "week", "month", "agent", "session")
 UNKNOWN: Final = "unknown"
-COLUMNS: Final = ("answers", "input", "output", "cache read", "cache write", "reasoning", "tokens")
+COLUMNS: Final = (
+    "responses",
+    "input",
+    "output",
+    "cache read",
+    "cache write",
+    "reasoning",
+    "tokens",
+)
 _MICRO: Final = 1_000_000
 
 
@@ -29,12 +37,20 @@ class Row(NamedTuple):
     name: str
     sum: "Sum"
     parts: Mapping[str, "Sum"]
+    part: str = ""  # of a row for one part alone: which
 
 
-def rows_of(report: "UsageReport", by: str) -> list[Row]:
-    """Return the rows of a table, in the order of its key: time, or the largest first."""
+def rows_of(report: "UsageReport", by: str, split: str = "") -> list[Row]:
+    """Return the rows of a table, in the order of its key: time, or the largest first.
+
+    With `split` each day, week or month has a row for each of its parts.
+    """
     if by in PERIODS.values():
-        return list(_periods(report.by_day, by))
+        rows = list(_periods(report.by_day, by))
+        parts = [(row.name, row.parts) for row in rows] if split else []
+        return [
+            Row(name, one, {}, part) for name, sums in parts for part, one in sums.items()
+        ] or rows
     sums = {
         "model": report.by_model,
         "project": report.by_project,
@@ -57,13 +73,13 @@ def _periods(days: Mapping[str, Mapping[str, "Sum"]], by: str) -> Iterable[Row]:
 
 
 def period_of(day: str, by: str) -> str:
-    """Name the day, week or month that a day is in: 2026-03-01, 2026-W09, 2026-03."""
+    """Name the day, week or month that a day is in; a week by its Monday: 2026-03-02, 2026-03."""
     if by == "day" or day == UNKNOWN:
         return day
     if by == "month":
         return day[:7]
-    year, week, _ = date.fromisoformat(day).isocalendar()
-    return f"{year}-W{week:02}"
+    whole = date.fromisoformat(day)
+    return str(whole - timedelta(days=whole.weekday()))
 
 
 def added(sums: Iterable["Sum"]) -> "Sum":
@@ -100,10 +116,11 @@ def dollars(micro: int | None) -> str:
     return "" if micro is None else f"${micro / _MICRO:,.2f}"
 
 
-def row_json(by: str, row: Row) -> Json:
+def row_json(by: str, row: Row, split: str = "") -> Json:
     """Shape a row for `--json`."""
     parts = {model: sum_json(one) for model, one in row.parts.items()}
-    return {by: row.name, **sum_json(row.sum), **({"models": parts} if parts else {})}
+    named = {by: row.name, **({split: row.part} if split else {})}
+    return {**named, **sum_json(row.sum), **({"models": parts} if parts else {})}
 
 
 def sum_json(one: "Sum") -> Json:
@@ -133,8 +150,8 @@ def own_words(agent: str, spent: "Sum") -> Json:
 # ------------------------------------------------------------------------------
 # `threadkeep usage blocks`: five hours from a first answer on, as subscriptions count them.
 
-BLOCK_COLUMNS: Final = ("begins", "state", "answers", "tokens", "tokens/min", "cost", "models")
-SPARE: Final = ("models", "tokens/min", "answers", "state")
+BLOCK_COLUMNS: Final = ("begins", "state", "responses", "tokens", "tokens/min", "cost", "models")
+SPARE: Final = ("models", "tokens/min", "responses", "state")
 
 
 def block_row(block: "BillingBlock") -> tuple[str, ...]:

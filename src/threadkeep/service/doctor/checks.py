@@ -377,7 +377,7 @@ def _service(facts: DoctorFacts) -> Iterator[Finding]:
 def _absent(facts: DoctorFacts, said: str, cause: str) -> Finding:
     """Say that no service runs: a fault only where the system was told to keep one running."""
     if facts.service_installed:
-        said, cause = f"{said}; it is installed", "the system should start it at log-in and did not"
+        said, cause = f"{said}; it is installed", "the system should start it at login and did not"
         return Finding(_WORK_CHECKS_GROUP, "service", "warn", said, cause, _RESTART)
     return Finding(_WORK_CHECKS_GROUP, "service", "info", said, cause, "threadkeep serve")
 

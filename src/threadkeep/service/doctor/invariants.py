@@ -242,7 +242,7 @@ def _told(one: LogBacklog) -> str:
         return f"{one.example} cannot be read: {one.why}; {one.fix}"
     more = f" and {one.logs - 1} more" if one.logs > 1 else ""
     why = f" ({one.why})" if one.why else ""
-    return f"{one.example}{more} changed and is not in the store{why}"
+    return f"{one.example}{more} changed on disk but has not been captured{why}"
 
 
 def _tools(seen: Snapshot) -> Iterator[Violation]:

@@ -64,7 +64,7 @@ def _disk(disk: DiskFacts) -> Iterator[Finding]:
 def check_store(store: StoreFacts, facts: DoctorFacts) -> Iterator[Finding]:
     """Judge the file of one store."""
     if not store.exists:
-        yield Finding(store.name, "file", "info", f"not there yet: {store.path}")
+        yield Finding(store.name, "file", "info", f"not created yet: {store.path}")
         return
     yield from _modes(store)
     if store.trouble:
@@ -167,9 +167,10 @@ def _backup(store: StoreFacts, now: int) -> Finding:
         return Finding(store.name, "backup", "info", "no backup", cause, fix, _DOC)
     days = max(0, now - store.last_backup) // DAY_MS
     if days < _OLD_BACKUP_DAYS:
-        return ok(store.name, "backup", f"the last backup is {_days(days)} old")
+        made = f"{_days(days)} ago" if days else "today"
+        return ok(store.name, "backup", f"last backup: {made}")
     cause = "none was made since; `threadkeep serve` makes one each day"
-    said = f"the last backup is {_days(days)} old"
+    said = f"last backup: {_days(days)} ago"
     return Finding(store.name, "backup", "warn", said, cause, fix, _DOC)
 
 
