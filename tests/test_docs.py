@@ -50,8 +50,16 @@ def output_of(example: str, folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_library_examples_of_the_readme_run(tmp_path: Path) -> None:
-    chat, state, mail = python_blocks(REPO / "README.md")
+def test_library_examples_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat, history, state, mail = python_blocks(REPO / "README.md")
+    monkeypatch.setenv("THREADKEEP_HOME", str(tmp_path / "captured"))
+    words = ["capture", "--quiet", "--user-home", str(DEMO_HISTORY)]
+    subprocess.run([sys.executable, "-m", "threadkeep", *words], capture_output=True, check=True)
+    latest, found = output_of(history, tmp_path)
+    assert latest.startswith("aider ")
+    assert "slow query" in found
     assert output_of(chat, tmp_path) == ["Hello, world!", "['>>>Hello<<<, >>>world<<<!']"]
     assert (tmp_path / "chat.db").exists()
     assert output_of(state, tmp_path) == ["1 gateway/run.py", "1 error: timeout", "1 东京"]

@@ -46,7 +46,7 @@ def test_every_command_of_the_contract_is_there() -> None:
     rest = "paths status demo backup restore migrate completion man import up export resume"
     rest += " capture watch sessions show search sources usage raw forget tail"
     rest += " commands events run shell-init import-history lessons probe label labels"
-    rest += " projects compare sql budget uninstall"
+    rest += " compare sql budget uninstall"
     rest += " version tui statusline native-host native-messaging-host gh-poll"
     rest += " gh-pending-notifications"
     rest += " memories recall ask timeline fixed similar context open enrich embed doctor serve"
@@ -56,7 +56,8 @@ def test_every_command_of_the_contract_is_there() -> None:
     mail += " echo demo"
     chat, state, mail = f"{chat} check sizes", f"{state} verify size", f"{mail} check"
     groups = {"chat": chat, "state": state, "mail": mail, "mcp": "install uninstall"}
-    groups |= {"redact": "test rules add rescan undo", "projects": "list rename merge split", "knowledge": "check migrate"}
+    groups |= {"redact": "test rules add rescan undo", "knowledge": "check migrate"}
+    groups |= {"projects": "list ls rename merge split"}
     groups |= {"browser": "install uninstall domains", "github": "poll watch pending runs"}
     groups |= {"send-event": "shell watchlist", "watchdog": "run"}
     groups |= {"alarms": "list ls ack prune", "service": "install status uninstall"}

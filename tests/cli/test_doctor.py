@@ -57,7 +57,7 @@ def test_a_sound_home_is_green(run: Run, user: Path) -> None:
 
 
 def test_an_empty_home_is_green_and_nothing_is_made(run: Run, home: Path) -> None:
-    assert "not there yet" in run("doctor").stdout
+    assert "not created yet" in run("doctor").stdout
     assert not home.exists()
 
 

@@ -113,7 +113,7 @@ def test_nothing_is_begun_by_looking(run: Run, home: Path) -> None:
 def test_a_store_without_a_session(run: Run, tmp_path: Path) -> None:
     (tmp_path / "user").mkdir()
     run("capture", "--user-home", str(tmp_path / "user"))
-    assert "`threadkeep capture` brings" in run("sessions").stderr
+    assert "`threadkeep capture`" in run("sessions").stderr
     assert "No sessions captured yet" in run("show", "last", code=3).stderr
     assert "No usage matches" in run("usage").stderr
 

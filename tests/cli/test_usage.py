@@ -50,7 +50,7 @@ def test_a_breakdown_names_the_models_of_each_day(demo: Run) -> None:
     table = rows(demo("usage", "daily", "--breakdown", "--since", "2026-03-05").stdout)
     assert {"└ gpt-5.4", "└ gemini-3-pro"} <= set(table)
     assert "--breakdown is for" in demo("usage", "--breakdown", code=2).stderr
-    assert "leave out --by" in demo("usage", "daily", "--by", "model", code=2).stderr
+    assert "leave out --by" in demo("usage", "daily", "--by", "session", code=2).stderr
 
 
 def test_without_cost_there_is_no_money(demo: Run) -> None:
