@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @store_command(
     "sql",
     "threadkeep sql",
-    "threadkeep sql 'SELECT harness, count(*) FROM tk_sessions GROUP BY harness'",
+    "threadkeep sql 'SELECT project, count(*) FROM tk_sessions GROUP BY project'",
     "threadkeep sql 'SELECT * FROM tk_usage' --limit 10000 --csv > usage.csv",
     lists=True,
     pages=True,
