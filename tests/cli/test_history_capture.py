@@ -243,6 +243,22 @@ def test_what_is_not_understood_is_counted(run: Run, user: Path) -> None:
     assert report["stored"]["claude-code"]["bad_lines"] == 1
 
 
+def test_every_place_of_one_agent_is_listed(run: Run, home: Path) -> None:
+    captured(run)
+    found = run("sources", "--agent", "droid", "--user-home", str(DEMO))
+    assert f"droid\t{DEMO}/.factory/sessions\t" in found.stdout.splitlines()
+    assert "No droid logs found" in found.stderr
+    assert "make a place that is listed a link" in found.stderr
+    moved = run("sources", "--agent", "goose", "--user-home", str(DEMO))
+    assert "set APPDATA or GOOSE_PATH_ROOT or XDG_DATA_HOME" in moved.stderr
+    assert f"{DEMO}/AppData/Roaming/Block/goose/data/sessions" in moved.stdout
+    there = run("sources", "--agent", "pi", "--user-home", str(DEMO)).stdout
+    assert f"pi\t{DEMO}/.pi/agent/sessions\tyes" in there.splitlines()
+    assert "claude-code" not in there
+    refused = run("sources", "--agent", "drod", code=2)
+    assert "unknown agent 'drod'" in refused.stderr
+
+
 def test_a_program_that_left_nothing(run: Run, user: Path) -> None:
     assert "No agent logs found" in run("sources").stderr
 

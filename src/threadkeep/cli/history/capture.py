@@ -287,16 +287,20 @@ def _learned(
 
 
 def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "CaptureFilter":
-    """Read names of agents and of their sources."""
     from threadkeep.capture.engine import CaptureFilter
 
+    return CaptureFilter(agents_named(history, named), since)
+
+
+def agents_named(history: "History", named: Sequence[str]) -> frozenset[str]:
+    """Read names of agents and of their sources."""
     agents = {name: source.agent for name, source in history.sources.items()}
     known = agents | {agent: agent for agent in agents.values()}
     for name in named:
         if name not in known:
             msg = f"unknown agent {name!r}"
             raise Invalid(msg, hint=f"the agents are {', '.join(sorted(known))}")
-    return CaptureFilter(frozenset(known[name] for name in named), since)
+    return frozenset(known[name] for name in named)
 
 
 # ---------------------------------------------------------------------- with a look around
