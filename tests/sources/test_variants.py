@@ -315,6 +315,32 @@ def test_what_a_compaction_of_cline_left_stands_behind_what_it_covers(tmp_path: 
     assert ("summary", "In short") in seen.said
 
 
+@pytest.mark.parametrize("with_list", [True, False])
+def test_a_task_without_an_item_is_named_by_the_list_of_all_tasks(
+    tmp_path: Path, *, with_list: bool
+) -> None:
+    user, own = tmp_path / "user", "1770000000000"
+    extension = user / ".config/Code/User/globalStorage/saoudrizwan.claude-dev"
+    folder = extension / "tasks" / own
+    asked = {"role": "user", "content": [{"type": "text", "text": "<task>Look</task>"}]}
+    write_json(folder / "api_conversation_history.json", [asked])
+    counts = {"tokensIn": 60, "tokensOut": 20, "cacheReads": 40, "cacheWrites": 0}
+    if with_list:  # of what was shown; it has the tokens of each request
+        said = {"ts": 1_770_000_000_001, "type": "say", "say": "api_req_started"}
+        request = {**counts, "tokensIn": 50, "cost": 0.1}
+        write_json(folder / "ui_messages.json", [{**said, "text": json.dumps(request)}])
+    told = {"ts": 1_770_000_000_009, "task": "Look at the tides\nplease", "totalCost": 0.1}
+    place = {"cwdOnTaskInitialization": "/c/harbor"}
+    others = [{"id": "1760000000000", "task": "Another", "tokensIn": 7}]
+    listed = [*others, {"id": own, **told, **place, **counts}]
+    write_json(extension / "state" / "taskHistory.json", listed)
+    (seen,) = look(user, tmp_path / "home").values()
+    assert (seen.session.title, seen.session.cwd) == ("Look at the tides", "/c/harbor")
+    assert seen.tokens["input"] == (50 if with_list else 60)
+    assert seen.tokens["output"] == 20
+    assert ("prompt", "Look") in seen.said
+
+
 def test_a_transcript_of_the_editor_is_read_where_there_is_no_chat(tmp_path: Path) -> None:
     user, own = tmp_path / "user", "33333333-0000-4000-8000-00000000000"
     folder = user / ".config/Code/User/workspaceStorage/w1"

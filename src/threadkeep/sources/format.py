@@ -216,6 +216,15 @@ class DocumentFiles:
             return None
         return found[0] if found else None
 
+    def beside_root(self, name: str) -> Any:
+        """Read a file beside the folder of all documents as JSON; None if there is none."""
+        folder = Path(self._root).parent
+        try:
+            found = decode_line(file_bytes(folder / name, str(folder)))
+        except ThreadkeepError:  # it only adds to what a document says
+            return None
+        return found[0] if found else None
+
     def lines(self, name: str = "") -> list[bytes]:
         """Read the whole lines of a file; the last one only if it ends."""
         return self.content(name).split(b"\n")[:-1]

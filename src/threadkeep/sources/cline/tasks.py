@@ -1,8 +1,11 @@
 """Tasks of Cline, Roo Code and Kilo Code in an editor: three documents per task, rewritten often.
 
 Texts and calls are those of the history that was sent to the model, tokens and models those of the
-list that is shown. With the older kind of tools a call is a tag in the answer's text, and its
-result is a text of the user's next message.
+list that is shown. Where a task has no item of its own, its title and folder are those of the
+program's list of all tasks; the sums there count where no list of what was shown is left.
+
+With the older kind of tools a call is a tag in the answer's text, and its result is a text of the
+user's next message.
 """
 
 import re
@@ -60,14 +63,16 @@ _ASKED: Final = ("task", "feedback", "user_message", "answer")
 _FOLDER: Final = re.compile(r"Current (?:Working|Workspace) Directory \(([^)\n]+)\)")
 _MODEL: Final = re.compile(r"<model>([^<\n]+)</model>")
 _AROUND: Final = "environment_details"
+_REQUEST: Final = "api_req_started"
 _DONE: Final = "attempt_completion"  # a call whose input is the answer
 
 
 def _split(files: DocumentFiles) -> Iterator[Keyed]:
-    task, own = files.json("history_item.json"), files.session_id
-    if task is not None:
-        yield "task", {"type": "task", "id": own, "data": task}
+    task, own = files.json("history_item.json") or _listed(files), files.session_id
     shown = [table(one) for one in rows(files.json("ui_messages.json"))]
+    if task is not None:
+        told = any(one.get("say") == _REQUEST for one in shown)
+        yield "task", {"type": "task", "id": own, "sums": not told, "data": task}
     last = {str(one.get("ts")): place_ for place_, one in enumerate(shown)}
     times = {str(one.get("conversationHistoryIndex")): one.get("ts") for one in reversed(shown)}
     for number, message in enumerate(rows(files.json())):
@@ -82,13 +87,22 @@ def _split(files: DocumentFiles) -> Iterator[Keyed]:
         yield f"shown{place_}", {**about, "data": one}
 
 
+def _listed(files: DocumentFiles) -> dict[str, Any] | None:
+    """Return what the list of all tasks says of a task: Cline, and older Roo and Kilo, have one."""
+    tasks = map(table, rows(files.beside_root("state/taskHistory.json")))
+    return next((one for one in tasks if text(one.get("id")) == files.session_id), None)
+
+
 def _read(record: Any, number: int) -> Told:
     fields = table(record)
     data, key = table(fields.get("data")), text(fields.get("id")) or str(number)
     at = moment(fields.get("at"))
     match fields.get("type"):
         case "task":
-            return Told(facts=_facts(data))
+            told = Told(facts=_facts(data))
+            if fields.get("sums") is True:
+                told.usage = [_usage(data, moment(data.get("ts")), "", f"{key}:sums")]
+            return told
         case "message":
             return _message(data, at, key, fields.get("n"))
         case "shown":
@@ -112,7 +126,7 @@ def _shown(message: dict[str, Any], at: int | None, key: str) -> Told:
     """Read what is shown: the tokens of a request, and the model."""
     model = text(table(message.get("modelInfo")).get("modelId"))
     told = Told(facts=SessionFacts(model=model) if model else None)
-    if message.get("say") == "api_req_started":
+    if message.get("say") == _REQUEST:
         told.usage = [_usage(table(decoded(message.get("text"))), at, model, key)]
     elif message.get("say") == "error":
         told.entries = numbered(
@@ -124,7 +138,7 @@ def _shown(message: dict[str, Any], at: int | None, key: str) -> Told:
 def _usage(request: dict[str, Any], at: int | None, model: str, key: str) -> Usage:
     names = ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")
     usage = spent(key, at, model, request, names)
-    usage.final = "cost" in request  # else it is running, or was cut
+    usage.final = not {"cost", "totalCost"}.isdisjoint(request)  # else it is running, or was cut
     return usage
 
 
