@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from threadkeep.capture.documents import DocumentCapture
 from threadkeep.capture.engine import CaptureFilter, capture
-from threadkeep.capture.intake import Backlog, Batches, CaptureContext
+from threadkeep.capture.intake import Backlog, Batches, CaptureContext, Learn
 from threadkeep.capture.records import AgentReport, CaptureReport, Watcher, index_behind, silent
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.opening import refuse_write
@@ -97,11 +97,17 @@ class History(SessionArchive):
         *,
         dry_run: bool = False,
         show: Watcher = silent,
+        learn: Learn | None = None,
     ) -> CaptureReport:
-        """Bring in what is new on this machine; with `dry_run` only tell what would be read."""
+        """Bring in what is new on this machine; with `dry_run` only tell what would be read.
+
+        `learn` is given what was stored while its texts are at hand, now and then and at the end.
+        """
         if not dry_run:
             refuse_write(self.store.access)
-        report = capture(self.around, self._sources, wanted, dry_run=dry_run, show=show)
+        report = capture(
+            self.around, self._sources, wanted, dry_run=dry_run, show=show, learn=learn
+        )
         if not dry_run:
             self._finish()
             if NOTES in self._sources:  # else what was noted could not be read again

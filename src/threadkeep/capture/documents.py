@@ -221,7 +221,7 @@ class DocumentCapture:
         intake, lines = writing.intake, row.lines
         intake.go_on(row)
         size = self._archive(tx, row, writing, intake, piece.records)
-        intake.write_entries(tx, batches.words)
+        intake.write_entries(tx, batches.words, batches.recent)
         now = self._around.clock()
         if piece.last:
             intake.write_harvest(tx, batches.folders, self._around.who, now)

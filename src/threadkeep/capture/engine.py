@@ -18,7 +18,7 @@ import msgspec
 from threadkeep.base.tx import Tx
 from threadkeep.capture import records
 from threadkeep.capture.documents import DocumentCapture
-from threadkeep.capture.intake import Backlog, Batches, CaptureContext
+from threadkeep.capture.intake import BATCH_BYTES, Backlog, Batches, CaptureContext, Learn
 from threadkeep.capture.logs import (
     CHECKED_AT_ONCE,
     LineCapture,
@@ -175,8 +175,12 @@ def capture(
     *,
     dry_run: bool = False,
     show: records.Watcher = records.silent,
+    learn: Learn | None = None,
 ) -> records.CaptureReport:
-    """Bring everything that is new in the logs of these sources, given by name, into the store."""
+    """Bring everything that is new in the logs of these sources, given by name, into the store.
+
+    `learn` is given what was stored, now and then and at the end.
+    """
     started = time.monotonic()
     report = records.CaptureReport(dry_run=dry_run)
     work: list[_Work] = []
@@ -198,7 +202,8 @@ def capture(
     if wanted.most is not None:
         work = _written_last(work, wanted.most)
     if not dry_run:
-        _read(around, work, (gone, absent), report, show)
+        with Batches(around.store, learn) as batches:
+            _read(around, work, (gone, absent), batches, report, show)
     report.seconds = time.monotonic() - started
     return report
 
@@ -329,6 +334,7 @@ def _read(
     around: CaptureContext,
     work: list[_Work],
     lost: tuple[list[int], list[tuple[Absent, Retention]]],
+    batches: Batches,
     report: records.CaptureReport,
     show: records.Watcher,
 ) -> None:
@@ -350,29 +356,30 @@ def _read(
         progress.logs_done += 1
         progress.errors = report.errors
 
-    with Batches(around.store) as batches:
-        for number in gone:
-            archive.mark_gone(batches.tx(), number, around.clock())
-        backlog = Backlog(batches)
-        # What only names sessions comes first: a fork's lines are its parent's as well.
-        for one in filter(_names_sessions, work):
-            advance(one, partial(_read_document, around, one, backlog, report))
-        backlog.settle()
-        for one in (one for one in work if one.source.kind == "lines"):
-            reading = (around, one, batches, report, progress, show)
-            advance(one, partial(_read_lines, *reading))
-        for one in (one for one in work if one.source.kind == "memory"):
-            advance(one, partial(_read_memory, around, one, batches, report))
-        for missing, keep in absent:  # after those that came: one may be a file that moved
-            miss_memory(batches.tx(), missing, now=around.clock(), keep=keep)
-        # Documents last: they may be large, and hold what line logs hold better.
-        documents = (one for one in work if one.source.kind == "document")
-        for one in (one for one in documents if not _names_sessions(one)):
-            advance(one, partial(_read_document, around, one, backlog, report))
-        backlog.settle()
-        settle(batches.tx())
-        _note_health(around, batches, report)
-        show(progress)
+    for number in gone:
+        archive.mark_gone(batches.tx(), number, around.clock())
+    backlog = Backlog(batches)
+    # What only names sessions comes first: a fork's lines are its parent's as well.
+    for one in filter(_names_sessions, work):
+        advance(one, partial(_read_document, around, one, backlog, report))
+    backlog.settle()
+    for one in (one for one in work if one.source.kind == "lines"):
+        reading = (around, one, batches, report, progress, show)
+        advance(one, partial(_read_lines, *reading))
+        batches.hand_over(BATCH_BYTES // 2)
+    for one in (one for one in work if one.source.kind == "memory"):
+        advance(one, partial(_read_memory, around, one, batches, report))
+    for missing, keep in absent:  # after those that came: one may be a file that moved
+        miss_memory(batches.tx(), missing, now=around.clock(), keep=keep)
+    # Documents last: they may be large, and hold what line logs hold better.
+    documents = (one for one in work if one.source.kind == "document")
+    for one in (one for one in documents if not _names_sessions(one)):
+        advance(one, partial(_read_document, around, one, backlog, report))
+    backlog.settle()
+    settle(batches.tx())
+    _note_health(around, batches, report)
+    batches.hand_over()
+    show(progress)
 
 
 def _names_sessions(one: _Work) -> bool:

@@ -46,16 +46,25 @@ from threadkeep.sources.records import Harvest, Parser, UserHome
 # who want to write wait about half a second at most.
 BATCH_BYTES: Final = 16 * 1024 * 1024
 
+# Learns from what was stored, outside of any transaction.
+Learn = Callable[[archive.RecentEntries], None]
+
 
 # The number of a session, the folder that it is of, and its project as far as that tells.
 Folders = list[tuple[int, str, str]]
 
 
 class Batches:
-    """Gives the transaction to write into, and ends it whenever enough was written."""
+    """Gives the transaction to write into, and ends it whenever enough was written.
 
-    def __init__(self, store: KnowledgeStore) -> None:
+    With `learn`, what was stored is handed over to be learned from between two logs, while its
+    texts are at hand: read again from the archive, they took an eighth of all the time.
+    """
+
+    def __init__(self, store: KnowledgeStore, learn: Learn | None = None) -> None:
         self._store = store
+        self._learn = learn
+        self.recent = archive.RecentEntries() if learn is not None else None
         self._open: Tx | None = None
         self._spent = 0
         self._words_before = 0
@@ -73,6 +82,13 @@ class Batches:
             self._begin_step(self._open)
             self._spent = 0
         return self._open
+
+    def hand_over(self, least: int = 0) -> None:
+        """Let what was stored be learned from, if it is that many letters."""
+        if self._learn is not None and self.recent is not None and self.recent.size >= least:
+            self.commit()
+            self._learn(self.recent)
+            self.recent.clear()
 
     def next_log(self) -> None:
         """Begin the next log: what fails in it is taken back to here, or to the last commit."""
@@ -296,15 +312,22 @@ class Intake:
             log.debug("%s line %d: %s", self._row.path, number, name, exc_info=True)
             return []
 
-    def write_entries(self, tx: Tx, words: archive.Words, *, live: bool = False) -> None:
-        """Store the entries fed so far; `words` takes what is to be indexed."""
+    def write_entries(
+        self,
+        tx: Tx,
+        words: archive.Words,
+        recent: archive.RecentEntries | None = None,
+        *,
+        live: bool = False,
+    ) -> None:
+        """Store the entries fed so far; `words` takes what is to be indexed, `recent` all."""
         if self._placed and not archive.has_entries(tx, self._row.id):
             # The log itself knows better than its name whose it is.
             self._row.session_id = next(iter(self._placed))
             self._take_over_notes(tx)
         for session_id, placed in self._placed.items():
             session = session_number(tx, self._harness, session_id)
-            written = archive.write_entries(tx, self._row.id, session, placed, words)
+            written = archive.write_entries(tx, self._row.id, session, placed, words, recent)
             self._count(tx, session, written, live=live)
         self._placed.clear()
 

@@ -135,7 +135,7 @@ class LineCapture:
                 self._take(tx, self._writer, piece.data, after)
                 note_masks(tx, row.id, self._marks)
                 self._marks.clear()
-            self._intake.write_entries(tx, batches.words, live=self._live)
+            self._intake.write_entries(tx, batches.words, batches.recent, live=self._live)
             progress.bytes_done += len(piece.data)
             progress.entries = self._report.entries
             show(progress)

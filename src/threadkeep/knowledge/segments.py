@@ -10,7 +10,7 @@ from threadkeep.base.clock import is_due
 from threadkeep.base.json import compact, encode
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
-from threadkeep.knowledge.archive import read_block
+from threadkeep.knowledge.archive import RecentEntries, read_block
 from threadkeep.knowledge.records import Entry, Readers, Segment, to_entry
 from threadkeep.knowledge.transcript import ArchivedEntries
 
@@ -208,9 +208,10 @@ class SegmentSession(NamedTuple):
 
 
 class Spans:
-    """The entries of segments, looked up a session at a time."""
+    """The entries of segments, looked up a session at a time; `recent` are those at hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, recent: RecentEntries | None = None) -> None:
+        self.recent = recent
         self._known: dict[int, dict[SegmentSpan, list[int]]] = {}
 
     def session(self, tx: Tx, harness: str, session_id: str) -> SegmentSession | None:
@@ -252,9 +253,11 @@ def segment_rows(tx: Tx, ids: Sequence[int]) -> list[Row]:
     return tx.all("evidence_segments", {"ids": encode(list(ids))})
 
 
-def archived_entries(tx: Tx, sources: Readers, ids: Sequence[int]) -> Iterator[Entry]:
+def archived_entries(
+    tx: Tx, sources: Readers, ids: Sequence[int], recent: RecentEntries | None = None
+) -> Iterator[Entry]:
     """Read entries from the archive in the order of their lines; what is gone is left out."""
-    archive = ArchivedEntries(tx, sources)
+    archive = ArchivedEntries(tx, sources, recent)
     for row in tx.all("evidence_entries", {"ids": encode(list(ids))}):
         entry = archive.entry(to_entry(row))
         for block in archive.damaged:

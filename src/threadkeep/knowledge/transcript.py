@@ -19,6 +19,7 @@ from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.knowledge.archive import (
     TAIL_BYTES,
     LogRow,
+    RecentEntries,
     digest,
     load_log_by_id,
     logs_of_session,
@@ -191,18 +192,28 @@ class ArchivedEntries:
     """Reads entries within one transaction; blocks and lines that were just read are at hand.
 
     With `keep` the blocks stay at hand for the next transaction, until somebody commits: what is
-    asked while it is typed finds nearly the same each time.
+    asked while it is typed finds nearly the same each time. What is among `recent` is not read.
     """
 
-    def __init__(self, tx: Tx, sources: Readers, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        tx: Tx,
+        sources: Readers,
+        recent: RecentEntries | None = None,
+        *,
+        keep: bool = False,
+    ) -> None:
         self.tx = tx
         self._sources = sources
+        self._recent = recent
         self._blocks: dict[int, list[bytes]] = tx.kept(ArchivedEntries, dict) if keep else {}
         self._read: dict[tuple[int, int], dict[str, Entry]] = {}  # by log and line
         self.damaged: set[int] = set()  # blocks that could not be read
 
     def entry(self, row: EntryRow) -> Entry | None:
         """Return one entry with its text; None if its place or its source is gone."""
+        if self._recent is not None and (found := self._recent.get(row)) is not None:
+            return found
         place = (row.log_id, row.line)
         if place not in self._read:
             if len(self._read) >= _LINES_KEPT:

@@ -14,6 +14,7 @@ import msgspec
 from threadkeep.base.match import read_match
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import index_words
+from threadkeep.knowledge.archive import RecentEntries
 from threadkeep.knowledge.attempts import (
     calls_before,
     command_row,
@@ -76,9 +77,9 @@ _PATH: Final = re.compile(
 class Archive:
     """Entries of the archive within one transaction, and which call belongs to which result."""
 
-    def __init__(self, tx: Tx, sources: Readers) -> None:
+    def __init__(self, tx: Tx, sources: Readers, recent: RecentEntries | None = None) -> None:
         self.tx = tx
-        self._entries = ArchivedEntries(tx, sources)
+        self._entries = ArchivedEntries(tx, sources, recent)
         self.entry = self._entries.entry
         self.text = self._entries.text
 
@@ -128,12 +129,12 @@ class Archive:
         )
 
 
-def archived_runs(sources: Readers) -> Look:
+def archived_runs(sources: Readers, recent: RecentEntries | None = None) -> Look:
     """Return the reader of archived tool calls that `learn_failures` takes."""
 
     def look(tx: Tx, after: int, limit: int) -> AttemptBatch:
         rows, upto = results_after(tx, after, limit)
-        archive = Archive(tx, sources)
+        archive = Archive(tx, sources, recent)
         return AttemptBatch([run for row in rows if (run := _run(archive, row)) is not None], upto)
 
     return look

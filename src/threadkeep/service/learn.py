@@ -4,13 +4,15 @@
 transactions and continues from there the next time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, NotFound
+from threadkeep.knowledge.archive import RecentEntries
 from threadkeep.knowledge.failures import learn_failures
+from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.queues import release_own
@@ -18,7 +20,7 @@ from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.fixed import archived_runs
 from threadkeep.memory.learn.identifiers import project_roots
 from threadkeep.memory.learn.model import make_author
-from threadkeep.memory.learn.worker import Enricher, EnrichReport, Show, silent
+from threadkeep.memory.learn.worker import BATCH, Enricher, EnrichReport, Show, silent
 from threadkeep.memory.vectors.backfill import (
     EmbedReport,
     Show as ShowEmbedded,
@@ -58,8 +60,13 @@ def enrich(
     stop: Stop = never,
     show: Show = silent,
     tell: Callable[[str], None] = lambda _: None,
+    queues: Sequence[Queue] = tuple(BATCH),
+    recent: RecentEntries | None = None,
 ) -> EnrichReport:
-    """Make nodes of what waits; with a model, also `upgrade` that only rules have written."""
+    """Make nodes of what waits; with a model, also `upgrade` that only rules have written.
+
+    `recent` are entries that need not be read from the archive.
+    """
     refuse_write(history.store.access)
     config, store = home.config, history.store
     author = make_author(config.model, store, home.environ, tell=tell) if with_model else None
@@ -69,11 +76,23 @@ def enrich(
         new_uuid=lambda: str(uuid4()),
         roots=project_roots(config.enrich, home.environ),
         author=author,
+        recent=recent,
     )
-    report = enricher.run(limit=limit, at_once=at_once, stop=stop, show=show)
+    report = enricher.run(queues=queues, limit=limit, at_once=at_once, stop=stop, show=show)
     if author is not None and upgrade and not report.taken and not stop():
         return enricher.upgrade(upgrade, stop=stop, show=show)
     return report
+
+
+def learn_recent(home: "Home", history: History, recent: RecentEntries) -> int:
+    """Make nodes of conversations, and lessons, while capture has their texts at hand.
+
+    Gives how many nodes were written. Commands wait: those of a session that is still to be read
+    are told of by its node.
+    """
+    done = enrich(home, history, with_model=False, queues=("agentic",), recent=recent)
+    learn_all(home, history, recent=recent)
+    return done.nodes
 
 
 def reap_tickets(store: KnowledgeStore, now: int) -> int:
@@ -97,26 +116,30 @@ def release_claims(store: KnowledgeStore, budget: float | None = None) -> int:
 # ---------------------------------------------------------------------- words and lessons
 
 
-def learn(home: "Home", history: History) -> int:
+def learn(home: "Home", history: History, recent: RecentEntries | None = None) -> int:
     """Count some of the failures that nobody has counted yet, in one step; give how many."""
     refuse_write(history.store.access)
     github, store = home.config.github, history.store
     rules = LessonRules(github.lesson_min_occurrences, github.lesson_window_days)
     with store.write(durable=False) as tx:
         return learn_failures(
-            *(tx, rules, store.clock(), _LESSON_ROWS), archived_runs(history.sources)
+            *(tx, rules, store.clock(), _LESSON_ROWS), archived_runs(history.sources, recent)
         )
 
 
 def learn_all(
-    home: "Home", history: History, stop: Stop = never, show: Callable[[int], None] = lambda _: None
+    home: "Home",
+    history: History,
+    stop: Stop = never,
+    show: Callable[[int], None] = lambda _: None,
+    recent: RecentEntries | None = None,
 ) -> int:
     """Count all failures that nobody has counted yet, step by step; give how many."""
     counted = 0
     learned_to = history.store.evidence.learned_to
     before, seen = None, learned_to()
     while before != seen and not stop():
-        counted += learn(home, history)
+        counted += learn(home, history, recent)
         show(counted)
         before, seen = seen, learned_to()
     return counted

@@ -20,7 +20,7 @@ from threadkeep.cli.history.sessions import (
     session_table,
     short_id,
 )
-from threadkeep.cli.memory.learn import learn_from_it, tell_learned
+from threadkeep.cli.memory.learn import Learner, tell_learned
 from threadkeep.cli.memory.recall import opening_commands, show_hits
 from threadkeep.cli.options import complete_agent, complete_folder, folder_option, since_option
 from threadkeep.cli.output import (
@@ -256,9 +256,9 @@ def capture(
         observed, learned = None if sources else collect_reports(call, dry_run=True), None
     else:
         with call.home.history(call.db, user_home=user_home, roots=roots) as history:
-            report = _run(history, _wanted(history, sources, first), quiet=quiet or call.as_json)
-            observed = None if sources else collect_reports(call)
-            learned = _learned(call, history, report, observed, quiet=quiet or call.as_json)
+            report, observed, learned = _brought_in(
+                call, history, sources, first, quiet=quiet or call.as_json
+            )
     if call.as_json:
         document(capture=report_json(report, observed, learned))
     elif not quiet:
@@ -267,23 +267,35 @@ def capture(
     return tell_errors(report) | tell_collected(observed, quiet=quiet or call.as_json)
 
 
-def _run(history: "History", wanted: "CaptureFilter", *, quiet: bool) -> "CaptureReport":
-    with progress_bar(wanted=not quiet) as show, without_log():
-        return history.capture(wanted, show=show)
+class _Brought(NamedTuple):
+    """What a capture brought in, and how many nodes were made of it."""
+
+    report: "CaptureReport"
+    observed: SpoolReport | None
+    learned: int | None
 
 
-def _learned(
+def _brought_in(
     call: Call,
     history: "History",
-    report: "CaptureReport",
-    observed: SpoolReport | None,
+    sources: tuple[str, ...],
+    since: int | None,
     *,
     quiet: bool,
-) -> int | None:
+    observe: bool = True,
+) -> _Brought:
+    """Capture logs, and reports unless single agents are named; learn from all of it."""
+    learner = Learner(call, history)
+    with progress_bar(wanted=not quiet) as show, without_log():
+        wanted = _wanted(history, sources, since)
+        report = history.capture(
+            wanted, show=show, learn=learner.learn if learner.is_wanted else None
+        )
+    observed = collect_reports(call) if observe and not sources else None
     came = any(part.lines or part.memories for part in report.agents.values())
     if observed is not None and observed.stored is not None:
         came = came or any(msgspec.structs.astuple(observed.stored))
-    return learn_from_it(call, history, something_came=came, quiet=quiet)
+    return _Brought(report, observed, learner.finish(something_came=came, quiet=quiet))
 
 
 def _wanted(history: "History", named: tuple[str, ...], since: int | None) -> "CaptureFilter":
@@ -335,8 +347,7 @@ def capture_or_demo(call: Call, user_home: str | None) -> Call:
         user_home = str(demo_folder(call.home, datetime.now(UTC)))
         call = without_history(call)
     with call.home.history(call.db, user_home=user_home) as history:
-        report = _run(history, _wanted(history, (), None), quiet=call.as_json)
-        learned = _learned(call, history, report, None, quiet=call.as_json)
+        report, _, learned = _brought_in(call, history, (), None, quiet=call.as_json, observe=False)
     if not call.as_json:
         tell_report(report)
         tell_learned(learned)
@@ -353,9 +364,9 @@ def _captured_and_shown(
     demo: bool = False,
 ) -> int:
     with call.home.history(call.db, user_home=where.user_home, roots=where.roots) as history:
-        report = _run(history, _wanted(history, sources, since), quiet=call.as_json)
-        observed = None if sources or demo else collect_reports(call)
-        learned = _learned(call, history, report, observed, quiet=call.as_json)
+        report, observed, learned = _brought_in(
+            call, history, sources, since, quiet=call.as_json, observe=not demo
+        )
         if call.as_json:
             shown = show_around(call, history)
             path = history.store.access.path

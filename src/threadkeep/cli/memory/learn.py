@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from threadkeep.capture.capture import History
+    from threadkeep.knowledge.archive import RecentEntries
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.memory.learn.worker import EnrichReport
     from threadkeep.memory.vectors.backfill import EmbedReport
@@ -68,35 +69,54 @@ def enrich(call: Call, *, limit: int | None, upgrade: int, no_model: bool) -> in
     return PROBLEMS if done.errors else 0
 
 
-def learn_from_it(
-    call: Call, history: "History", *, something_came: bool, quiet: bool
-) -> int | None:
-    """Make knowledge of what was just captured, by rules; give how many nodes, None for trouble.
+class Learner:
+    """Makes knowledge of what a capture brings in, by rules: meanwhile, and at its end.
 
     What goes wrong here is told and takes nothing from what was captured.
     """
-    if not call.home.config.enrich.enabled:
-        return None
-    if not something_came and not _something_waits(history.store):
-        return 0
-    from threadkeep.service.learn import enrich as work_through, learn_all
 
-    try:
-        with progress(wanted=not quiet) as show:
-            done = work_through(
-                call.home,
-                history,
-                with_model=False,
-                show=lambda report: show(f"{report.nodes:,} nodes"),
-            )
-            learn_all(call.home, history, show=lambda _: show("looking for lessons"))
-    except ThreadkeepError as error:
-        warn(f"enrichment stopped: {error.message}")
-        return None
-    with call.home.memory(call.db) as memory, progress(wanted=not quiet) as show:
-        show("indexing")
-        memory.index()
-    return done.nodes
+    def __init__(self, call: Call, history: "History") -> None:
+        self._call = call
+        self._history = history
+        self.is_wanted = call.home.config.enrich.enabled
+        self._nodes = 0
+
+    def learn(self, recent: "RecentEntries") -> None:
+        """Learn from what was just stored."""
+        if not self.is_wanted:
+            return
+        from threadkeep.service.learn import learn_recent
+
+        with self._trouble_told():
+            self._nodes += learn_recent(self._call.home, self._history, recent)
+
+    def finish(self, *, something_came: bool, quiet: bool) -> int | None:
+        """Learn from all that waits; give how many nodes were written, None for trouble."""
+        call, history = self._call, self._history
+        if self.is_wanted and (something_came or _something_waits(history.store)):
+            from threadkeep.service.learn import enrich as work_through, learn_all
+
+            with self._trouble_told(), progress(wanted=not quiet) as show:
+                done = work_through(
+                    call.home,
+                    history,
+                    with_model=False,
+                    show=lambda report: show(f"{self._nodes + report.nodes:,} nodes"),
+                )
+                self._nodes += done.nodes
+                learn_all(call.home, history, show=lambda _: show("looking for lessons"))
+                show("indexing")
+                history.store.index()
+        return self._nodes if self.is_wanted else None
+
+    @contextmanager
+    def _trouble_told(self) -> Iterator[None]:
+        """Tell of trouble, and learn nothing any more."""
+        try:
+            yield
+        except ThreadkeepError as error:
+            warn(f"enrichment stopped: {error.message}")
+            self.is_wanted = False
 
 
 def _something_waits(store: "KnowledgeStore") -> bool:

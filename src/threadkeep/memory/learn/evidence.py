@@ -109,7 +109,7 @@ def with_archive(tx: Tx, sources: Readers, spans: Spans, row: SliceRow) -> Slice
     found = spans.session(tx, row.piece.harness, row.session_id)
     if found is None:
         return row.piece
-    entries = archived_entries(tx, sources, spans.entries(tx, found, row.span))
+    entries = archived_entries(tx, sources, spans.entries(tx, found, row.span), spans.recent)
     said = tuple(
         _of_use(
             MessageEvidence(

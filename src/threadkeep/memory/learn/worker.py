@@ -12,6 +12,7 @@ import msgspec
 
 from threadkeep.base.tx import Tx, is_of_store
 from threadkeep.errors import NotFound, ThreadkeepError
+from threadkeep.knowledge.archive import RecentEntries
 from threadkeep.knowledge.evidence import (
     CommandEvidence,
     MemoryNote,
@@ -367,17 +368,20 @@ class Enricher:
         new_uuid: Callable[[], str],
         roots: Sequence[str] = (),
         author: Author | None = None,
+        recent: RecentEntries | None = None,
     ) -> None:
         self._store = store
         self._sources = sources
         self._new_uuid = new_uuid
         self._roots = tuple(roots)
         self._author = author
+        self._recent = recent
         self._worker = worker_name(new_uuid())
 
     def run(
         self,
         *,
+        queues: Sequence[Queue] = tuple(BATCH),
         limit: int | None = None,
         at_once: bool = False,
         stop: Callable[[], bool] = lambda: False,
@@ -391,8 +395,8 @@ class Enricher:
         refuse_write(self._store.access)
         unlock(self._store.database)  # what a new node replaces takes its vector along
         there = self._store.queues.names()
-        report = EnrichReport({queue: QueueCounts() for queue in BATCH if queue in there})
-        course = _Course(limit, at_once, report, [], set(), Spans())
+        report = EnrichReport({queue: QueueCounts() for queue in queues if queue in there})
+        course = _Course(limit, at_once, report, [], set(), Spans(self._recent))
         try:
             self._store.queues.reap(self._store.clock())
             for queue in report.queues:
