@@ -146,15 +146,18 @@ def note_in_events(
     tx: Tx, events: Sequence[int], entities: Mapping[Mention, int], now: int
 ) -> None:
     """Say which events name an entity in their own words: command, folder or output."""
+    named = [
+        (one.name, number, _ROLES.get(one.type, "mentioned")) for one, number in entities.items()
+    ]
+    rows = []
     for event, *texts in tx.all("texts_of_events", {"ids": encode(list(events))}):
         text = "\n".join(part for part in texts if part)
-        rows = [
+        rows += [
             {"event": event, "entity": number, "role": role, "now": now}
-            for mention, number in entities.items()
-            for role in [_ROLES.get(mention.type, "mentioned")]
-            if occurs(mention.name, text)
+            for name, number, role in named
+            if name in text and occurs(name, text)
         ]
-        tx.run_bulk("put_event_entity", rows)
+    tx.run_bulk("put_event_entity", rows)
 
 
 def occurs(name: str, text: str) -> bool:

@@ -218,7 +218,6 @@ class CommandEvidence(msgspec.Struct, frozen=True):
     commit: str
     by_agent: bool  # False: typed by a person
     tool: str = ""  # as the agent calls it
-    told_by_session: bool = False  # the node of the agent's session is about it
 
 
 class VisitEvidence(msgspec.Struct, frozen=True):
@@ -289,7 +288,7 @@ def read_commands(tx: Tx, ids: Sequence[int]) -> list[CommandEvidence]:
 
 
 def _command(row: tuple[Any, ...]) -> CommandEvidence:
-    number, session, at, command, stdout, stderr, code, duration, *place, kind, tool, told = row
+    number, session, at, command, stdout, stderr, code, duration, *place, kind, tool = row
     cwd, repo, branch, commit = map(_text, place)
     return CommandEvidence(
         id=number,
@@ -305,7 +304,6 @@ def _command(row: tuple[Any, ...]) -> CommandEvidence:
         commit=commit,
         by_agent=kind != "shell",
         tool=_text(tool),
-        told_by_session=bool(told),
     )
 
 

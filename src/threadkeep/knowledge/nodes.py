@@ -234,12 +234,12 @@ def _mention(
     put_ties(tx, node, ties_of(entities), now, is_new=is_new)
 
 
-def _unname(tx: Tx, events: Iterable[int]) -> set[int]:
+def _unname(tx: Tx, events: Sequence[int]) -> set[int]:
     """Take from commands what they named before they were told of again; give the entities."""
-    named: set[int] = set()
-    for event in events:
-        named |= _column(tx, "entities_of_event", event)
-        tx.run("drop_event_entities", {"id": event})
+    ids = {"ids": encode(list(events))}
+    named = {row[0] for row in tx.all("named_by_events", ids)}
+    if named:
+        tx.run("unname_events", ids)
     return named
 
 

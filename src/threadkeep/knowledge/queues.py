@@ -156,6 +156,14 @@ def skip(tx: Tx, ticket: Ticket, reason: str, now: int) -> None:
         tx.run("note_learned", {"id": ticket.target, "hash": ticket.content_hash})
 
 
+def skip_told(tx: Tx, reason: str, now: int) -> int:
+    """Pass over all commands that the node of an agent's session tells of; give how many."""
+    told = [row[0] for row in tx.all("skip_told", {"message": reason, "now": now})]
+    if told:
+        tx.run("mark_shell", {"ids": encode(told)})
+    return len(told)
+
+
 def put_back(tx: Tx, tickets: Iterable[Ticket]) -> None:
     """Let tickets wait again that were taken and not looked at; it counts as no try."""
     for ticket in tickets:

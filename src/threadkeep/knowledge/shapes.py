@@ -73,7 +73,7 @@ class SimpleCommand(NamedTuple):
         return " ".join((self.program, *self.words))
 
 
-@lru_cache(maxsize=256)  # a run is asked for its shape, its program and its target
+@lru_cache(maxsize=2048)  # a run is asked for its shape, its program and its target
 def steps_of(command: str) -> tuple[SimpleCommand, ...]:
     """Return the simple commands that a command line is made of, without those that prepare."""
     found = [step for words in _simple(command) if (step := _step(words)) is not None]

@@ -25,6 +25,7 @@ _ANGLES: Final = re.compile(r"[<>]{3,}")
 # ASCII that can be seen, as long as it lasts: nearly all text, and letter by letter it took half of
 # the time that recalling it takes.
 _RUNS: Final = re.compile(r"([\t-\r\x1c-~]+)|[^\t-\r\x1c-~]")
+_OPENS: Final = f"<<<{NAME} id="
 _BEGIN: Final = re.compile(rf"^[ \t]*<<<{NAME} id=([0-9a-zA-Z]+)\b[^\n]*$", re.MULTILINE)
 # Lines that a block is made of, for one whose end was cut off.
 _OF_A_BLOCK: Final = re.compile(rf"[ \t]*(?:\||\[\d+\] |{re.escape(_NOTE[:20])}|$)")
@@ -90,6 +91,8 @@ def defused(text: str) -> str:
 
 def strip_context(text: str) -> str:
     """Take recalled blocks out of a text, so that memory is not learned as if it were new."""
+    if _OPENS not in text:
+        return text
     kept: list[str] = []
     at = 0
     for begin in _BEGIN.finditer(text):

@@ -57,7 +57,10 @@ def describe_input(given: object) -> str:
         return "" if given is None else _rendered(given)
     lines = []
     for key, value in given.items():
-        shown = value if isinstance(value, str) else _rendered(value)
+        if type(value) is bool:  # these and numbers are most of what is no text
+            shown = "true" if value else "false"
+        else:
+            shown = value if isinstance(value, str) else _rendered(value)
         lines.append(shown if key in {"command", "cmd"} and value is shown else f"{key}: {shown}")
     return "\n".join(lines)
 

@@ -1,11 +1,7 @@
 -- What nodes are derived from, read whole. Probes are never among it.
 
--- The last column: a tool call of an agent whose session has a segment of its own, which tells of it.
 -- name: evidence_commands
-SELECT id, session_id, timestamp, command, stdout, stderr, exit_code, duration_ms, cwd, git_repo, git_branch, git_commit, source_kind, tool_name,
-  source_kind = 'claude-tool' AND EXISTS (
-    SELECT 1 FROM sessions AS s JOIN agentic_sessions AS a ON a.session_id = s.terminal WHERE s.id = events.session_id AND a.probe_tag IS NULL
-  )
+SELECT id, session_id, timestamp, command, stdout, stderr, exit_code, duration_ms, cwd, git_repo, git_branch, git_commit, source_kind, tool_name
 FROM events WHERE id IN ({ids:ids}) AND probe_tag IS NULL ORDER BY session_id, timestamp, id
 
 -- name: evidence_visits

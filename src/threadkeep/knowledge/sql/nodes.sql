@@ -77,6 +77,12 @@ SELECT id, command, cwd, git_repo, stdout, stderr FROM events WHERE id IN ({ids:
 SELECT e.id FROM agentic_sessions AS a JOIN tk_terminals AS t ON t.terminal = a.session_id JOIN events AS e ON e.session_id = t.session_id
 WHERE a.id IN ({ids:ids}) AND e.timestamp BETWEEN a.start_time AND a.end_time AND e.source_kind = 'claude-tool' AND e.probe_tag IS NULL
 
+-- name: named_by_events
+SELECT DISTINCT entity_id FROM event_entities WHERE event_id IN ({ids:ids})
+
+-- name: unname_events
+DELETE FROM event_entities WHERE event_id IN ({ids:ids})
+
 -- name: put_event_entity
 INSERT INTO event_entities (event_id, entity_id, role, created_at) VALUES (:event, :entity, :role, :now) ON CONFLICT DO NOTHING
 

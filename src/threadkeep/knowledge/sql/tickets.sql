@@ -5,6 +5,16 @@
 
 -- ------------------------------------------------------------------ commands
 
+-- Tool calls of an agent whose session has a segment of its own: the node of that tells of them. One by one they were most of
+-- the tickets that were ever taken.
+-- name: skip_told
+UPDATE enrichment_queue SET status = 'skipped', error_message = :message, updated_at = :now, locked_at = NULL, locked_by = NULL
+WHERE status = 'pending' AND event_id IN (
+  SELECT e.id FROM enrichment_queue AS q JOIN events AS e ON e.id = q.event_id JOIN sessions AS s ON s.id = e.session_id
+  WHERE q.status = 'pending' AND e.source_kind = 'claude-tool' AND e.probe_tag IS NULL
+    AND EXISTS (SELECT 1 FROM agentic_sessions AS a WHERE a.session_id = s.terminal AND a.probe_tag IS NULL)
+) RETURNING event_id
+
 -- A shell's session is taken when nothing was added for a while, the oldest first, and whole if it fits.
 -- piece: take_shell
 UPDATE enrichment_queue SET status = 'processing', locked_at = :now, locked_by = :worker, updated_at = :now WHERE id IN (

@@ -121,10 +121,14 @@ def _words(text: str, stands: Callable[[str], bool]) -> list[str]:
     kept: list[str] = []
     seen: set[str] = set()
     room = EMBED_LIMIT
-    for raw in one_line(plain(text, EMBED_LIMIT * 8)).split(" "):
+    line = one_line(plain(text, EMBED_LIMIT * 8))
+    is_masked = _MASK.search(line) is not None
+    for raw in line.split(" "):
         word = _trimmed(raw)
         coded = is_code_like(word)
-        if not word or (coded and (word in seen or not stands(word))) or _MASK.search(raw):
+        if not word or (coded and (word in seen or not stands(word))):
+            continue
+        if is_masked and _MASK.search(raw):
             continue
         if len(word) >= room:
             break

@@ -83,7 +83,7 @@ def plain(text: str, limit: int = FIELD_LIMIT) -> str:
     """Make text readable and storable, and cut a long one in its middle."""
     if len(text) > limit * 4:  # colours and controls may make up most of it
         text = text[: limit * 3] + _LEFT_OUT + text[-limit:]
-    if not text.isprintable():
+    if not text.replace("\n", "").replace("\t", "").isprintable():
         text = _COLOURS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
         text = _UNREADABLE.sub("", text)
     return cut_middle(text, limit)

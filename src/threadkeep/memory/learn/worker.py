@@ -43,6 +43,7 @@ from threadkeep.knowledge.queues import (
     release,
     requeue,
     skip,
+    skip_told,
     why_skip_agentic,
     why_skip_browser,
     why_skip_shell,
@@ -160,7 +161,7 @@ def _read_commands(tx: Tx, tickets: Sequence[Ticket], found: TicketReview) -> No
     of = {ticket.target: ticket for ticket in tickets}
     telling = []
     for one in read_commands(tx, list(of)):
-        reason = (_TOLD if one.told_by_session else None) or why_skip_shell(
+        reason = why_skip_shell(
             command=one.command, stdout=one.output, stderr=None, duration_ms=one.duration_ms
         )
         if reason is None:
@@ -277,7 +278,7 @@ def _from_slice(piece: Slice, roots: tuple[str, ...]) -> Material | SkipReason:
 # Commands of one session belong together, so that more of them are taken at once. A model may take
 # minutes for each piece, and a lock is good for ten.
 BATCH: Final[dict[Queue, int]] = {
-    "agentic": 10,
+    "agentic": 40,
     "shell": 100,
     "workflow": 10,
     "browser": 50,
@@ -400,6 +401,7 @@ class Enricher:
         try:
             self._store.queues.reap(self._store.clock())
             for queue in report.queues:
+                self._skip_told(queue, course)
                 while not stop() and self._batch(queue, course):
                     show(course.report)
         finally:
@@ -443,6 +445,12 @@ class Enricher:
             self._put_all(tx, queue, written, found, course.report)
         course.failed.extend(found.failed)
         return True
+
+    def _skip_told(self, queue: Queue, course: _Course) -> None:
+        """Pass over what the nodes of sessions tell of."""
+        if queue == "shell" and self._store.queues.tickets_wait():
+            with self._store.write(key=f"tickets:{queue}") as tx:
+                course.report.queues[queue].skipped += skip_told(tx, _TOLD, self._store.clock())
 
     def _take(self, queue: Queue, course: _Course) -> list[Ticket]:
         size = (BATCH if self._author is None else BATCH_OF_AUTHOR)[queue]
