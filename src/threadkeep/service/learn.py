@@ -19,7 +19,6 @@ from threadkeep.knowledge.queues import release_own
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.fixed import archived_runs
 from threadkeep.memory.learn.identifiers import project_roots
-from threadkeep.memory.learn.model import make_author
 from threadkeep.memory.learn.worker import BATCH, Enricher, EnrichReport, Show, silent
 from threadkeep.memory.vectors.backfill import (
     EmbedReport,
@@ -69,7 +68,11 @@ def enrich(
     """
     refuse_write(history.store.access)
     config, store = home.config, history.store
-    author = make_author(config.model, store, home.environ, tell=tell) if with_model else None
+    author = None
+    if with_model:
+        from threadkeep.memory.learn.model import make_author  # noqa: PLC0415  (rules need no HTTP)
+
+        author = make_author(config.model, store, home.environ, tell=tell)
     enricher = Enricher(
         store,
         history.sources,

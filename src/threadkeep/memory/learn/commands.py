@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from threadkeep.knowledge.records import Outcome
@@ -165,7 +166,8 @@ def read_line(command: str) -> CommandLine:
     )
 
 
-def _kinds(text: str) -> list[str]:
+@lru_cache(maxsize=1024)  # the same commands come again and again
+def _kinds(text: str) -> Sequence[str]:
     return [name for name, pattern in _KIND_PATTERNS if pattern.search(text)]
 
 

@@ -30,7 +30,6 @@ _UNREADABLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
     "\U000e0000-\U000e007f]"
 )
-_BLANKS: Final = re.compile(r"\s+")
 
 # Blocks that programs put into prompts: their notices, files, instructions, output.
 _INJECTED: Final = (
@@ -108,7 +107,7 @@ def cut_middle(text: str, limit: int) -> str:
 
 def one_line(text: str) -> str:
     """Put text on one line."""
-    return _BLANKS.sub(" ", text).strip()
+    return " ".join(text.split())
 
 
 def cut_words(text: str, limit: int = SENTENCE_LIMIT) -> str:
