@@ -5,13 +5,16 @@ is looked up in a tree or an index is near 0; what reads everything is 1, and be
 """
 
 import itertools
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from benchmarks.capture_made import Clerk
 from benchmarks.corpus import messages, stream
 from benchmarks.measure import median_of, used_by
 from benchmarks.place import Place
@@ -21,13 +24,16 @@ from benchmarks.report import Goal, Growth, Result, Table, figure
 from benchmarks.state_corpus import COMMON, sessions
 from benchmarks.state_files import copied, filled, memory
 from threadkeep.base.clock import now_ms
-from threadkeep.capture.engine import capture
+from threadkeep.capture.capture import History
+from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.intake import CaptureContext, this_machine
 from threadkeep.capture.records import Exclusion
 from threadkeep.capture.redact.engine import MaskedBlock
 from threadkeep.chat.store import ChatStore
+from threadkeep.home.home import Home
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.memory import Memory
+from threadkeep.service.learn import learn_recent
 from threadkeep.sources.chat_store import ChatSource
 from threadkeep.sources.records import UserHome
 from threadkeep.state.hermes_state import SessionDB
@@ -39,6 +45,7 @@ _LINEAR: Final = 1.1
 _DELTAS: Final = 200
 _SAID: Final = 20
 _MINUTE_MS: Final = 60_000
+_SHORT_LOG, _NEW_LOG = 20_000, 200_000  # bytes
 
 # Does the work once; what it costs is divided by how many times that is.
 Work = Callable[[], object]
@@ -160,6 +167,89 @@ def _capturing(_place: Place, folder: Path, size: int) -> Iterator[Work]:
         yield work
 
 
+# ------------------------------------------------------------------ logs
+
+
+class _Logs:
+    """Sessions of Claude Code in a user's home, and the history that they are captured into."""
+
+    def __init__(self, user: Path, home: Home, history: History) -> None:
+        self._folder = user / ".claude" / "projects" / "-home-u-app"
+        self._folder.mkdir(parents=True)
+        self._clerk = Clerk(7)
+        self._learn = partial(learn_recent, home, history)
+        self._history = history
+
+    def write(self, size: int) -> Path:
+        """Write another session of about so many bytes."""
+        session = self._clerk.uuid()
+        path = self._folder / f"{session}.jsonl"
+        path.write_bytes(self._clerk.claude(session, size))
+        return path
+
+    def capture(self) -> None:
+        """Capture, learn and index, as the command does."""
+        self._history.capture(learn=self._learn)
+        self._history.store.index()
+
+    def look(self) -> None:
+        """Capture as it is done while somebody watches."""
+        self._history.capture(CaptureFilter(again=False))
+
+
+@contextmanager
+def _logs(folder: Path) -> Iterator[_Logs]:
+    user, home = folder / "user", Home(folder / "home", environ={})
+    user.mkdir()
+    with home.history(user_home=user) as history:
+        yield _Logs(user, home, history)
+
+
+@contextmanager
+def _captured(folder: Path, size: int) -> Iterator[_Logs]:
+    with _logs(folder) as logs:
+        for _ in range(size):
+            logs.write(_SHORT_LOG)
+        logs.capture()
+        yield logs
+
+
+@contextmanager
+def _new_log(_place: Place, folder: Path, size: int) -> Iterator[Work]:
+    """A new session beside so many that are captured already."""
+    with _captured(folder, size) as logs:
+
+        def work() -> None:
+            logs.write(_NEW_LOG)
+            logs.capture()
+
+        yield work
+
+
+@contextmanager
+def _nothing_new(_place: Place, folder: Path, size: int) -> Iterator[Work]:
+    with _captured(folder, size) as logs:
+        yield logs.capture
+
+
+@contextmanager
+def _new_line(_place: Place, folder: Path, size: int) -> Iterator[Work]:
+    """A new line in a log that grows before our eyes and has so many bytes already."""
+    with _logs(folder) as logs:
+        path = logs.write(size)
+        logs.capture()
+        line = path.read_bytes().splitlines(keepends=True)[0]
+        numbers = itertools.count()
+
+        def work() -> None:
+            record = {**json.loads(line), "uuid": f"new-{next(numbers)}"}
+            with path.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+            logs.look()
+
+        yield work
+
+
 # ------------------------------------------------------------------ state
 
 
@@ -210,6 +300,9 @@ ROWS: Final = (
     Row("loading a chat session", "messages of the session", 100, _loading, limit=_LINEAR),
     Row("search of chats, a frequent word", "parts", 100, _searching, limit=0.5),
     Row("a new message in an own chat, captured", "messages of the session", 100, _capturing),
+    Row("a new session of 200 KB, captured and learned from", "sessions", 10, _new_log, limit=0.5),
+    Row("capture, nothing new", "logs", 10, _nothing_new, limit=_LINEAR),
+    Row("a new line of a live log, captured", "bytes of the log", 100_000, _new_line),
     Row("append_message()", "messages of the file", 500, _appending, _SAID),
     Row("search of state, three terms", "messages of the file", 500, _finding, limit=0.5),
     Row("recall, a question", "messages", 400, _recalling, QUESTIONS, limit=0.5),

@@ -47,7 +47,7 @@ from threadkeep.sources.records import Harvest, Parser, UserHome
 BATCH_BYTES: Final = 16 * 1024 * 1024
 
 # Learns from what was stored, outside of any transaction.
-Learn = Callable[[archive.RecentEntries], None]
+Learn = Callable[[archive.RecentEntries], object]
 
 
 # The number of a session, the folder that it is of, and its project as far as that tells.

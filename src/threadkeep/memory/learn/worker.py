@@ -278,7 +278,7 @@ def _from_slice(piece: Slice, roots: tuple[str, ...]) -> Material | SkipReason:
 # Commands of one session belong together, so that more of them are taken at once. A model may take
 # minutes for each piece, and a lock is good for ten.
 BATCH: Final[dict[Queue, int]] = {
-    "agentic": 40,
+    "agentic": 10,
     "shell": 100,
     "workflow": 10,
     "browser": 50,
