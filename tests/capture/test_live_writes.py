@@ -1,5 +1,6 @@
 """How much is written for one line of a log that somebody watches: counted, not timed."""
 
+import json
 import random
 import struct
 from collections.abc import Iterator
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forgetting import said as spoken, write_claude
 from tests.support.toy_sources import conversation, line, said
+from tests.support.user_homes import open_history
 from tests.support.worlds import World
 from threadkeep.capture.engine import CaptureFilter, capture
 from threadkeep.capture.records import AgentReport
@@ -210,3 +213,23 @@ def test_a_damaged_state_stops_its_own_log_only(world: World) -> None:
     report = world.lines_report(world.capture())
     assert [Path(path).stem for path in report.errors] == ["one"]
     assert world.texts("two")[-1] == "word3"
+
+
+def test_a_line_is_found_at_once_and_its_place_waits_for_a_look_at_all_logs(tmp_path: Path) -> None:
+    log = write_claude(tmp_path / "user", "s1", [spoken("s1", 1, "a swan")])
+
+    def add(number: int, text: str) -> None:
+        with log.open("a") as file:
+            file.write(json.dumps(spoken("s1", number, text)) + "\n")
+
+    with open_history(tmp_path / "home", tmp_path / "user") as history:
+        history.capture()
+        assert history.store.index() == 0
+        add(2, "a zeppelin")
+        history.capture(LIVE)
+        assert [hit.shown.entry.text for hit in history.search("zeppelin")] == ["a zeppelin"]
+        assert history.store.index() == 1
+        add(3, "a balloon")
+        history.capture(LIVE)
+        history.capture()
+        assert history.store.index() == 0

@@ -112,7 +112,7 @@ class History(SessionArchive):
             self._finish()
             if NOTES in self._sources:  # else what was noted could not be read again
                 note_sessions(self.around)
-            index_behind(self.store)
+            index_behind(self.store, live=not wanted.again)
         return report
 
     def import_export(

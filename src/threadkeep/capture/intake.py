@@ -84,8 +84,8 @@ class Batches:
         return self._open
 
     def hand_over(self, least: int = 0) -> None:
-        """Let what was stored be learned from, if it is that many letters."""
-        if self._learn is not None and self.recent is not None and self.recent.size >= least:
+        """Let what was stored be learned from, if there is anything, and that many letters."""
+        if self._learn is not None and self.recent and self.recent.size >= least:
             self.commit()
             self._learn(self.recent)
             self.recent.clear()

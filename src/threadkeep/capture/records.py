@@ -236,7 +236,11 @@ def rooted(log: Log, roots: Iterable[str]) -> Log:
     return msgspec.structs.replace(log, root=max(above, key=len))
 
 
-def index_behind(store: KnowledgeStore) -> None:
-    """Index what was brought in; no trouble with the index is one of what was captured."""
+def index_behind(store: KnowledgeStore, *, live: bool = False) -> None:
+    """Index what was brought in; no trouble with the index is one of what was captured.
+
+    While a log grows before our eyes (`live`), the places of its entries wait for the next look at
+    all logs, or for a question: three of 25 pages that a new line writes.
+    """
     with suppress(ThreadkeepError):  # whoever captures or asks next continues it
-        store.index()
+        store.index(lazily=live)

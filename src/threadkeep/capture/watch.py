@@ -53,8 +53,10 @@ def watch(
 
     def look(among: Mapping[str, Source], wanted: CaptureFilter = CaptureFilter()) -> None:  # noqa: B008
         report = capture(around, among, wanted, show=lambda _: _end_if(stop))
-        if report.errors or any(part.lines or part.memories for part in report.agents.values()):
-            index_behind(around.store)
+        came = report.errors or any(p.lines or p.memories for p in report.agents.values())
+        if came or wanted.again:
+            index_behind(around.store, live=not wanted.again)
+        if came:
             show(report)
 
     with suppress(_Ended):

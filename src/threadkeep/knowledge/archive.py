@@ -254,6 +254,9 @@ class RecentEntries:
             return None
         return found[0]
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def clear(self) -> None:
         """Let all go."""
         self._entries.clear()

@@ -39,13 +39,18 @@ def is_indexable(tx: Tx) -> bool:
     return tables >= _TABLES and THING_WORDS.is_among(tx, tables)
 
 
-def is_behind(tx: Tx) -> bool:
-    """Tell whether there is anything to index; in a file without an index there is not."""
-    return is_indexable(tx) and tx.kept(is_behind, lambda: _is_behind(tx))
+def is_behind(tx: Tx, *, but_entries: bool = False) -> bool:
+    """Tell whether there is anything to index; in a file without an index there is not.
+
+    Entries are found by their words anyway: the index has their neighbours. `but_entries` does not
+    ask for them.
+    """
+    made = (is_behind, but_entries)
+    return is_indexable(tx) and tx.kept(made, lambda: _is_behind(tx, but_entries=but_entries))
 
 
-def _is_behind(tx: Tx) -> bool:
-    placed, last = tx.one("last_entry_placed") or (0, 0)
+def _is_behind(tx: Tx, *, but_entries: bool) -> bool:
+    placed, last = (0, 0) if but_entries else tx.one("last_entry_placed") or (0, 0)
     if placed < last or tx.value("any_stale") is not None:
         return True
     return any(_is_kind_behind(tx, kind) for kind in _READERS)

@@ -415,10 +415,12 @@ class KnowledgeStore:
         *,
         budget: float | None = None,
         stop: Callable[[], bool] | None = None,
+        lazily: bool = False,
     ) -> int:
         """Index what is new or has changed, at most `limit` rows; return the number of rows.
 
-        Whoever writes does this behind it, so that a question only reads.
+        Whoever writes does this behind it, so that a question only reads; `lazily` not for entries
+        alone, which are found without it, until anything else comes.
         """
         from threadkeep.knowledge import search_index as index_  # noqa: PLC0415  (not for lists)
 
@@ -427,7 +429,7 @@ class KnowledgeStore:
             if stop is not None and stop():
                 break
             with self.read() as tx:
-                if not index_.is_behind(tx):
+                if not index_.is_behind(tx, but_entries=lazily):
                     break
             room = index_.BATCH if limit is None else min(index_.BATCH, limit - done)
             with self.write(durable=False, budget=budget) as tx:

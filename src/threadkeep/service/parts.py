@@ -275,7 +275,9 @@ def _knowing(around: ServiceContext) -> list[ServicePart]:
     """Return the parts that make things found: by words, by meaning, by what went wrong before."""
     database, store = around.database, around.history.store
     parts = [
-        ServicePart("index", when_changed(database, lambda stop: store.index(stop=stop))),
+        ServicePart(
+            "index", when_changed(database, lambda stop: store.index(stop=stop, lazily=True))
+        ),
         ServicePart("lessons", when_changed(database, partial(_learn, around))),
     ]
     choice = learn.embedder_in_child(around.home)
