@@ -1,5 +1,6 @@
 """Commands and tool calls as they were tried: their rows in the archive, in events and in CI."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from threadkeep.base.match import Match
@@ -35,9 +36,10 @@ def failed_results(tx: Tx, match: Match, scope: Scope, limit: int) -> list[Row]:
     return tx.all(Sql(sql), values)
 
 
-def calls_before(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:
-    """Return the calls of tools before an entry, the nearest first."""
-    return _beside(tx, "calls_before", row, limit)
+def calls_before(tx: Tx, row: EntryRow, limit: int) -> Iterator[EntryRow]:
+    """Yield the calls of tools before an entry, the nearest first: as a rule nobody asks on."""
+    yield from _beside(tx, "calls_before", row, 1)
+    yield from _beside(tx, "calls_before", row, limit)[1:]
 
 
 def results_behind(tx: Tx, row: EntryRow, limit: int) -> list[EntryRow]:

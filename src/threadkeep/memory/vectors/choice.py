@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, Protocol
 
 from threadkeep.base.config import EmbeddingSettings
 from threadkeep.errors import Damaged, Invalid, NotFound
-from threadkeep.memory.learn.model_client import ModelClient
 from threadkeep.memory.records import Embedder, Progress
 from threadkeep.memory.vectors.builtin import NO_NUMPY, has_numpy, look_for_weights, open_builtin
 from threadkeep.memory.vectors.child import IDLE_SECONDS, ChildEmbedder, start_builtin
@@ -160,6 +159,8 @@ def _server(settings: EmbeddingSettings, environ: Mapping[str, str]) -> Embedder
     if not has_numpy():
         return EmbedderChoice(None, NO_NUMPY)  # what it would give could not be stored or compared
     try:
+        from threadkeep.memory.learn.model_client import ModelClient  # noqa: PLC0415  (rarely)
+
         client = ModelClient(
             settings.url, environ.get(settings.api_key_env) or None, timeout=_TIMEOUT
         )
