@@ -23,6 +23,7 @@ from threadkeep.knowledge.commands import write_tool_runs
 from threadkeep.knowledge.copies import is_here, parts_of, told_in
 from threadkeep.knowledge.forget import Marks, exempt_rules
 from threadkeep.knowledge.health import health_name, note_success
+from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import NOTES, Entry
 from threadkeep.knowledge.segments import write_segment
 from threadkeep.knowledge.sessions import (
@@ -47,7 +48,7 @@ from threadkeep.sources.records import Harvest, Parser, UserHome
 BATCH_BYTES: Final = 16 * 1024 * 1024
 
 # Learns from what was stored, outside of any transaction.
-Learn = Callable[[archive.RecentEntries], object]
+Learn = Callable[[RecentEntries], object]
 
 
 # The number of a session, the folder that it is of, and its project as far as that tells.
@@ -64,7 +65,7 @@ class Batches:
     def __init__(self, store: KnowledgeStore, learn: Learn | None = None) -> None:
         self._store = store
         self._learn = learn
-        self.recent = archive.RecentEntries() if learn is not None else None
+        self.recent = RecentEntries() if learn is not None else None
         self._open: Tx | None = None
         self._spent = 0
         self._words_before = 0
@@ -316,7 +317,7 @@ class Intake:
         self,
         tx: Tx,
         words: archive.Words,
-        recent: archive.RecentEntries | None = None,
+        recent: RecentEntries | None = None,
         *,
         live: bool = False,
     ) -> None:

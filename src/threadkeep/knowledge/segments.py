@@ -12,7 +12,8 @@ from threadkeep.base.clock import is_due
 from threadkeep.base.json import compact, encode
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
-from threadkeep.knowledge.archive import RecentEntries, read_block
+from threadkeep.knowledge.archive import read_block
+from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import Entry, Readers, Segment, to_entry
 from threadkeep.knowledge.transcript import ArchivedEntries
 

@@ -19,7 +19,6 @@ from threadkeep.errors import Damaged, Invalid, NotFound
 from threadkeep.knowledge.archive import (
     TAIL_BYTES,
     LogRow,
-    RecentEntries,
     digest,
     load_log_by_id,
     logs_of_session,
@@ -28,6 +27,7 @@ from threadkeep.knowledge.archive import (
 )
 from threadkeep.knowledge.copies import COPY, Links
 from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
 from threadkeep.knowledge.results import Spot, Sum, TranscriptMessage, UsageReport, Window
 from threadkeep.knowledge.schema import ENTRY_WORDS

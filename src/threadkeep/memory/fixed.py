@@ -14,7 +14,6 @@ import msgspec
 from threadkeep.base.match import read_match
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import index_words
-from threadkeep.knowledge.archive import RecentEntries
 from threadkeep.knowledge.attempts import (
     calls_before,
     command_row,
@@ -30,6 +29,7 @@ from threadkeep.knowledge.attempts import (
 )
 from threadkeep.knowledge.failures import AttemptBatch, Look, is_change, is_edit, run_of_row
 from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import (
     CommandAttempt,
     Entry,

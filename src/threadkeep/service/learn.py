@@ -10,12 +10,12 @@ from uuid import uuid4
 
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, NotFound
-from threadkeep.knowledge.archive import RecentEntries
 from threadkeep.knowledge.failures import learn_failures
 from threadkeep.knowledge.kinds import Queue
 from threadkeep.knowledge.lessons import LessonRules
 from threadkeep.knowledge.opening import refuse_write
 from threadkeep.knowledge.queues import release_own
+from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.fixed import archived_runs
 from threadkeep.memory.learn.identifiers import project_roots

@@ -10,8 +10,8 @@ from tests.support.user_homes import made_up_home
 from threadkeep.base.tx import Sql
 from threadkeep.capture.capture import History
 from threadkeep.home.home import Home
-from threadkeep.knowledge.archive import RecentEntries
 from threadkeep.knowledge.query import Query
+from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import Entry, EntryRow
 from threadkeep.service.learn import enrich, learn_all, learn_recent
 

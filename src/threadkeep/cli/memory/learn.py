@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from threadkeep.capture.capture import History
-    from threadkeep.knowledge.archive import RecentEntries
+    from threadkeep.knowledge.recent_entries import RecentEntries
     from threadkeep.knowledge.store import KnowledgeStore
     from threadkeep.memory.learn.worker import EnrichReport
     from threadkeep.memory.vectors.backfill import EmbedReport

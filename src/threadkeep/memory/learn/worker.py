@@ -12,7 +12,6 @@ import msgspec
 
 from threadkeep.base.tx import Tx, is_of_store
 from threadkeep.errors import NotFound, ThreadkeepError
-from threadkeep.knowledge.archive import RecentEntries
 from threadkeep.knowledge.evidence import (
     CommandEvidence,
     MemoryNote,
@@ -49,6 +48,7 @@ from threadkeep.knowledge.queues import (
     why_skip_shell,
     worker_name,
 )
+from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import BY_RULES, Evidence, NodeDraft, Readers
 from threadkeep.knowledge.segments import Spans
 from threadkeep.knowledge.store import KnowledgeStore
