@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import random
+import shutil
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
@@ -383,3 +384,24 @@ def test_the_command_says_what_it_moved(home: Home, url: str, tmp_path: Path) ->
     assert str(tmp_path / "back") in done.stdout
     assert "no unfinished move" in run("--to", url, "--abandon").stderr
     assert is_url(told["target"])
+
+
+def test_a_session_file_of_a_newer_hermes_goes_by_export(
+    home: Home, url: str, shared_data: Path, tmp_path: Path
+) -> None:
+    """As the refusal says."""
+    theirs = shared_data / "data" / "state" / "schema26" / "state.db"
+    shutil.copy(theirs, home.state_path())
+    run = ["--home", str(home.paths().data)]
+    done = CliRunner().invoke(cli, [*run, "migrate", "--to", url])
+    assert "`threadkeep state import`" in done.output
+    assert not exists(url)
+    file = str(tmp_path / "state.jsonl")
+    assert CliRunner().invoke(cli, [*run, "state", "export", "--all", "-o", file]).exit_code == 0
+    with closing(SessionDB(home.state_path())) as store:
+        count = store.message_count()
+    home.state_path().rename(tmp_path / "state.db")
+    assert CliRunner().invoke(cli, [*run, "migrate", "--to", url]).exit_code == 0
+    assert CliRunner().invoke(cli, ["--home", url, "state", "import", file]).exit_code == 0
+    with closing(SessionDB(url)) as store:
+        assert store.message_count() == count > 0

@@ -1,5 +1,6 @@
 """Queries that somebody types, on a server: they read the tables of the store, and nothing else."""
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
@@ -7,16 +8,18 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from tests.conftest import REPO
 from threadkeep.base.postgres import typed_query
 from threadkeep.base.postgres.database import PostgresDatabase
-from threadkeep.base.postgres.schema import add_member, drop
+from threadkeep.base.postgres.schema import drop
 from threadkeep.base.sqlite.guard import Budget
 from threadkeep.base.tx import Sql
-from threadkeep.errors import ThreadkeepError, TooLarge
+from threadkeep.errors import NotFound, ThreadkeepError, TooLarge
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.typed_sql import run_sql, sql_tables
 from threadkeep.web.pages.sql import EXAMPLES
 
+DOC = REPO / "docs" / "postgres.md"
 SESSIONS = """INSERT INTO tk_sessions (harness, session_id, title, started_at, entries)
 SELECT 'codex', 's-' || lpad(CAST(n AS text), 2, '0'), 'a title', n, n
 FROM generate_series(0, 39) AS n"""
@@ -222,9 +225,18 @@ def test_a_member_sees_his_own_rows_alone(store: KnowledgeStore, server_url: str
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS typed_ann")
         connection.execute("CREATE ROLE typed_ann LOGIN")
-        add_member(connection, "typed", "typed_ann", "ann")
+    # As the documentation says that a member is added.
+    (example,) = re.findall(r"```python\n(.*?)```", DOC.read_text("utf-8"), re.DOTALL)
+    example = re.sub(r'"postgresql://[^"]*"', repr(f"{server_url}&home=typed"), example)
+    exec(example.replace('"ann"', '"typed_ann"'), {})
     place = f"{url.scheme}://typed_ann@{url.path}?{url.query}&home=typed"
     with closing(KnowledgeStore.open(place)) as hers:
         assert rows(hers, "SELECT count(*) FROM tk_sessions") == ((0,),)
         assert rows(hers, "SELECT count(*) FROM tk_sessions WHERE 1 / entries > 5") == ((0,),)
     assert rows(store, "SELECT count(*) FROM tk_sessions") == ((40,),)
+    (revoke,) = re.findall(r"UPDATE tk_team\.tk_members .*", DOC.read_text("utf-8"))
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        revoke = revoke.replace("tk_team", "tk_typed").replace("'ann'", "'typed_ann'")
+        assert connection.execute(revoke.encode()).rowcount == 1
+    with pytest.raises(NotFound):
+        KnowledgeStore.open(place, read_only=True)

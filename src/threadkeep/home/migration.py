@@ -49,6 +49,8 @@ class _Moved(NamedTuple):
     tuning: Tuning = PLAIN
     made_again: frozenset[str] = frozenset()
     refill: Callable[[Tx], None] | None = None  # has them made in a file
+    # What to do with a file that cannot be copied as it is.
+    otherwise: str = "open it once with this program, which brings it up; or keep the file"
 
 
 _STORES: Final = (
@@ -61,6 +63,9 @@ _STORES: Final = (
         *("state", "state.db", (state.SCHEMA,), state.QUERIES, state.SERVER_SCHEMA, state.TUNING),
         made_again=frozenset({"tk_docs", "tk_dirty"}),
         refill=state.finish_copy,
+        otherwise="Hermes Agent has extended the file: write it out with `threadkeep state export"
+        " --all -o FILE`, take it out of the home, and read FILE with `threadkeep state import`"
+        " when the rest is moved; columns that only newer versions of Hermes have are left out",
     ),
     _Moved(
         *("knowledge", "knowledge.db", knowledge.file_schemas(), knowledge.NO_QUERIES),
@@ -221,14 +226,13 @@ def _source_file(one: _Moved, path: Path) -> Iterator[tuple[SqliteSource, list[C
         schema = next((schema for schema in one.schemas if schema.version == version), None)
         if schema is None:
             msg = f"{path} has version {version} of the {one.name} store"
-            hint = "open it once with this program, which brings it up after a backup"
-            raise SchemaMismatch(msg, hint=hint)
+            raise SchemaMismatch(msg, hint=one.otherwise)
         tables = [one for one in _copied_tables(one, schema) if one.name in tx.tables()]
         names = {table.name: set(table.columns) for table in tables}
         lost = columns_in_use(tx, names, leaving_out=one.made_again)
         if lost:
             msg = f"{path} has what PostgreSQL cannot hold: {', '.join(lost)}"
-            raise Invalid(msg, hint="another program added it; remove it, or keep the file")
+            raise Invalid(msg, hint=one.otherwise)
         yield SqliteSource(str(path), tx), tables
 
 
