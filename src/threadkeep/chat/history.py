@@ -190,7 +190,9 @@ def _copy_title(title: str | None) -> str | None:
 
 
 def _visible_until(tx: Tx, session_id: str, message_id: str | None) -> list[tuple[Message, Json]]:
-    visible = [(message, shaped) for message, shaped in load(tx, session_id) if counts(message)]
+    messages = {message.id: message for message in _messages(tx, session_id)}
+    shown = load(tx, session_id).conversation()
+    visible = [(messages[shaped["id"]], shaped) for shaped in shown]
     if message_id is None:
         return visible
     point = need_message(tx, session_id, message_id)

@@ -124,6 +124,13 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def is_noted_aside(role: str, metadata: Json) -> bool:
+    """Tell whether the metadata of a message says that it is hidden or queued."""
+    return metadata.get("hidden_at") is not None or (
+        role == "user" and is_number(metadata.get("queued_at"))
+    )
+
+
 _LARGEST_COUNT = 2**53 - 1  # beyond it a number in JSON is no longer a count
 LARGEST_TIME = _LARGEST_COUNT  # epoch milliseconds, far beyond any calendar
 
@@ -151,7 +158,7 @@ def read_object(text: str | bytes | None) -> Json:
         value = json.decode(text)
     except Invalid:
         return {}
-    return value if isinstance(value, dict) else {}
+    return value if value.__class__ is dict else {}
 
 
 def read_list(text: str | bytes | None) -> list[Any]:

@@ -11,7 +11,7 @@ from threadkeep.chat.messages import put_message
 from threadkeep.chat.records import Json, Session
 from threadkeep.chat.recovery import is_running
 from threadkeep.chat.store import ChatStore
-from threadkeep.chat.views import counts, load
+from threadkeep.chat.views import load
 from threadkeep.errors import Conflict, Invalid, NotFound
 
 
@@ -45,13 +45,11 @@ def settled_messages(store: ChatStore, chat_id: str) -> list[Json]:
 def _settled(tx: Tx, session_id: str) -> list[Json]:
     running = _running(tx, session_id)
     given: list[Json] = []
-    for message, shaped in load(tx, session_id):
-        if not counts(message):
-            continue
-        if message.id not in running:
+    for shaped in load(tx, session_id).conversation():
+        if shaped["id"] not in running:
             given.append(shaped)
             continue
-        base = tx.value("message_base", {"stream_id": session_id, "message_id": message.id})
+        base = tx.value("message_base", {"stream_id": session_id, "message_id": shaped["id"]})
         if base is not None:
             given.append(json.decode(base))
     return given

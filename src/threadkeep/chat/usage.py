@@ -371,7 +371,8 @@ def timeline(ctx: ChatContext, tx: Tx, session: SessionRef, view: View = "transc
         from_sql(row[0]): float(row[6]) for row in tx.all("session_usage", {"session_id": known.id})
     }
     runs = session_runs(ctx, tx, known.id)
-    messages = {message.id: message for message, _ in loaded}
+    rows = tx.all("session_messages", {"session_id": known.id})
+    messages = {message.id: message for message in map(message_of, rows)}
     unknown = unknown_chunks(tx, known.id)
     turns = [
         Turn(

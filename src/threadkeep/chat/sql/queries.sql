@@ -105,6 +105,11 @@ FROM chat_messages WHERE id = :id;
 SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at
 FROM chat_messages WHERE session_id = :session_id ORDER BY created_at, id;
 
+-- name: session_message_data
+-- What reading a session needs of its messages. By time alone, which is the order of the index.
+SELECT id, role, metadata_json, hidden_at, created_at
+FROM chat_messages WHERE session_id = :session_id ORDER BY created_at;
+
 -- name: messages_that_may_wait
 -- Without decoding every message: a key that is spelled with escapes is looked at as well.
 SELECT id, session_id, role, metadata_json, created_at, updated_at, hidden_at

@@ -44,3 +44,29 @@ def test_whole_rows_replaced_by_another_program_are_no_damage(
             other.execute(f"UPDATE copy_{table} SET updated_at = 99")
             other.execute(f"INSERT OR REPLACE INTO {table} SELECT * FROM copy_{table}")
     assert store.verify().problems == []
+
+
+def test_messages_that_another_program_gave_one_time_come_by_their_ids(
+    store: ChatStore, session: Session
+) -> None:
+    """As SQLite compares them: half a character is kept as bytes, and bytes are behind texts."""
+    names = ["\ud800", "zz", "é", "a", "Z", "b"]
+    for name in names:
+        store.say(session, "hello", message_id=name)
+    with raw(store) as other:
+        other.execute("UPDATE chat_messages SET created_at = 7")
+        other.execute("UPDATE chat_messages SET created_at = 6 WHERE id = 'b'")
+        order = other.execute("SELECT id FROM chat_messages ORDER BY created_at, id").fetchall()
+    loaded = store.ui_messages(session)
+    assert [message["id"] for message in loaded] == ["b", "Z", "a", "zz", "é", "\ud800"]
+    assert [row[0] for row in order[:5]] == ["b", "Z", "a", "zz", "é"]
+
+
+def test_parts_come_by_their_place_whatever_the_order_they_were_written_in(
+    store: ChatStore, session: Session
+) -> None:
+    message = store.say(session, [{"type": "text", "text": text} for text in "abc"])
+    with raw(store) as other:
+        other.execute('UPDATE chat_parts SET "index" = 9 - "index"')
+    assert [part["text"] for part in store.message(session, message)["parts"]] == ["c", "b", "a"]
+    assert [part["text"] for part in store.ui_messages(session)[0]["parts"]] == ["c", "b", "a"]
