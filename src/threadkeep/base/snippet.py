@@ -75,15 +75,19 @@ def _asked(query: str) -> tuple[tuple[int, Term], ...]:
 
 def _find_term(folded: str, term: Term, number: int) -> list[_Span]:
     """Find the words as they are; if they are nowhere, words of the same stems."""
-    words = [_fold(word) for word in term.words]
-    exact = _find_pattern(folded, _pattern(words, rest=term.prefix), number)
+    exact = _find_pattern(folded, _exact_pattern(term.words, rest=term.prefix), number)
     if exact:
         return exact
-    stems = [stem(word) for word in words]
+    stems = [stem(_fold(word)) for word in term.words]
     near = _pattern([head_of(one) for one in stems], rest=True)
     found = re.finditer(near, folded)
     alike = (one for one in found if list(map(stem, word_pattern().findall(one[0]))) == stems)
     return [(one.start(), one.end(), number) for one in islice(alike, _MAX_SPANS_PER_TERM)]
+
+
+@lru_cache(maxsize=128)
+def _exact_pattern(words: tuple[str, ...], *, rest: bool) -> str:
+    return _pattern([_fold(word) for word in words], rest=rest)
 
 
 def _find_pattern(folded: str, pattern: str, number: int) -> list[_Span]:

@@ -199,7 +199,7 @@ class Finder:
         if not self._indexed:
             return set()
         try:
-            lost = _lost_index(self._tx)
+            lost = self._tx.kept(_lost_index, lambda: _lost_index(self._tx))
             if lost is not None:
                 self._give_up(lost)
                 return self._read_all()

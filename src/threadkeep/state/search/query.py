@@ -166,23 +166,24 @@ def counts(groups: Iterable[Group], texts: Iterable[bytes]) -> list[tuple[list[i
     Gives the counts and the length. Bytes are enough: they need not be UTF-8, and only letters of
     ASCII are compared without regard to case.
     """
+    lower = [text.lower() for text in texts]
     terms = [term for group in groups for term in group.wanted]
-    asked = [(_encoded(term.typed), [_encoded(word) for word in term.words]) for term in terms]
-    return [
-        (
-            [_times(lower, typed, words) for typed, words in asked],
-            len(lower),
-        )
-        for lower in map(bytes.lower, texts)
+    columns = [
+        _times(lower, _encoded(term.typed), list(map(_encoded, term.words))) for term in terms
     ]
+    return [(list(row[:-1]), row[-1]) for row in zip(*columns, map(len, lower), strict=True)]
 
 
-def _times(text: bytes, typed: bytes, words: list[bytes]) -> int:
+def _times(texts: list[bytes], typed: bytes, words: list[bytes]) -> list[int]:
     """What was typed, in one piece, counts for more than any number of its words."""
-    exactly = text.count(typed)
-    if exactly and len(words) > 1:
-        return _EXACTLY + exactly
-    return exactly or min(map(text.count, words), default=0)
+    exactly = [text.count(typed) for text in texts]
+    if words == [typed]:
+        return exactly
+    more = _EXACTLY if len(words) > 1 else 0
+    return [
+        more + found if found else min(map(text.count, words), default=0)
+        for found, text in zip(exactly, texts, strict=True)
+    ]
 
 
 def _encoded(text: str) -> bytes:
@@ -197,17 +198,16 @@ def scores(found: Sequence[tuple[list[int], int]]) -> list[float]:
     if not found:
         return []
     mean = sum(length for _, length in found) / len(found) or 1
-    terms = range(len(found[0][0]))
-    having = [sum(1 for each, _ in found if each[at]) for at in terms]
-    weights = [math.log(1 + len(found) / max(1, number)) for number in having]
-    return [
-        sum(weights[at] * each[at] / (each[at] + _norm(length / mean)) for at in terms if each[at])
-        for each, length in found
+    having = [
+        len(found) - column.count(0) for column in zip(*(each for each, _ in found), strict=True)
     ]
-
-
-def _norm(relative_length: float) -> float:
-    return _SATURATION * (1 - _LENGTH + _LENGTH * relative_length)
+    weights = [math.log(1 + len(found) / max(1, number)) for number in having]
+    points = []
+    for each, length in found:
+        norm = _SATURATION * (1 - _LENGTH + _LENGTH * length / mean)
+        parts = zip(weights, each, strict=True)
+        points.append(sum([weight * count / (count + norm) for weight, count in parts if count]))
+    return points
 
 
 # ------------------------------------------------------------------------------

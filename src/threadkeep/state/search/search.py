@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from threadkeep.base.snippet import snippet_of_match
-from threadkeep.base.tx import NoText, Tx
+from threadkeep.base.tx import NoText, Row, Tx
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.state.context import V6, Json, StateContext, reading
 from threadkeep.state.rows import messages_of
@@ -141,7 +141,7 @@ def _find(asked: "SessionSearch", tx: Tx, place: IdRange, page: slice) -> list[J
         found = _ordered(asked._replace(groups=groups), rounds, lambda act: act(tx), page.stop)
         if found:
             break
-    return [_hit(asked.ctx, tx, hit, asked.query) for hit in found[page]]
+    return _hits(asked.ctx, tx, found[page], asked.query)
 
 
 class SessionSearch(NamedTuple):
@@ -165,7 +165,7 @@ def _find_beside(asked: SessionSearch, place: IdRange, page: slice, *, tools: bo
         found = _ordered(asked, rounds(), run, page.stop)
         if found:
             break
-    shown: list[Json] = run(lambda tx: [_hit(ctx, tx, hit, asked.query) for hit in found[page]])
+    shown: list[Json] = run(lambda tx: _hits(ctx, tx, found[page], asked.query))
     return shown
 
 
@@ -307,12 +307,20 @@ def _ranked(
 # ---------------------------------------------------------------------- hits
 
 
-def _hit(ctx: StateContext, tx: Tx, hit: StateHit, query: str) -> Json:
-    session_id, source, model, started = tx.all("hit", {"id": hit.id})[0]
-    around = _around(ctx, tx, hit.id, session_id)
-    message = next(message for message in around if message["id"] == hit.id)
+def _hits(ctx: StateContext, tx: Tx, found: Sequence[StateHit], query: str) -> list[Json]:
+    if not found:
+        return []
+    rows = tx.all("hits", {"ids": json.dumps([hit.id for hit in found])})
+    about = {row[0]: row[1:] for row in rows}
+    return [_hit(ctx, tx, hit.id, about[hit.id], query) for hit in found]
+
+
+def _hit(ctx: StateContext, tx: Tx, message_id: int, about: Row, query: str) -> Json:
+    session_id, source, model, started = about
+    around = _around(ctx, tx, message_id, session_id)
+    message = next(message for message in around if message["id"] == message_id)
     return {
-        "id": hit.id,
+        "id": message_id,
         "session_id": session_id,
         "role": message["role"],
         "snippet": _snippet(message, query),

@@ -149,9 +149,9 @@ WHERE (:inactive OR coalesce(m.active, 1) = 1 OR m.compacted = 1)
   AND (CAST(:not_sessions AS TEXT) IS NULL
        OR m.session_id NOT IN ({texts:not_sessions}));
 
--- name: hit
-SELECT m.session_id, s.source, s.model, s.started_at
-FROM messages m JOIN sessions s ON s.id = m.session_id WHERE m.id = :id;
+-- name: hits
+SELECT m.id, m.session_id, s.source, s.model, s.started_at
+FROM ({ids:ids}) c JOIN messages m ON m.id = c.value JOIN sessions s ON s.id = m.session_id;
 
 -- name: message_with_neighbours
 -- Neighbours are near, as a rule: looking through all of a session of 50,000 messages takes 7 ms, near by 0.05.
