@@ -312,19 +312,21 @@ def _index(ctx: StateContext, tx: Tx, query: str, params: dict[str, int]) -> lis
     unknown: list[int] = []
     done: list[int] = []
     characters = 0
+    in_rows = MESSAGE_WORDS.needs_us(tx)
     for row in tx.each(query, params):
         done.append(row[0])
         document = document_of(parts_of(ctx, tx, row))
         if document is not None:
             documents.append((row[0], document))
-        contents.append((row[0], contract_text(text_of(row[2]))))
+        if in_rows:
+            contents.append((row[0], contract_text(text_of(row[2]))))
         if not row[6]:
             unknown.append(row[0])
         characters += len(row[2] or b"") + len(row[3] or b"")
         if characters > _BATCH_CHARACTERS:
             break
     _put(tx, documents)
-    if tx.engine == "postgres":  # in a file triggers do it
+    if in_rows:
         if query == _CHANGED:
             MESSAGE_WORDS.remove(tx, done)
         MESSAGE_WORDS.put(tx, contents)
