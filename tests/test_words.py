@@ -70,6 +70,13 @@ PHRASES: Final = {
     r"is at work in": "is running in",
     r"half-done": "unfinished",
     r"no place for": "cannot hold",
+    r"log-(in|out)": "login, logout",
+    r"take the star away": "unstar it",
+    r"and what helps": "and how to fix it",
+    r"in the place of a (store|file)": "restore, replace",
+    r"what is behind a": "what it points to",
+    r"whatever (schema )?version": "regardless of the version",
+    r"\d %": "93%, without a space",
 }
 _OLD: Final = re.compile(
     "|".join(rf"(?<![\w-])(?:{one})(?![\w-])" for one in (*OLD, *PHRASES)), re.IGNORECASE

@@ -53,8 +53,9 @@ def backup(call: Call, *, target: str | None, store: str | None, listing: bool) 
         told = [{"store": store, "path": path} for store, path in paths.items()]
         call.answer("backups", backups=told, **alone)
     else:
-        for path in paths.values():
+        for name, path in paths.items():
             write(str(path))
+            note(f"{name}: {size_text(path.stat().st_size)}, verified")
     return _tell_failed(made)
 
 

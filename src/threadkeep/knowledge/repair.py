@@ -1,4 +1,4 @@
-"""What is put right whenever a file is opened for writing, of whatever version it came."""
+"""What is put right whenever a file is opened for writing, regardless of its version."""
 
 import math
 import re

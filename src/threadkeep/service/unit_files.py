@@ -165,7 +165,7 @@ def launchd_text(unit: Unit, made: int) -> bytes:
 
 
 def start_commands(unit: Unit, action: Action) -> list[Words]:
-    """Return what makes the system run the unit, now and at each log-in."""
+    """Return what makes the system run the unit, now and at each login."""
     if unit.system == "launchd":
         again = [] if action == "create" else [("launchctl", "bootout", _target(unit))]
         return [*again, ("launchctl", "bootstrap", f"gui/{unit.user}", str(unit.path))]

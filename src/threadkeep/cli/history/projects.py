@@ -13,7 +13,6 @@ from threadkeep.cli.words import when
 
 if TYPE_CHECKING:
     from threadkeep.home.captured import CapturedWork
-    from threadkeep.knowledge.projects import RenamedProject
 
 
 @group(
@@ -55,7 +54,11 @@ def list_(call: Call) -> None:
 def rename(call: Call, *, project: str, to: str) -> None:
     """Rename PROJECT; the NAME of another project merges the two. `split` undoes it."""
     with _changing(call) as work:
-        _tell(call, work.rename_project(project, to))
+        renamed = work.rename_project(project, to)
+    if call.as_json:
+        document(project=renamed)
+    else:
+        note(f"{renamed.name} has {counted(renamed.sessions, 'session')}")
 
 
 @store_command("split", "threadkeep projects split web")
@@ -63,7 +66,11 @@ def rename(call: Call, *, project: str, to: str) -> None:
 def split(call: Call, *, project: str) -> None:
     """Give the folders of PROJECT back the names they had before `rename`."""
     with _changing(call) as work:
-        _tell(call, work.split_project(project))
+        renamed = work.split_project(project)
+    if call.as_json:
+        document(project=renamed)
+    else:
+        note(f"{project} is split; `threadkeep projects` lists what it was made of")
 
 
 @contextmanager
@@ -73,13 +80,6 @@ def _changing(call: Call) -> Iterator["CapturedWork"]:
 
     with closing(Stores(call.home, call.db)) as stores:
         yield CapturedWork(stores)
-
-
-def _tell(call: Call, renamed: "RenamedProject") -> None:
-    if call.as_json:
-        document(project=renamed)
-    else:
-        note(f"{renamed.name} has {counted(renamed.sessions, 'session')}")
 
 
 for _command in (list_, alias(list_, "ls"), rename, alias(rename, "merge"), split):

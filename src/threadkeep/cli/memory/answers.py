@@ -260,7 +260,7 @@ def _show_history(call: Call, revisions: "list[MemoryRevision]", *, more: bool) 
 # ------------------------------------------------------------------------------
 # `threadkeep timeline`: what happened, in the order of time, of all kinds together.
 
-_TIMELINE_COLUMNS = ("when", "what", "text", "ref")
+_TIMELINE_COLUMNS = ("when", "project", "what", "text", "ref")
 
 
 @store_command(
@@ -308,7 +308,7 @@ def timeline(
             _TIMELINE_COLUMNS,
             [_timeline_row(one) for one in moments],
             wide="text",
-            spare=("ref", "what"),
+            spare=("ref", "project", "what"),
         )
     if moments:
         note(f"`{typed(call, 'open', 'REF')}` opens one")
@@ -316,11 +316,11 @@ def timeline(
         note("Nothing recorded in this time; `threadkeep sessions` lists the latest")
 
 
-def _timeline_row(one: "Moment") -> tuple[str, str, str, str]:
+def _timeline_row(one: "Moment") -> tuple[str, ...]:
     times = f" ×{one.count}" if one.count > 1 else ""
     failed = " failed" if one.outcome == "failure" else ""
     what = f"{one.agent or ''} {one.kind}{failed}{times}".lstrip()
     tools = ", ".join(f"{name} {count}" for name, count in one.tools.items())
     errors = f"{one.errors} failed" if one.errors else ""
     said = " · ".join(part for part in (one_line(one.text, _TEXT), tools, errors) if part)
-    return when(one.at), what, said, one.ref
+    return when(one.at), one.project or "", what, said, one.ref
