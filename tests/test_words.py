@@ -76,7 +76,6 @@ PHRASES: Final = {
     r"in the place of a (store|file)": "restore, replace",
     r"what is behind a": "what it points to",
     r"whatever (schema )?version": "regardless of the version",
-    r"\d %": "93%, without a space",
 }
 _OLD: Final = re.compile(
     "|".join(rf"(?<![\w-])(?:{one})(?![\w-])" for one in (*OLD, *PHRASES)), re.IGNORECASE
