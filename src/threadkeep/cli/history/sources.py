@@ -47,10 +47,10 @@ def sources(
 ) -> None:
     """Show which agents were found, how much of each is captured, and what could not be read.
 
-    Prints what is on disk by source, what is in the store by agent, agents that were not found with the
-    places where they were looked for, and record types that this version does not know. A log
-    counts as captured if it has not changed since it was read; "checked" is the last time its
-    content was compared with the store. Places that cannot be read are listed with a fix.
+    Prints what is on disk by source, what is in the store by agent, which agents were not found and
+    where they were looked for, and record types that this version does not know. A log counts as
+    captured if it has not changed since it was read; "checked" is the last time its content was
+    compared with the store. Places that cannot be read are listed with a fix.
     """
     with comparing(call, LogPlaces(user_home, roots)) as history:
         named = agents_named(history, [agent] if agent else [])
