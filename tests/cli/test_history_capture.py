@@ -32,7 +32,7 @@ def test_the_logs_of_all_agents_are_brought_in_once(run: Run, home: Path) -> Non
     assert rows["codex"][6] == "1"  # the masked password
     assert "68 lines with 56 messages" in result.stderr
     again = run("capture", "--user-home", str(DEMO))
-    assert "nothing new" in again.stderr
+    assert "Nothing new" in again.stderr
     assert {line.split("\t")[2] for line in again.stdout.splitlines()} == {"0"}
 
 
@@ -74,7 +74,7 @@ def test_an_unknown_agent_is_refused_with_the_list(run: Run, home: Path) -> None
 
 def test_only_logs_touched_lately_are_captured(run: Run, user: Path) -> None:
     claude_log(user, said("user", "hello"))
-    assert "nothing new" in run("capture", "--since", "7d").stderr
+    assert "Nothing new" in run("capture", "--since", "7d").stderr
     assert "1 line" in run("capture", "--since", "2025-01-01").stderr
     assert "2026-01-15" in run("capture", "--since", "soon", code=2).stderr
 
@@ -141,7 +141,7 @@ def test_where_there_is_no_log_a_demo_is_shown(run: Run, user: Path, home: Path)
     assert "show last --db" in result.stderr
     assert "watch" not in result.stderr  # it would follow this machine, not the demo
     assert not (home / "knowledge.db").exists()
-    assert "nothing new" in run("capture", "--or-demo").stderr
+    assert "Nothing new" in run("capture", "--or-demo").stderr
 
 
 def test_where_there_is_a_log_it_is_shown(run: Run, user: Path, home: Path) -> None:

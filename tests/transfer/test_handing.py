@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.user_homes import IMPORTS, open_history
+from tests.sources.sample_support import write_json, write_lines
+from tests.support.user_homes import IMPORTS, open_history, settle
 from tests.transfer.exports import NOW, SESSION, flat, held, new, read_back, written
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, Invalid
@@ -248,3 +249,62 @@ def test_a_project_that_gemini_knows_keeps_its_folder(tmp_path: Path) -> None:
     (known / ".project_root").write_text(WHERE)
     again = made(ODD, "gemini-cli", tmp_path)
     assert (again.path.parents[1], again.beside) == (known, {})
+
+
+def texts_of_person(told: Conversation) -> list[ExportText]:
+    return [
+        block
+        for message in told.messages
+        for block in message.blocks
+        if message.role == "user" and isinstance(block, ExportText)
+    ]
+
+
+def test_a_history_that_grok_writes_anew_is_still_known_as_a_copy(
+    demo: History, tmp_path: Path
+) -> None:
+    told = conversation(demo, demo.find(CLAUDE))
+    handed = made(told, "grok-build", tmp_path / "user")
+    put(handed)
+    lines = [json.loads(line) for line in handed.data.splitlines()]
+    for line in lines:
+        del line["threadkeep"]  # it leaves out what it does not know
+    asked = {"type": "user", "content": "<user_query>\nAnd now?\n</user_query>", "prompt_index": 9}
+    anew = [{"type": "system", "content": "You are Grok."}, *lines, asked]
+    handed.path.write_text("".join(json.dumps(line) + "\n" for line in anew))
+    with open_history(tmp_path / "home", tmp_path / "user") as history:
+        history.capture()
+        (session,) = history.sessions()
+        shown = [one.entry for one in history.transcript(session)]
+    own = [(one.kind, one.text) for one in shown if not one.origin]
+    assert own == [("note", "You are Grok."), ("prompt", "And now?")]
+    copied = [one.text for one in shown if one.kind == "prompt" and one.origin]
+    assert copied == [block.text for block in texts_of_person(told)]
+
+
+def test_what_vibe_took_over_from_an_older_log_is_a_copy_of_it(tmp_path: Path) -> None:
+    own, older = "3498d14c-e945-c402-3aa3-59d021865b57", "0a1b2c3d-1111-4222-8333-944455556666"
+    folder = tmp_path / "user/.vibe/logs/session"
+    begun = folder / "session_20260921_141320_0a1b2c3d"
+    write_lines(begun / "messages.jsonl", {"role": "user", "content": "Look", "message_id": "m1"})
+    write_json(begun / "meta.json", {"session_id": older, "start_time": "2026-09-21T14:13:20Z"})
+    entries = [
+        {"id": name, "type": "message", "role": "user", "content": said, "createdAt": NOW}
+        for name, said in (("imported-1", "Look"), ("user-turn-1", "And now?"))
+    ]
+    store = folder / "unified" / own
+    write_json(store / "CURRENT", {"generation": "0001", "snapshot_sequence": 1})
+    manifest = {"projection_state": {"chunks": ["c1"]}}
+    write_json(store / "generations/0001/manifest.json", manifest)
+    write_json(store / "generations/0001/projection-state.json", {"snapshot": {"session": {}}})
+    source = {"import_provenance": {"source": {"backend": "legacy", "session_id": older}}}
+    write_json(store / "generations/0001/runtime-state.json", source)
+    write_json(store / "chunks/c1.json", entries)
+    settle(tmp_path / "user")
+    with open_history(tmp_path / "home", tmp_path / "user") as history:
+        history.capture()
+        shown = [one.entry for one in history.transcript(history.find(own))]
+    assert [(one.text, one.origin) for one in shown] == [
+        ("Look", f"mistral-vibe:{older}"),
+        ("And now?", ""),
+    ]
