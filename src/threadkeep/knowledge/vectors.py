@@ -376,8 +376,9 @@ def store_contract_vector(tx: Tx, node: int, knowledge: bytes, command: bytes) -
 
 def tidy_contract_vectors(tx: Tx, changed: Iterable[int] = ()) -> int:
     """Take vectors of nodes that are gone, or have changed, out of the contract's own table."""
-    loaded = tx.value("has_module", {"name": "vec0"}) is not None
-    if not loaded or "knowledge_vectors_rowids" not in tx.tables():
+    if "knowledge_vectors_rowids" not in tx.tables():
+        return 0
+    if tx.value("has_module", {"name": "vec0"}) is None:
         return 0
     old = {row[0] for row in tx.all("contract_vectors_of_nobody")} | set(changed)
     for node in old:
