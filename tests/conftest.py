@@ -8,12 +8,13 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.lengths import at_length
+from threadkeep.testing import FACTORIES, StoreFactory
 
 pytest_plugins = ["threadkeep.testing"]
 
@@ -47,6 +48,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("markexpr") != "faults" or collection_path.suffix != ".py":
         return None
     return None if "mark.faults" in collection_path.read_text(encoding="utf-8") else True
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give every test that asks for a store each engine that there is."""
+    if "store_engine" in metafunc.fixturenames:
+        from tests.support.engines import engines_of  # loads half of what there is
+
+        engines = engines_of(metafunc.definition.path)
+        metafunc.parametrize("store_engine", engines, scope="session", indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what an engine cannot have."""
+    if any("store_engine" in getattr(item, "fixturenames", ()) for item in items):
+        from tests.support.engines import leave_out
+
+        leave_out(items)
 
 
 def pytest_collection_finish() -> None:
@@ -90,6 +108,24 @@ def shared_data() -> Path:
     if named:
         pytest.fail(f"THREADKEEP_SHARED names {folder}, which is not a folder", pytrace=False)
     pytest.skip("needs the optional test data; set THREADKEEP_SHARED to its folder")
+
+
+@pytest.fixture(scope="session")
+def store_engine(request: pytest.FixtureRequest) -> str:
+    """Name the engine whose stores are made; a server is started for the first that needs it."""
+    engine = str(request.param)
+    if engine == "postgres":
+        from tests.support.postgres_stores import use_server
+
+        use_server(request.getfixturevalue("server_url"))
+    return engine
+
+
+@pytest.fixture(scope="module")
+def lasting_factory(store_engine: str) -> Iterator[StoreFactory[Any]]:
+    """Make knowledge stores that last for a whole file of tests."""
+    with FACTORIES[store_engine]["knowledge"]() as factory:
+        yield factory
 
 
 @pytest.fixture(scope="session")

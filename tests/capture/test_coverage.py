@@ -8,11 +8,12 @@ from tests.support.toy_sources import conversation, line, said
 from tests.support.worlds import World
 from threadkeep.capture.coverage import Coverage, SourceCoverage
 from threadkeep.sources.files import LogFile
+from threadkeep.testing import KnowledgeFactory
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    world = World(tmp_path, knowledge_factory)
     for name in ("a", "b"):
         world.write(conversation(4), name)
     return world

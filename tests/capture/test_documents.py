@@ -13,13 +13,14 @@ from tests.support.worlds import World
 from threadkeep.base.tx import Sql
 from threadkeep.capture import intake
 from threadkeep.sources.records import Harvest, Log, Parser
+from threadkeep.testing import KnowledgeFactory
 
 Sessions = dict[str, dict[str, Any]]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    return World(tmp_path, knowledge_factory)
 
 
 def save(world: World, sessions: Sessions, name: str = "d") -> Path:

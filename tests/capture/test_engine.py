@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPO
-from tests.support.knowledge import everything
 from tests.support.toy_sources import ToyDocuments, ToyLines, conversation, line, said, stamp_back
 from tests.support.user_homes import made_up_home
 from tests.support.worlds import World
@@ -21,13 +20,14 @@ from threadkeep.sources.claude.transcripts import SOURCE as CLAUDE
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Harvest, Log, Parser, UserHome
 from threadkeep.sources.registry import foreign_sources
+from threadkeep.testing import KnowledgeFactory
 
 CLAUDE_FIXTURES = REPO / "tests" / "fixtures" / "sources" / "claude-code"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    return World(tmp_path, knowledge_factory)
 
 
 def document(*sessions: str) -> bytes:
@@ -49,7 +49,7 @@ def test_a_second_run_opens_nothing_and_writes_nothing(
 ) -> None:
     fill(world)
     world.capture()
-    before, counter = everything(world.database), world.change_counter()
+    before = world.state()
     opened: list[str] = []
 
     class Counting(LogFile):
@@ -62,8 +62,7 @@ def test_a_second_run_opens_nothing_and_writes_nothing(
     report = world.capture()
     assert opened == world.documents.opened == []
     assert [part.changed for part in report.agents.values()] == [0, 0]
-    assert everything(world.database) == before
-    assert world.change_counter() == counter
+    assert world.state() == before
     world.append(said(9), "b")
     world.capture()
     assert set(opened) == {str(world.log("b"))}
@@ -87,11 +86,10 @@ def test_a_second_run_does_not_begin_a_transaction(
 def test_a_dry_run_tells_what_is_new_and_writes_nothing(world: World) -> None:
     world.capture()
     fill(world)
-    before, counter = everything(world.database), world.change_counter()
+    before = world.state()
     report = world.capture(dry_run=True)
     assert (report.dry_run, report.of("pi").changed, report.of("aider").changed) == (True, 3, 1)
-    assert everything(world.database) == before
-    assert world.change_counter() == counter
+    assert world.state() == before
 
 
 # ---------------------------------------------------------------------- which logs
@@ -137,10 +135,10 @@ def test_a_deleted_log_is_kept_and_comes_back_as_the_same(world: World) -> None:
     world.now += 5
     world.capture()
     assert world.log_row("a")["gone_at"] == world.now
-    counter = world.change_counter()
+    before = world.state()
     world.now += 5
     world.capture()
-    assert world.change_counter() == counter  # it is gone once
+    assert world.state() == before  # it is gone once
     assert len(world.raw("a")) == 5
     world.write(data + said(9), "a")
     assert world.lines_report(world.capture()).lines == 1

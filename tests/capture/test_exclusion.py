@@ -10,13 +10,14 @@ from tests.support.worlds import World
 from threadkeep.base.tx import Sql
 from threadkeep.capture.records import OWN_MARK, Exclusion
 from threadkeep.sources.records import Log, Stamp
+from threadkeep.testing import KnowledgeFactory
 
 STAMP = Stamp(0, 0, 0, 0)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    return World(tmp_path, knowledge_factory)
 
 
 def captured(world: World) -> list[str]:

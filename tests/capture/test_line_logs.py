@@ -12,14 +12,15 @@ from tests.support.worlds import World
 from threadkeep.capture import intake, logs as line_logs
 from threadkeep.capture.redact.engine import MaskedBlock
 from threadkeep.sources import files
+from threadkeep.testing import KnowledgeFactory
 
 WHOLE = b'{"id": "last", "kind": "text", "text": "whole"}'
 MINUTE = 60_000
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    return World(tmp_path, knowledge_factory)
 
 
 def captured_at_once(folder: Path, data: bytes) -> World:

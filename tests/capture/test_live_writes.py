@@ -61,7 +61,7 @@ def _frames(wal: Path) -> int:
 
 @contextmanager
 def watched(world: World) -> Iterator[Watched]:
-    with KnowledgeStore.open(world._prepared(), clock=lambda: world.now) as store:
+    with KnowledgeStore.open(world.prepared(), clock=lambda: world.now) as store:
         yield Watched(world, store)
 
 

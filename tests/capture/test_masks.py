@@ -1,7 +1,5 @@
 """Masks over the edges of lines, pieces and captures; what is noted of them."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -12,13 +10,14 @@ from tests.support.toy_sources import conversation
 from tests.support.worlds import World
 from threadkeep.capture.redact.engine import MaskedBlock, Redactor
 from threadkeep.sources import files
+from threadkeep.testing import KnowledgeFactory
 
 REDACTOR = Redactor.default()
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    made = World(tmp_path, knowledge_factory)
     made.mask = REDACTOR.piece
     return made
 
@@ -35,9 +34,7 @@ def body_left(world: World, lines: list[str]) -> list[str]:
 
 
 def notes(world: World) -> list[tuple[int, str, int]]:
-    with closing(sqlite3.connect(world.database)) as connection:
-        asked = "SELECT line, rule, place FROM tk_masks ORDER BY line, place"
-        return connection.execute(asked).fetchall()
+    return world.ask("SELECT line, rule, place FROM tk_masks ORDER BY line, place")
 
 
 MARKS = ("{}", "#### {}", "> {}", "  12\u2192{}", "+{}", "| {}")
@@ -110,7 +107,7 @@ def test_a_mask_notes_its_rule_and_its_place_and_nothing_else(world: World) -> N
     first = line.find(b"[REDACTED]")
     second = line.find(b"[REDACTED]", first + 1)
     assert notes(world) == [(2, "github-token", first), (2, "github-token", second)]
-    assert secret[8:20].encode() not in world.database.read_bytes()
+    assert secret[8:20].encode() not in world.stored()
 
 
 def test_the_same_lines_in_other_pieces_have_the_same_masks() -> None:

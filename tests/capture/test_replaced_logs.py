@@ -9,11 +9,12 @@ import zstandard
 
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
+from threadkeep.testing import KnowledgeFactory
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    return World(tmp_path, knowledge_factory)
 
 
 def test_a_log_truncated_to_nothing_keeps_what_was_captured(world: World) -> None:

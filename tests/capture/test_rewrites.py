@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
-from tests.support.knowledge import do
 from tests.support.toy_sources import conversation, said
 from tests.support.worlds import World
 from threadkeep.capture import logs
 from threadkeep.capture.coverage import cover
 from threadkeep.capture.engine import CaptureFilter
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import KnowledgeFactory
 
 LINES = 200  # some 15 KB: more than the head and the tail that are remembered by themselves
 LIVE = CaptureFilter(again=False)
@@ -22,8 +22,8 @@ WEEK = 7 * 24 * 3_600_000
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    made = World(tmp_path, knowledge_factory)
     made.write(conversation(LINES))
     made.capture()
     return made
@@ -122,7 +122,7 @@ def test_a_large_log_that_grows_is_compared_now_and_then(
 def test_a_system_without_a_time_of_change_is_compared_once_a_week(world: World) -> None:
     in_place(world.log(), rewritten(world))
     now = world.log().stat().st_ctime_ns
-    do(world.database, f"UPDATE tk_logs SET ctime_ns = {now} WHERE session_id = 'one'")
+    world.do(f"UPDATE tk_logs SET ctime_ns = {now} WHERE session_id = 'one'")
     assert world.lines_report(world.capture()).changed == 0
     world.now += WEEK
     assert world.lines_report(world.capture()).lines == 1
@@ -130,7 +130,7 @@ def test_a_system_without_a_time_of_change_is_compared_once_a_week(world: World)
 
 def test_a_log_of_an_older_version_is_summed_up_at_the_next_look(world: World) -> None:
     forget = "UPDATE tk_logs SET ctime_ns = 0, crc = NULL, checked_at = NULL"
-    do(world.database, forget)
+    world.do(forget)
     assert world.lines_report(world.capture()).lines == 0
     assert world.lines_report(world.capture()).changed == 0
     in_place(world.log(), rewritten(world))
@@ -139,7 +139,7 @@ def test_a_log_of_an_older_version_is_summed_up_at_the_next_look(world: World) -
 
 def test_a_store_of_an_older_version_can_be_looked_at_and_is_brought_up(world: World) -> None:
     for column in ("ctime_ns", "crc", "checked_at"):
-        do(world.database, f"ALTER TABLE tk_logs DROP COLUMN {column}")
+        world.do(f"ALTER TABLE tk_logs DROP COLUMN {column}")
     with KnowledgeStore.open(world.database, read_only=True) as store:
         (lines, _) = cover(world.around(store), world.sources).sources
     assert (lines.current, lines.unchecked, lines.percent) == (1, 1, 100.0)

@@ -1,7 +1,6 @@
 """Segments as rows: what an update touches, and when a ticket is given."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from tests.lengths import examples
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge.records import Segment
 from threadkeep.knowledge.segments import content_hash, settle, write_segment
-from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import KnowledgeFactory
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
@@ -34,8 +33,8 @@ GROWN = msgspec.structs.replace(SEGMENT, end=300, texts=["done", "more"], messag
 
 
 @pytest.fixture
-def tx(tmp_path: Path) -> Iterator[Tx]:
-    store = KnowledgeStore.open(tmp_path / "knowledge.db", clock=lambda: NOW)
+def tx(knowledge_factory: KnowledgeFactory) -> Iterator[Tx]:
+    store = knowledge_factory.open(clock=lambda: NOW)
     with store, store.context.db.write() as tx:
         yield tx
 
@@ -55,8 +54,8 @@ def ticket(tx: Tx) -> tuple[Any, ...] | None:
 
 
 def set_ticket(tx: Tx, **columns: Any) -> None:
-    values = ", ".join(f"{name} = ?" for name in columns)
-    tx.run(Sql(f"UPDATE agentic_enrichment_queue SET {values}"), list(columns.values()))
+    values = ", ".join(f"{name} = :{name}" for name in columns)
+    tx.run(Sql(f"UPDATE agentic_enrichment_queue SET {values}"), columns)
 
 
 def test_a_new_segment_gets_a_row_and_a_ticket(tx: Tx) -> None:
@@ -131,7 +130,8 @@ def test_what_was_learned_already_gets_no_ticket(tx: Tx) -> None:
     write(tx)
     set_ticket(tx, status="done")
     tx.run(
-        Sql("UPDATE agentic_sessions SET last_enriched_content_hash = ?"), (content_hash(GROWN),)
+        Sql("UPDATE agentic_sessions SET last_enriched_content_hash = :hash"),
+        {"hash": content_hash(GROWN)},
     )
     write(tx, GROWN, now=NOW + 60 * MINUTE)
     assert ticket(tx) == ("done", 0, None, NOW, NOW)

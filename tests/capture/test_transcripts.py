@@ -11,11 +11,12 @@ from threadkeep.errors import Conflict, NotFound
 from threadkeep.knowledge import archive
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import Entry
+from threadkeep.testing import KnowledgeFactory
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    return World(tmp_path, knowledge_factory)
 
 
 def found(world: World, text: str, **options: Any) -> list[tuple[str, str]]:

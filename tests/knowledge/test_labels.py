@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.user_homes import home_of
+from tests.support.worlds import stored_in
 from tests.web.transcripts import Log
 from threadkeep.capture.capture import History
 from threadkeep.errors import Invalid, NotFound
-from threadkeep.home.home import Home
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.query import Query, parse_query
 from threadkeep.knowledge.results import NO_LABELS, Labels
+from threadkeep.testing import KnowledgeFactory
 
 NOW = 1_790_000_000_000
 SECRET = "the codeword is swordfish"
@@ -28,8 +30,8 @@ def user(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def history(tmp_path: Path, user: Path) -> Iterator[History]:
-    with Home(tmp_path / "home").history(user_home=user) as history:
+def history(tmp_path: Path, user: Path, knowledge_factory: KnowledgeFactory) -> Iterator[History]:
+    with home_of(tmp_path / "home", knowledge_factory).history(user_home=user) as history:
         history.capture()
         yield history
 
@@ -81,7 +83,7 @@ def test_what_is_not_there_cannot_be_labelled(history: History) -> None:
 
 
 def test_labels_survive_a_log_that_is_read_again_and_go_with_what_they_are_on(
-    history: History, tmp_path: Path, user: Path
+    history: History, user: Path, knowledge_factory: KnowledgeFactory
 ) -> None:
     put = history.store.labels.put
     (first, _), (second, _) = messages(history, "one")[:2]
@@ -101,7 +103,7 @@ def test_labels_survive_a_log_that_is_read_again_and_go_with_what_they_are_on(
     history.forget(Query(session=("claude-code:two",)))
     history.forget(Query(session=("claude-code:one",)))
     assert history.store.labels.listed() == []
-    assert b"about the codeword" not in history.store.path.read_bytes()
+    assert b"about the codeword" not in stored_in(knowledge_factory, history.store)
 
 
 def test_a_note_with_a_pattern_goes_with_it(history: History) -> None:

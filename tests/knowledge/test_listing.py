@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.many_sessions import DAY, NOW, Many
+from tests.support.tickets import add_segment
 from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql
 from threadkeep.errors import Invalid
@@ -14,13 +15,14 @@ from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.query import Query, parse_query
 from threadkeep.knowledge.results import SessionSummary
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import KnowledgeFactory
 
 SEVERAL = 23
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Many:
-    many = Many(tmp_path_factory.mktemp("many"))
+def many(tmp_path_factory: pytest.TempPathFactory, lasting_factory: KnowledgeFactory) -> Many:
+    many = Many(tmp_path_factory.mktemp("many"), lasting_factory)
     for number in range(SEVERAL):
         many.add(f"plain-{number:02}", project="bulk", ended_at=NOW - (40 + number % 5) * DAY)
     many.add("undated-1", started_at=None, ended_at=None)
@@ -50,11 +52,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Many:
     many.say(mixed, "then it went well", kind="tool_result", error=0)
     many.answer(mixed, NOW - DAY, model="nobody-knows", input=5)
     many.add("probe", harness="codex", ended_at=NOW)
-    many.run(
-        "INSERT INTO agentic_sessions (session_id, harness, project_dir, cwd, summary_text,"
-        " start_time, end_time, created_at, probe_tag)"
-        " VALUES ('probe', 'codex', '', '', '', 1, 1, 1, 'p')"
-    )
+    with many.write() as tx:
+        add_segment(tx, session_id="probe", probe_tag="p")
     return many
 
 
@@ -228,8 +227,10 @@ def test_what_sessions_took_is_read_from_the_index_alone(many: Many) -> None:
     assert any("COVERING INDEX tk_usage_quarters" in step for step in plan)
 
 
-def test_what_is_new_is_told_from_a_mark(tmp_path: Path) -> None:
-    many = Many(tmp_path)
+def test_what_is_new_is_told_from_a_mark(
+    tmp_path: Path, knowledge_factory: KnowledgeFactory
+) -> None:
+    many = Many(tmp_path, knowledge_factory)
     first = many.add("one")
     many.say(first, "before")
     with many.browse() as browse:
@@ -241,12 +242,16 @@ def test_what_is_new_is_told_from_a_mark(tmp_path: Path) -> None:
         assert newer == browse.mark() > mark
         assert set(changed) == {"codex:one", "pi:two"}
         assert browse.facets()["agent"] == [("codex", 1), ("pi", 1)]
+        seen = browse.database.changes()
         many.add("three", harness="pi")
+        browse.database.changed(seen, timeout=60)
         assert browse.facets()["agent"] == [("pi", 2), ("codex", 1)]
 
 
-def test_words_of_one_session_need_not_stand_in_one_message(tmp_path: Path) -> None:
-    many = Many(tmp_path)
+def test_words_of_one_session_need_not_stand_in_one_message(
+    tmp_path: Path, knowledge_factory: KnowledgeFactory
+) -> None:
+    many = Many(tmp_path, knowledge_factory)
     for name, texts in {
         "both": ("the quagga ran", "parrots fly"),
         "one": ("a quagga alone",),

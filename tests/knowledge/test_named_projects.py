@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.sources.sample_support import write_json
-from tests.support.user_homes import settle
+from tests.support.user_homes import home_of, settle
 from tests.web.transcripts import Log
 from threadkeep.capture import intake
 from threadkeep.capture.capture import History
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.home.home import Home
 from threadkeep.knowledge.query import Query
+from threadkeep.testing import KnowledgeFactory
 
 WORKS = {"one": "/c/harbor", "two": "/d/quay", "three": "/d/quay/.claude/worktrees/x"}
 ONE = "5f0c2a7e-41d3-4c1b-9a52-0c6d1be2a901"
@@ -33,8 +34,8 @@ def user(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def history(tmp_path: Path, user: Path) -> Iterator[History]:
-    with Home(tmp_path / "home").history(user_home=user) as history:
+def history(tmp_path: Path, user: Path, knowledge_factory: KnowledgeFactory) -> Iterator[History]:
+    with home_of(tmp_path / "home", knowledge_factory).history(user_home=user) as history:
         history.capture()
         yield history
 

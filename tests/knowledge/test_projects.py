@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.knowledge import do
 from tests.support.many_sessions import Many
 from threadkeep.base.paths import project_name, repository_folder
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import KnowledgeFactory
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def test_projects_of_older_rows_are_put_right_once(tmp_path: Path) -> None:
     many.add("copy", cwd="/u/shop/.claude/worktrees/fox", project="fox")
     many.add("beside", cwd="/u/shop.worktrees/owl/api", project="api")
     many.add("came in", cwd="/u/shop/.claude/worktrees/fox", project="tools")
-    many.run("DROP INDEX tk_sessions_copies")
+    do(many.path, "DROP INDEX tk_sessions_copies")
     with KnowledgeStore.open(many.path) as store:
         shop = Query(project=("SHOP",))
         assert {one.session_id for one in store.sessions(shop)} == {"copy", "beside"}
@@ -48,9 +50,9 @@ def test_projects_of_older_rows_are_put_right_once(tmp_path: Path) -> None:
 
 
 def test_a_folder_means_all_below_it_and_its_copies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knowledge_factory: KnowledgeFactory
 ) -> None:
-    many = Many(tmp_path)
+    many = Many(tmp_path, knowledge_factory)
     many.add("in", cwd="/u/shop", project="shop")
     many.add("below", cwd="/u/shop/api", project="api")
     many.add("copy", cwd="/u/shop.worktrees/x", project="shop")
@@ -60,7 +62,7 @@ def test_a_folder_means_all_below_it_and_its_copies(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    with KnowledgeStore.open(many.path, read_only=True) as store:
+    with many.store() as store:
 
         def found(project: str) -> set[str]:
             return {one.session_id for one in store.sessions(Query(project=(project,)))}

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from tests.support.many_sessions import NOW, Many
+from tests.support.tickets import add_event, insert, put
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.node_words import index_node
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.results import Edge
+from threadkeep.testing import KnowledgeFactory
 
 
 class Remembering(Many):
@@ -25,34 +28,33 @@ class Remembering(Many):
             "updated_at": NOW,
             **columns,
         }
-        number = self._insert("knowledge_nodes", values)
-        for event in events:
-            link = {"knowledge_node_id": number, "event_id": event}
-            self._insert("knowledge_node_events", link)
+        with self.write() as tx:
+            number = insert(tx, "knowledge_nodes", **values)
+            index_node(tx, number)
+            for event in events:
+                put(tx, "knowledge_node_events", knowledge_node_id=number, event_id=event)
         return number
 
     def command(self, cwd: str, **columns: Any) -> int:
-        self.run(
-            "INSERT OR IGNORE INTO sessions (id, start_time, shell, hostname, username, created_at)"
-            " VALUES (1, 1, 'sh', 'box', 'me', 1)"
-        )
-        place = {"session_id": 1, "hostname": "box", "shell": "sh", "created_at": 1, "cwd": cwd}
-        values = {"timestamp": NOW, "command": "make", "duration_ms": 1, **place, **columns}
-        return self._insert("events", values)
+        with self.write() as tx:
+            return add_event(tx, at=NOW, cwd=cwd, **columns)
 
     def entity(self, type_: str, name: str, *nodes: int) -> int:
         seen = dict.fromkeys(("first_seen", "last_seen", "created_at"), NOW)
         values = {"type": type_, "name": name, "canonical": name, **seen}
-        number = self._insert("entities", values)
+        number = self.insert("entities", **values)
         for node in nodes:
             link = {"knowledge_node_id": node, "entity_id": number}
-            self._insert("knowledge_node_entities", link)
+            with self.write() as tx:
+                put(tx, "knowledge_node_entities", **link)
         return number
 
 
 @pytest.fixture(scope="module")
-def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse]:
-    many = Remembering(tmp_path_factory.mktemp("memory"))
+def browse(
+    tmp_path_factory: pytest.TempPathFactory, lasting_factory: KnowledgeFactory
+) -> Iterator[Browse]:
+    many = Remembering(tmp_path_factory.mktemp("memory"), lasting_factory)
     web, probe = many.command("/u/web"), many.command("/u/web", probe_tag="p")
     first = many.node("first", web, outcome="success", tags='["ci", "docker"]')
     second = many.node("second", many.command("/u/api", git_repo="o/api"), outcome="failure")
@@ -63,27 +65,16 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse]:
     many.entity("file", "50%_done.md")
     seen = dict.fromkeys(("first_seen", "last_seen"), NOW)
     tie = {"from_entity_id": make, "to_entity_id": docker, "relationship": "used_with"}
-    many._insert("relationships", {**tie, "evidence_count": 4, **seen})
-    many.run(
-        "INSERT INTO lessons (repo, tool, summary, first_seen_at, last_seen_at)"
-        " VALUES ('o/api', 'ruff', 'it came back', 1, 2)"
-    )
-    segment = many._insert(
-        "agentic_sessions",
-        {
-            "session_id": "talk",
-            "harness": "codex",
-            "project_dir": "",
-            "cwd": "/u/talk",
-            "summary_text": "s",
-            "start_time": 5,
-            "end_time": 9,
-            "created_at": 1,
-        },
-    )
+    many.insert("relationships", **tie, evidence_count=4, **seen)
+    lesson = {"repo": "o/api", "tool": "ruff", "summary": "it came back"}
+    many.insert("lessons", **lesson, first_seen_at=1, last_seen_at=2)
+    talk = {"session_id": "talk", "harness": "codex", "project_dir": "", "cwd": "/u/talk"}
+    times = {"start_time": 5, "end_time": 9, "created_at": 1}
+    segment = many.insert("agentic_sessions", **talk, **times, summary_text="s")
     told = many.node("told")
     link = {"knowledge_node_id": told, "agentic_session_id": segment}
-    many._insert("knowledge_node_agentic_sessions", link)
+    with many.write() as tx:
+        put(tx, "knowledge_node_agentic_sessions", **link)
     many.say(many.add("talk", project="talk", ended_at=9), "a prompt", at=6)
     with many.browse() as opened:
         yield opened

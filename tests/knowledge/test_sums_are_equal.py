@@ -21,6 +21,7 @@ from threadkeep.knowledge.query import parse_query
 from threadkeep.knowledge.results import Sum
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import finder_of
+from threadkeep.testing import KnowledgeFactory
 
 HOUR = 3_600_000
 COUNTS = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning")
@@ -30,9 +31,9 @@ AGENTS = {"codex": "gpt-5", "claude-code": "claude-sonnet-4-5", "gemini-cli": "g
 class World:
     """A store of random sessions, and the answers in it as they were written."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, factory: KnowledgeFactory) -> None:
         self.chance = Random(11)
-        self.many = Many(folder)
+        self.many = Many(folder, factory)
         self.answers: list[tuple[str, dict[str, Any]]] = []
         for number in range(40):
             self._session(number)
@@ -65,8 +66,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return World(tmp_path_factory.mktemp("equal"))
+def world(tmp_path_factory: pytest.TempPathFactory, lasting_factory: KnowledgeFactory) -> World:
+    return World(tmp_path_factory.mktemp("equal"), lasting_factory)
 
 
 @pytest.fixture(scope="module")

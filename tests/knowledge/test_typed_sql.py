@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.knowledge import do
 from tests.support.many_sessions import NOW, Many
 from threadkeep.base.sqlite.guard import Budget
 from threadkeep.errors import Invalid, ThreadkeepError, TooLarge
@@ -186,14 +187,14 @@ def test_nothing_else_can_be_done(browse: Browse, many: Many, sql: str, tmp_path
 
 
 def test_a_view_in_the_file_is_not_run(many: Many, browse: Browse) -> None:
-    many.run("CREATE VIEW tempting AS SELECT 1 AS a")
+    do(many.path, "CREATE VIEW tempting AS SELECT 1 AS a")
     try:
         for sql in ("SELECT a FROM tempting", "WITH tempting AS (SELECT 1) SELECT 1 FROM tempting"):
             with pytest.raises(Invalid):
                 browse.select(sql)
         assert "tempting" not in {one.name for one in browse.tables()}
     finally:
-        many.run("DROP VIEW tempting")
+        do(many.path, "DROP VIEW tempting")
 
 
 def test_tables_are_listed_with_their_columns(browse: Browse) -> None:

@@ -9,10 +9,12 @@ import msgspec
 import pytest
 
 from tests.support.many_sessions import DAY, NOW, Many
+from tests.support.tickets import add_event, add_run, add_visit
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.prices import tokens_of
 from threadkeep.knowledge.query import Query, parse_query
 from threadkeep.knowledge.results import Sum
+from threadkeep.testing import KnowledgeFactory
 
 HOUR = 3_600_000
 MIDNIGHT = NOW - NOW % DAY
@@ -20,8 +22,10 @@ OPUS = "claude-opus-4-5"
 
 
 @pytest.fixture(scope="module")
-def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse]:
-    many = Many(tmp_path_factory.mktemp("usage"))
+def browse(
+    tmp_path_factory: pytest.TempPathFactory, lasting_factory: KnowledgeFactory
+) -> Iterator[Browse]:
+    many = Many(tmp_path_factory.mktemp("usage"), lasting_factory)
     one = many.add("one", harness="claude-code", project="web", ended_at=NOW - HOUR)
     sub = many.add("sub", harness="claude-code", project="web", is_subagent=1, ended_at=NOW - HOUR)
     two = many.add("two", project="", cwd="/u/solo", ended_at=NOW - 3 * DAY)
@@ -38,28 +42,11 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse]:
 
 
 def _observed(many: Many) -> None:
-    many.run(
-        "INSERT INTO sessions (id, start_time, shell, hostname, username, created_at)"
-        " VALUES (1, 1, 'sh', 'box', 'me', 1)"
-    )
-    for at, kind, tag in ((NOW, "shell", None), (NOW, "shell", "p"), (1, "shell", None)):
-        many.run(
-            "INSERT INTO events (session_id, timestamp, command, duration_ms, cwd, hostname, shell,"
-            " source_kind, probe_tag, created_at)"
-            " VALUES (1, ?, 'ls', 1, '/', 'box', 'sh', ?, ?, 1)",
-            *(at, kind, tag),
-        )
-    many.run(
-        "INSERT INTO browser_events (timestamp, url, domain, dwell_ms, created_at)"
-        " VALUES (?, 'https://x', 'x', 1, 1)",
-        NOW,
-    )
-    many.run(
-        "INSERT INTO workflow_runs (id, repo, head_sha, event, status, started_at, html_url,"
-        " raw_json, first_seen_at, last_seen_at)"
-        " VALUES (1, 'o/a', 's', 'push', 'done', ?, '', '{}', 1, 1)",
-        NOW,
-    )
+    with many.write() as tx:
+        for at, tag in ((NOW, None), (NOW, "p"), (1, None)):
+            add_event(tx, at=at, command="ls", probe_tag=tag)
+        add_visit(tx, at=NOW)
+        add_run(tx, started_at=NOW)
 
 
 def test_the_same_answers_are_summed_up_in_every_way(browse: Browse) -> None:

@@ -15,9 +15,9 @@ from tests.support.worlds import World
 from threadkeep.errors import Conflict, Invalid, NotFound
 from threadkeep.knowledge.library import Browse
 from threadkeep.knowledge.session_detail import resume_command
-from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import span
 from threadkeep.sources.registry import foreign_sources
+from threadkeep.testing import KnowledgeFactory
 
 STEPS = (
     (0, "prompt", "Why does the Build fail?"),
@@ -32,13 +32,15 @@ STEPS = (
 
 @contextmanager
 def browsing(world: World) -> Iterator[Browse]:
-    with KnowledgeStore.open(world.database, read_only=True) as store:
+    with world.store(read_only=True) as store:
         yield Browse(store, world.sources, clock=lambda: ms(14))
 
 
 @pytest.fixture(scope="module")
-def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse]:
-    machine = Machine(tmp_path_factory.mktemp("machine"))
+def browse(
+    tmp_path_factory: pytest.TempPathFactory, lasting_factory: KnowledgeFactory
+) -> Iterator[Browse]:
+    machine = Machine(tmp_path_factory.mktemp("machine"), lasting_factory)
     machine.pi("older", (-60, "prompt", "an older one"))
     machine.pi("talk-1", *STEPS)
     machine.pi("talk-2", (30, "prompt", "a newer one"))

@@ -1,7 +1,6 @@
 """One question of an agent: evidence, freshness, confidence and contradictions."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +15,6 @@ from threadkeep.home.opening import all_sources
 from threadkeep.knowledge.evidence import EvidencePacket, Freshness, FreshnessStatus, freshness_of
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_scope import NodeChoice
-from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.agent_query import (
     AgentHit,
     HitFacts,
@@ -26,6 +24,7 @@ from threadkeep.memory.agent_query import (
     find_conflicts,
 )
 from threadkeep.memory.memory import Memory
+from threadkeep.testing import KnowledgeFactory
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000
@@ -87,8 +86,8 @@ def test_evidence_that_is_all_stale_is_named() -> None:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[Notebook]:
-    book = Notebook(KnowledgeStore.open(tmp_path / "knowledge.db", schema=23))
+def book(knowledge_factory: KnowledgeFactory) -> Iterator[Notebook]:
+    book = Notebook(knowledge_factory.open(schema=23))
     book.put("project_glaze.md", "# Glaze\n\nThe parser keeps the last line.\n")
     book.put("user_ada.md", "Ada fires the kiln at night.\n")
     book.learn()
@@ -144,15 +143,15 @@ def test_hidden_evidence_is_no_evidence(book: Notebook, memory: Memory) -> None:
 def test_freshness_tells_idle_from_failing(book: Notebook) -> None:
     with book.store.context.db.write() as tx:
         add_event(tx, at=book.now - 2 * DAY)
-        health = "UPDATE source_health SET last_event_ts = ? WHERE source = 'shell'"
-        tx.run(Sql(health), (book.now - 2 * DAY,))
+        health = "UPDATE source_health SET last_event_ts = :at WHERE source = 'shell'"
+        tx.run(Sql(health), {"at": book.now - 2 * DAY})
 
         def status(kind: str) -> str:
             return freshness_of(tx, [kind], book.now)[kind].status
 
         assert status("shell") == "stale"
         assert status("gemini-cli") == "expected_absent"
-        tx.run(Sql(health), (book.now,))
+        tx.run(Sql(health), {"at": book.now})
         assert status("shell") == "fresh"
         insert(
             *(tx, "capture_alarms"),
@@ -168,12 +167,12 @@ def test_freshness_tells_idle_from_failing(book: Notebook) -> None:
 
 
 def test_nodes_that_came_since_the_index_are_found_in_a_file_that_is_only_read(
-    book: Notebook, memory: Memory, tmp_path: Path
+    book: Notebook, memory: Memory, knowledge_factory: KnowledgeFactory
 ) -> None:
     memory.index()
     book.put("feedback_tests.md", "Run the quokka before a push.\n")
     book.learn()
-    with KnowledgeStore.open(tmp_path / "knowledge.db", read_only=True) as store:
+    with knowledge_factory.reopen(book.store, read_only=True) as store:
         looking = Memory(store, all_sources([], [], []), clock=lambda: book.now)
 
         def found(words: str, project: str = "", **chosen: Any) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.knowledge import NOW, ask, do
+from tests.support.knowledge import NOW, ask
 from tests.support.toy_sources import line
 from tests.support.worlds import World
 from threadkeep.capture.capture import History
@@ -21,6 +21,7 @@ from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory import candidates
 from threadkeep.memory.memory import Memory
 from threadkeep.memory.question import read_question
+from threadkeep.testing import KnowledgeFactory
 
 SESSION = (
     "INSERT INTO sessions (id, start_time, terminal, shell, hostname, username, created_at) "
@@ -65,11 +66,11 @@ def event(number: int, command: str, **more: Any) -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path)
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> World:
+    world = World(tmp_path, knowledge_factory)
     with world.history():
         pass
-    do(world.database, SESSION.format(1, "t-1"))
+    world.do(SESSION.format(1, "t-1"))
     return world
 
 
@@ -85,8 +86,7 @@ def refs(history: History, text: str, **filters: Any) -> list[str]:
 
 
 def test_everything_is_found_wherever_it_stands(world: World, history: History) -> None:
-    do(
-        world.database,
+    world.do(
         event(1, "terraform quokka", out="plan failed", code=1),
         NODE.format(1, "the quokka was deployed"),
         PAGE.format(1, "quokka", "NULL"),
@@ -103,10 +103,9 @@ def test_everything_is_found_wherever_it_stands(world: World, history: History) 
 
 
 def test_what_changed_is_found_by_its_new_words_alone(world: World, history: History) -> None:
-    do(world.database, NODE.format(1, "fat walrus"), event(1, "walrus"), RUN.format(9, "success"))
+    world.do(NODE.format(1, "fat walrus"), event(1, "walrus"), RUN.format(9, "success"))
     assert set(refs(history, "walrus")) == {"node:1", "command:1"}
-    do(
-        world.database,
+    world.do(
         "UPDATE knowledge_nodes SET content = '{}', embed_text = 'otter fed' WHERE id = 1",
         "UPDATE events SET command = 'otter' WHERE id = 1",
         "INSERT INTO workflow_jobs (id, run_id, name, status, raw_json) "
@@ -118,18 +117,17 @@ def test_what_changed_is_found_by_its_new_words_alone(world: World, history: His
 
 
 def test_a_number_that_is_used_again_leads_to_the_new_row(world: World, history: History) -> None:
-    do(world.database, event(1, "walrus"), event(2, "seal"))
+    world.do(event(1, "walrus"), event(2, "seal"))
     assert refs(history, "seal") == ["command:2"]
-    do(world.database, "DELETE FROM events WHERE id = 2")
+    world.do("DELETE FROM events WHERE id = 2")
     assert refs(history, "seal") == []
-    do(world.database, event(2, "otter"))
+    world.do(event(2, "otter"))
     assert refs(history, "seal") == []
     assert refs(history, "otter") == ["command:2"]
 
 
 def test_probes_are_never_found(world: World, history: History) -> None:
-    do(
-        world.database,
+    world.do(
         event(1, "walrus", probe="'p'"),
         PAGE.format(1, "walrus", "'p'"),
         NODE.format(1, "walrus"),
@@ -141,8 +139,8 @@ def test_probes_are_never_found(world: World, history: History) -> None:
 def test_a_tool_call_of_an_archived_session_is_a_message_alone(world: World) -> None:
     world.write(line(id="a", kind="text", text="walrus"))
     world.capture()
-    do(world.database, SESSION.format(2, "one"), event(1, "walrus", session=2, kind="claude-tool"))
-    do(world.database, SESSION.format(3, "x"), event(2, "a walrus", session=3, kind="claude-tool"))
+    world.do(SESSION.format(2, "one"), event(1, "walrus", session=2, kind="claude-tool"))
+    world.do(SESSION.format(3, "x"), event(2, "a walrus", session=3, kind="claude-tool"))
     with world.history() as history:
         assert set(refs(history, "walrus")) == {"message:1", "command:2"}
 
@@ -152,8 +150,7 @@ def test_a_segment_is_found_while_its_session_is_not_archived(world: World) -> N
     world.capture()
     with world.history() as history:
         assert refs(history, "fjord") == ["message:1"]
-    do(
-        world.database,
+    world.do(
         "DELETE FROM tk_entries",
         "DELETE FROM tk_sessions",
         "UPDATE agentic_sessions SET summary_text = 'walrus of the fjord'",
@@ -166,14 +163,14 @@ def test_a_segment_is_found_while_its_session_is_not_archived(world: World) -> N
 
 
 def test_forgetting_leaves_no_words_behind(world: World) -> None:
-    do(world.database, event(1, "zanzibar"), event(2, "walrus"))
+    world.do(event(1, "zanzibar"), event(2, "walrus"))
     with world.history() as history:
         assert refs(history, "zanzibar") == ["command:1"]
         history.forget(Query(pattern="zanzibar"))
         assert refs(history, "zanzibar") == []
         assert refs(history, "walrus") == ["command:2"]
-    assert b"zanzibar" not in world.database.read_bytes()
-    assert ask(world.database, "SELECT row FROM tk_things") == [(2,)]
+    assert b"zanzibar" not in world.stored()
+    assert world.ask("SELECT row FROM tk_things") == [(2,)]
 
 
 def test_a_budget_loses_no_rare_word(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,8 +196,8 @@ def test_a_file_that_is_only_read_and_has_no_index_still_answers(world: World) -
         world.database,
         "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'tk\\_%' ESCAPE '\\'",
     )
-    do(world.database, *(f"DROP TRIGGER {row[0]}" for row in triggers))
-    do(world.database, *(f"DROP TABLE {table}" for table in tables))
+    world.do(*(f"DROP TRIGGER {row[0]}" for row in triggers))
+    world.do(*(f"DROP TABLE {table}" for table in tables))
     with KnowledgeStore.open(world.database, read_only=True) as store:
         found = Memory(store, world.sources).recall("walrus")
     assert [hit.ref for hit in found.hits] == ["message:1"]

@@ -13,14 +13,15 @@ from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import GitState
 from threadkeep.memory.fixed import Fix, FixStep, best_first, error_words, fixed
 from threadkeep.memory.memory import Memory
+from threadkeep.testing import KnowledgeFactory
 
 BOOM = "Traceback\nModuleNotFoundError: No module named 'yaml'"
 CLAUDE = "5e550000-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> Machine:
+    return Machine(tmp_path, knowledge_factory)
 
 
 def found(machine: Machine, text: str, **filters: Any) -> list[Fix]:

@@ -12,13 +12,16 @@ from threadkeep.home.home import Home
 from threadkeep.knowledge.query import Query
 from threadkeep.memory.memory import Memory
 from threadkeep.service.learn import enrich, learn_all
+from threadkeep.testing import KnowledgeFactory
 
 DEMO = Path(__file__).parents[2] / "src" / "threadkeep" / "demo" / "history"
 
 
 @pytest.fixture(scope="module")
-def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-    world = World(tmp_path_factory.mktemp("words"))
+def memory(
+    tmp_path_factory: pytest.TempPathFactory, lasting_factory: KnowledgeFactory
+) -> Iterator[Memory]:
+    world = World(tmp_path_factory.mktemp("words"), lasting_factory)
     apart = [("prompt", "a quagga"), ("text", "quagga quagga quagga"), ("text", "and parrots")]
     world.write(talk(apart), "apart")
     filler = " ".join(f"word{n}" for n in range(60))

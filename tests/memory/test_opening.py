@@ -6,24 +6,24 @@ from pathlib import Path
 import pytest
 
 from tests.memory.test_finding import NODE, PAGE, RUN, SESSION, event
-from tests.support.knowledge import NOW, do
+from tests.support.knowledge import NOW
 from tests.support.toy_sources import line
 from tests.support.worlds import World
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.memory.memory import Memory
+from threadkeep.testing import KnowledgeFactory
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
-    world = World(tmp_path)
+def memory(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> Iterator[Memory]:
+    world = World(tmp_path, knowledge_factory)
     kinds = ("prompt", "tool_call", "text")
     said = [
         line(id=f"m{n}", kind=kinds[n % 3], text=f"said {n}", at=n, cwd="/u/quay") for n in range(9)
     ]
     world.write(b"".join(said))
     world.capture()
-    do(
-        world.database,
+    world.do(
         SESSION.format(1, "t-1"),
         *(event(n, f"make {n}", out=f"out {n}", code=n % 2, at=n) for n in range(1, 6)),
         NODE.format(1, "built with make"),

@@ -18,6 +18,7 @@ from threadkeep.knowledge import archive
 from threadkeep.knowledge.query import Query
 from threadkeep.memory.memory import Memory
 from threadkeep.memory.records import Meaning, Owner, RecallResult
+from threadkeep.testing import KnowledgeFactory
 
 DAY = 86_400_000
 TALK = (
@@ -62,13 +63,14 @@ def talk(texts: Iterable[tuple[str, str]], start: int = 0, **more: Any) -> bytes
 
 
 @pytest.fixture(scope="module")
-def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-    world = World(tmp_path_factory.mktemp("recall"))
+def memory(
+    tmp_path_factory: pytest.TempPathFactory, lasting_factory: KnowledgeFactory
+) -> Iterator[Memory]:
+    world = World(tmp_path_factory.mktemp("recall"), lasting_factory)
     world.write(talk(TALK, cwd="/u/quay"), "one")
     world.write(talk([("prompt", "a walrus in another folder")], cwd="/u/harbour"), "two")
     world.capture()
-    do(
-        world.database,
+    world.do(
         SESSION.format(1, "t-1"),
         event(1, "walrus --deploy", cwd="/u/quay/src", at=NOW - 400 * DAY, code=1),
         event(2, "walrus --status", cwd="/u/harbour", at=NOW),

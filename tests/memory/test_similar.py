@@ -11,6 +11,7 @@ from threadkeep.knowledge.query import Query
 from threadkeep.memory.context import context, overlap, similar, telling_terms, words_of
 from threadkeep.memory.fence import strip_context
 from threadkeep.memory.memory import Memory
+from threadkeep.testing import KnowledgeFactory
 
 PARSER = "The parser reads tokens from the lexer and builds a syntax tree for the compiler."
 ALIKE = "A lexer gives tokens; our parser turns them into the syntax tree of each module."
@@ -18,8 +19,8 @@ OTHER = "Deploy the website to the staging cluster on Friday."
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    machine = Machine(tmp_path)
+def machine(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> Machine:
+    machine = Machine(tmp_path, knowledge_factory)
     machine.pi("p1", (1, "prompt", PARSER), (2, "text", ALIKE), (3, "text", OTHER))
     machine.pi("p2", (5, "text", PARSER + " Yes."))
     return machine

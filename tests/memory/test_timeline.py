@@ -18,6 +18,7 @@ from threadkeep.memory.fixed import fixed
 from threadkeep.memory.memory import Memory
 from threadkeep.memory.opened import turns_of
 from threadkeep.memory.timeline import Moment, commit_text, in_time, near, span_of, timeline
+from threadkeep.testing import KnowledgeFactory
 
 CLAUDE = "5e550000-0000-4000-8000-000000000001"
 DAY = START.date()
@@ -36,8 +37,8 @@ MOMENTS = st.lists(
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> Machine:
+    return Machine(tmp_path, knowledge_factory)
 
 
 def told(moments: list[Moment]) -> list[tuple[str, str]]:

@@ -1,13 +1,17 @@
 """Rows of sessions, entries and answers, written straight into a knowledge store."""
 
-import sqlite3
-from contextlib import closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
+from tests.support.tickets import insert, put
 from tests.support.worlds import World
+from threadkeep.base.tx import Tx
 from threadkeep.knowledge.library import Browse
+from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import KnowledgeFactory
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000
@@ -16,11 +20,16 @@ DAY = 86_400_000
 class Many:
     """A store whose sessions are made of rows alone; they have no log and no text."""
 
-    def __init__(self, folder: Path) -> None:
-        world = World(folder)
-        with world.history():  # puts an empty store in its place
-            self.path = world.database
+    def __init__(self, folder: Path, factory: KnowledgeFactory | None = None) -> None:
+        self._world = World(folder, factory)
+        self._store = self._world.store()
+        finalize(self, self._store.close)
         self._answers = 0
+
+    @property
+    def path(self) -> Path:
+        """The file of the store, for tests of files."""
+        return self._world.database
 
     def add(self, name: str, **columns: Any) -> int:
         """Add a session that one person had, unless the columns say otherwise."""
@@ -36,7 +45,7 @@ class Many:
             "entries": 3,
             **columns,
         }
-        return self._insert("tk_sessions", values)
+        return self.insert("tk_sessions", **values)
 
     def answer(self, session: int, at: int | None, **columns: Any) -> None:
         """Add what one answer of a model took."""
@@ -52,28 +61,31 @@ class Many:
             **dict.fromkeys(("cache_write_1h", "reasoning"), 0),
             **columns,
         }
-        self._insert("tk_usage", values)
+        with self.write() as tx:
+            put(tx, "tk_usage", **values)
 
     def say(self, session: int, text: str, **columns: Any) -> int:
         """Add an entry that is found by the words of a text."""
         place = {"log_id": 0, "line": 0, "part": 0, "hash": 0, "at": NOW}
         values = {"role": "user", "kind": "prompt", "key": text, "session": session, **place}
-        number = self._insert("tk_entries", {**values, **columns})
-        self._insert("tk_entry_words", {"rowid": number, "text": text})
+        with self.write() as tx:
+            number = insert(tx, "tk_entries", **{**values, **columns})
+            ENTRY_WORDS.put(tx, [(number, text)])
         return number
 
-    def run(self, sql: str, *values: Any) -> int:
-        """Run a statement of a test's own; give the number of the row it made."""
-        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = OFF")
-            return connection.execute(sql, values).lastrowid or 0
+    def insert(self, table: str, **values: Any) -> int:
+        """Add a row of a test's own; give its number."""
+        with self.write() as tx:
+            return insert(tx, table, **values)
 
-    def _insert(self, table: str, values: dict[str, Any]) -> int:
-        marks = ", ".join("?" for _ in values)
-        return self.run(
-            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", *values.values()
-        )
+    def write(self) -> AbstractContextManager[Tx]:
+        """Begin a transaction of a test's own."""
+        return self._store.context.db.write(durable=False)
+
+    def store(self) -> KnowledgeStore:
+        """Open the store to look; close it after use."""
+        return KnowledgeStore.open(self._world.place, read_only=True, clock=lambda: NOW)
 
     def browse(self) -> Browse:
         """Open it to be browsed; close it after use."""
-        return Browse(KnowledgeStore.open(self.path, read_only=True), {}, clock=lambda: NOW)
+        return Browse(self.store(), {}, clock=lambda: NOW)

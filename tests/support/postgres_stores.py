@@ -7,13 +7,13 @@ after a test its rows are deleted, which takes some milliseconds, and the next t
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, LiteralString
 
 import psycopg
 
 from threadkeep.base.match import Phrase
-from threadkeep.base.postgres.database import PostgresDatabase
-from threadkeep.base.postgres.schema import StorePlace, enter, restart_numbers
+from threadkeep.base.postgres.pool import HomeAddress, connect
+from threadkeep.base.postgres.schema import StorePlace, enter
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.node_words import index_node
@@ -89,10 +89,32 @@ ABOUT_FILES: Final = {
             "test_a_file_at_18_has_no_memories",
             "test_the_reaper_looks_at_the_frozen_queue_but_nothing_is_taken_from_it",
             "test_a_file_without_our_tables_has_no_vectors",
+            "test_a_file_that_is_only_read_and_has_no_index_still_answers",
+            "test_a_file_that_another_program_made_is_told_too",
+            "test_a_store_of_an_older_version_can_be_looked_at_and_is_brought_up",
         ),
         "a server has the tables of every version",
     ),
-    "test_a_ticket_without_its_row_is_not_stuck": "a server never lets a reference lead nowhere",
+    **dict.fromkeys(
+        ("test_a_ticket_without_its_row_is_not_stuck", "test_a_missing_block_is_damage"),
+        "a server never lets a reference lead nowhere",
+    ),
+    **dict.fromkeys(
+        (
+            "test_a_page_is_read_from_an_index_in_its_order",
+            "test_what_sessions_took_is_read_from_the_index_alone",
+            "test_answers_are_summed_up_in_the_order_of_their_index",
+        ),
+        "the plans of SQLite; those of a server are looked at in tests/engines/test_plans.py",
+    ),
+    **dict.fromkeys(
+        (
+            "test_many_tiny_logs_are_looked_at_once_each",
+            "test_the_parts_of_a_long_line_do_not_depend_on_when_it_is_read",
+        ),
+        "about how logs are read, in hundreds of captures; takes a server seconds",
+    ),
+    "test_something_else_in_the_place_of_a_log": "counts open files; connections are among them",
     "test_an_unknown_agent_is_refused": "any agent may come to a server, without a new schema",
     "test_vectors_go_with_their_node": "the contract's own vectors are in files alone",
 }
@@ -174,8 +196,8 @@ class OnPostgres(StoreFactory[Any]):
         self._changed: set[str] = set()  # their tables are no longer as a store makes them
 
     def place(self, store: Any = None) -> str:
-        if store is not None:
-            return str(store.context.db.name)  # it has no password here
+        if store is not None:  # an open one, or its place
+            return store if isinstance(store, str) else str(store.context.db.name)
         home = take_home(self.contract)
         self._taken.append(home)
         return home
@@ -225,30 +247,35 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _opened(place: str, contract: str) -> Iterator[tuple[psycopg.Connection[Any], StorePlace]]:
     """Connect to the schema of a store as the user of the server who may do everything."""
-    with (
-        closing(PostgresDatabase(place, contract, {})) as database,
-        closing(database.connect()) as connection,
-    ):
-        yield connection, StorePlace(database.address.home, contract)
+    address = HomeAddress.read(place)
+    home = StorePlace(address.home, contract)
+    with closing(connect(address, home.path, synchronous_commit="off")) as connection:
+        yield connection, home
 
 
-def _tables(connection: psycopg.Connection[Any]) -> list[str]:
+def _tables(connection: psycopg.Connection[Any], which: LiteralString = "") -> list[str]:
     found = connection.execute(
         "SELECT relname FROM pg_class WHERE relkind = 'r'"
-        " AND relnamespace = CAST(current_schema() AS regnamespace)"
+        f" AND relnamespace = CAST(current_schema() AS regnamespace) {which}"
     )
     return [row[0] for row in found.fetchall()]
 
 
 def _empty(place: str, contract: str) -> None:
-    """Delete every row of a home's store; the rows that it begins with are put in again."""
+    """Delete every row of a home's store; the rows that it begins with are put in again.
+
+    Tables that were never written are not opened: most of two hundred, and most of the time.
+    """
     with _opened(place, contract) as (connection, home):
-        tables = [f'"{name}"' for name in _tables(connection)]
+        tables = [f'"{name}"' for name in _tables(connection, "AND pg_relation_size(oid) > 0")]
         with connection.transaction(), connection.pipeline():
             connection.execute("SET LOCAL session_replication_role = replica")
             for name in (*tables, f"{home.home}.tk_begun"):
                 connection.execute(f"DELETE FROM {name}".encode())
-        restart_numbers(connection, home)
+            connection.execute(
+                "SELECT setval(oid::regclass, 1, false) FROM pg_class WHERE relkind = 'S'"
+                " AND relnamespace = CAST(current_schema() AS regnamespace)"
+            )
 
 
 class PostgresChatFactory(OnPostgres, ChatFactory):

@@ -7,15 +7,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.support.tickets import add_run, insert
 from tests.support.worlds import World
 from threadkeep.base.config import RecallSettings
-from threadkeep.base.tx import Sql
 from threadkeep.knowledge.commands import write_command, write_visit
 from threadkeep.knowledge.records import Command, GitState, Output, Visit
 from threadkeep.memory.memory import Memory
 from threadkeep.sources.claude.transcripts import ClaudeCode
 from threadkeep.sources.pi import SOURCE as PI
 from threadkeep.sources.records import Source
+from threadkeep.testing import KnowledgeFactory
 
 START = datetime(2026, 10, 1, 10, 0, tzinfo=UTC)
 
@@ -32,8 +33,8 @@ def iso(minute: float) -> str:
 class Machine:
     """A world in which things are done at minutes after one beginning."""
 
-    def __init__(self, folder: Path) -> None:
-        self.world = World(folder)
+    def __init__(self, folder: Path, factory: KnowledgeFactory | None = None) -> None:
+        self.world = World(folder, factory)
         sources: Mapping[str, Source] = {"pi": PI, "claude-code": ClaudeCode()}
         self.world.sources = sources
         self._number = 0
@@ -106,29 +107,13 @@ class Machine:
     def ci(self, number: int, minute: float, conclusion: str, message: str = "") -> None:
         raw = json.dumps({"head_commit": {"message": f"change {number}"}})
         with self.world.history() as history, history.store.context.db.write() as tx:
-            tx.run(
-                Sql(
-                    "INSERT INTO workflow_runs (id, repo, head_sha, head_branch, event, status,"
-                    " conclusion, started_at, html_url, raw_json, first_seen_at, last_seen_at)"
-                    " VALUES (?, 'o/app', ?, 'main', 'push', 'completed', ?, ?, '', ?, 1, 1)"
-                ),
-                (number, f"{number:040x}", conclusion, ms(minute), raw),
-            )
-            tx.run(
-                Sql(
-                    "INSERT INTO workflow_jobs (id, run_id, name, status, conclusion, raw_json)"
-                    " VALUES (?, ?, 'test', 'completed', ?, '{}')"
-                ),
-                (number, number, conclusion),
-            )
+            ended = {"head_branch": "main", "conclusion": conclusion, "started_at": ms(minute)}
+            one = {"repo": "o/app", "head_sha": f"{number:040x}", "html_url": "", "raw_json": raw}
+            add_run(tx, number, at=1, **one, **ended)
+            job = {"status": "completed", "conclusion": conclusion, "raw_json": "{}"}
+            insert(tx, "workflow_jobs", id=number, run_id=number, name="test", **job)
             if message:
-                tx.run(
-                    Sql(
-                        "INSERT INTO workflow_annotations (job_id, level, message)"
-                        " VALUES (?, 'failure', ?)"
-                    ),
-                    (number, message),
-                )
+                insert(tx, "workflow_annotations", job_id=number, level="failure", message=message)
 
     # ------------------------------------------------------------------ memory
 

@@ -29,8 +29,17 @@ def undone(store: KnowledgeStore) -> Iterator[Tx]:
 
 
 def insert(tx: Tx, table: str, **values: Any) -> int:
+    return tx.insert(_insert(table, values), values)
+
+
+def put(tx: Tx, table: str, **values: Any) -> None:
+    """Add a row that has no number."""
+    tx.run(_insert(table, values), values)
+
+
+def _insert(table: str, values: dict[str, Any]) -> Sql:
     columns, given = ", ".join(values), ", ".join(f":{name}" for name in values)
-    return tx.insert(Sql(f"INSERT INTO {table} ({columns}) VALUES ({given})"), values)
+    return Sql(f"INSERT INTO {table} ({columns}) VALUES ({given})")
 
 
 def add_event(tx: Tx, *, session: int = 1, at: int = LONG_AGO, **values: Any) -> int:

@@ -14,9 +14,11 @@ import pytest
 import zstandard
 
 from tests.conftest import REPO
+from threadkeep.base.engines import is_url
 from threadkeep.capture.capture import History
 from threadkeep.home.home import Home
 from threadkeep.knowledge.archive import digest
+from threadkeep.testing import KnowledgeFactory
 
 FIXTURES = REPO / "tests" / "fixtures" / "sources"
 # Older than the minute in which a last line may still be written to.
@@ -31,6 +33,14 @@ CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT, time_created INTEGER
 CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, time_created INTEGER,
   time_updated INTEGER, data TEXT);
 """
+
+
+def home_of(folder: Path, factory: KnowledgeFactory) -> Home:
+    """Return a home in a folder, with its knowledge store on the engine of a factory."""
+    place = factory.place()
+    if not is_url(place):
+        return Home(folder, environ={})
+    return Home(place, environ={"HOME": str(folder), "THREADKEEP_HOME": str(folder)})
 
 
 def open_history(home: Path, user: Path) -> History:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from tests.capture.github.server import REPO, Ci, listening
-from tests.support.knowledge import NOW, ask
+from tests.support.knowledge import NOW
+from tests.support.worlds import World
 from threadkeep.base.config import GithubSettings
 from threadkeep.base.tx import Tx
 from threadkeep.capture.github.client import Api
@@ -19,16 +19,9 @@ from threadkeep.capture.redact.engine import Redactor
 from threadkeep.knowledge.records import Watch
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflow_runs import WorkflowRun, register
+from threadkeep.testing import KnowledgeFactory
 
 TOKEN = "toktoktok-0123456789"
-
-
-@cache
-def _empty_store() -> bytes:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "knowledge.db"
-        KnowledgeStore.open(path, clock=lambda: NOW).close()
-        return path.read_bytes()
 
 
 @cache
@@ -39,18 +32,20 @@ def _redactor() -> Redactor:
 class Poller:
     """Polls the server into a store; nothing sleeps, and time moves when a test says so."""
 
-    def __init__(self, ci: Ci, url: str, path: Path) -> None:
+    def __init__(self, ci: Ci, url: str, world: World) -> None:
         self.ci = ci
         self.url = url
-        self.path = path
+        self.world = world
         self.now = NOW
         self.slept: list[float] = []
         self.shown: list[WorkflowRun] = []
         self.settings = GithubSettings(watched_repos=(REPO,), api_url=url)
-        path.write_bytes(_empty_store())
-        self.store = KnowledgeStore.open(path, clock=self.clock)
+        self.store = self.open()
         self.clean: Callable[[str], str] = _redactor().text
         self.api = self.new_api()
+
+    def open(self, *, read_only: bool = False) -> KnowledgeStore:
+        return KnowledgeStore.open(self.world.prepared(), read_only=read_only, clock=self.clock)
 
     def clock(self) -> int:
         return self.now
@@ -86,7 +81,7 @@ class Poller:
             return step(tx)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return ask(self.path, sql)
+        return self.world.ask(sql)
 
     def health(self) -> tuple[Any, ...]:
         sql = "SELECT last_event_ts, last_success_ts, consecutive_failures, last_error_msg"
@@ -108,7 +103,9 @@ def url(ci: Ci) -> Iterator[str]:
 
 
 @pytest.fixture
-def poller(ci: Ci, url: str, tmp_path: Path) -> Iterator[Poller]:
-    world = Poller(ci, url, tmp_path / "knowledge.db")
-    with world.store:
-        yield world
+def poller(
+    ci: Ci, url: str, tmp_path: Path, knowledge_factory: KnowledgeFactory
+) -> Iterator[Poller]:
+    poller = Poller(ci, url, World(tmp_path, knowledge_factory))
+    with poller.store:
+        yield poller

@@ -16,7 +16,6 @@ from threadkeep.capture.github.http import GithubRefusal
 from threadkeep.capture.github.poll import PollReport
 from threadkeep.errors import Closed, Invalid, ReadOnly
 from threadkeep.knowledge.query import Query
-from threadkeep.knowledge.store import KnowledgeStore
 
 GOING: dict[str, Any] = {"status": "in_progress", "conclusion": None}
 OTHER = "b" * 40
@@ -235,7 +234,7 @@ def test_what_went_wrong_twice_is_a_lesson(ci: Server, facade: Ci) -> None:
 
 def test_a_store_that_is_only_read_is_not_changed(ci: Server, poller: Poller) -> None:
     ci.add_failure(1, "F401 x")
-    with KnowledgeStore.open(poller.path, read_only=True, clock=poller.clock) as store:
+    with poller.open(read_only=True) as store:
         reader = Ci(store, poller.settings, poller.clean, lambda _: poller.api)
         for attempt in (
             reader.poll,

@@ -21,14 +21,14 @@ from tests.capture.github.server import (
     run_json,
     stream,
 )
-from tests.support.knowledge import NOW, assert_sound, everything
+from tests.support.knowledge import NOW, assert_sound
+from threadkeep.base.engines import is_url
 from threadkeep.base.tx import Sql
 from threadkeep.capture.github.client import RETRIES
 from threadkeep.capture.github.poll import poll
 from threadkeep.errors import ReadOnly
 from threadkeep.knowledge.forget import erase
 from threadkeep.knowledge.lessons import list_lessons
-from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.workflow_runs import TRIES, list_runs, run_details
 
 MINUTE = 60_000
@@ -61,18 +61,19 @@ def test_a_failed_run_is_stored_with_all_it_said(ci: Ci, poller: Poller) -> None
     assert poller.rows(queue) == [(1, "pending", 5, NOW)]
     assert poller.health() == (1_799_997_000_000, NOW, 0, None)
     assert [run.id for run in poller.shown] == [1]
-    assert_sound(poller.path)
+    if not is_url(poller.world.place):
+        assert_sound(poller.world.database)
 
 
 def test_a_second_look_changes_nothing_and_costs_one_request(ci: Ci, poller: Poller) -> None:
     ci.add_failure(1, F401)
     ci.add_run(2)
     poller.poll_well()
-    before = everything(poller.path)
+    before = poller.world.contents()
     ci.asked.clear()
     report = poller.poll_well()
     assert (report.runs, report.detailed, report.requests) == (0, 0, 1)
-    assert everything(poller.path) == before
+    assert poller.world.contents() == before
     poller.now += MINUTE
     poller.poll_well()
     assert poller.rows("SELECT DISTINCT last_seen_at FROM workflow_runs") == [(poller.now,)]
@@ -271,7 +272,7 @@ def test_no_secret_and_no_token_is_stored(ci: Ci, poller: Poller) -> None:
     poller.settings = type(poller.settings)(watched_repos=(REPO, "octo/gone"))
     report = poller.poll()
     assert len(report.errors) == 1
-    held = json.dumps(everything(poller.path), default=repr) + repr(report)
+    held = repr(poller.world.contents()) + repr(report)
     assert secret not in held
     assert TOKEN not in held
     assert "[REDACTED]" in held
@@ -419,7 +420,7 @@ def test_two_pollers_at_once_count_a_failure_once(ci: Ci, poller: Poller) -> Non
     detailed: list[int] = []
 
     def look() -> None:
-        with KnowledgeStore.open(poller.path, clock=poller.clock) as store:
+        with poller.open() as store:
             world = (store, poller.settings, poller.clean, poller.clock)
             report = poll(poller.new_api(), *world)
             assert report.errors == []
@@ -438,7 +439,7 @@ def test_two_pollers_at_once_count_a_failure_once(ci: Ci, poller: Poller) -> Non
 
 def test_a_store_that_may_not_be_written_is_not_polled_into(ci: Ci, poller: Poller) -> None:
     with (
-        KnowledgeStore.open(poller.path, read_only=True) as store,
+        poller.open(read_only=True) as store,
         pytest.raises(ReadOnly, match="read-only"),
     ):
         poll(poller.api, store, poller.settings, poller.clean, poller.clock)

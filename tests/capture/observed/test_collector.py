@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.lengths import examples
+from tests.support.worlds import stored_in
 from threadkeep.base.spool import Spool
 from threadkeep.base.tx import Sql
 from threadkeep.capture.observed import collector
@@ -26,6 +27,7 @@ from threadkeep.capture.records import Exclusion
 from threadkeep.capture.redact.engine import Redactor
 from threadkeep.knowledge.records import Command, GitState, Heartbeat, Output, Visit
 from threadkeep.knowledge.store import KnowledgeStore
+from threadkeep.testing import KnowledgeFactory
 
 NOW = 1_800_000_000_000
 SESSION = "22222222-2222-4222-8222-222222222222"
@@ -55,11 +57,14 @@ def end(seq: int, command: str = "make", code: int | str = 0, **given: Any) -> b
 class World:
     """A store, a spool, and what a shell appends."""
 
-    def __init__(self, folder: Path, rules: Rules = RULES) -> None:
+    def __init__(
+        self, folder: Path, rules: Rules = RULES, factory: KnowledgeFactory | None = None
+    ) -> None:
         self.folder = folder
         self.spool = Spool(folder / "spool")
         self.spool.folder.mkdir(parents=True)
-        self.knowledge = KnowledgeStore.open(folder / "knowledge.db", clock=lambda: NOW)
+        place = folder / "knowledge.db" if factory is None else factory.place()
+        self.knowledge = KnowledgeStore.open(place, clock=lambda: NOW)
         self.store = ObservedContext(
             store=self.knowledge,
             rules=rules,
@@ -80,8 +85,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path / "home")
+def world(tmp_path: Path, knowledge_factory: KnowledgeFactory) -> Iterator[World]:
+    world = World(tmp_path / "home", factory=knowledge_factory)
     yield world
     world.knowledge.close()
 
@@ -215,7 +220,9 @@ def test_reports_of_programs_come_the_same_way(world: World) -> None:
     assert not list(world.spool.folder.iterdir())
 
 
-def test_secrets_never_reach_the_spool_of_programs_nor_the_store(world: World) -> None:
+def test_secrets_never_reach_the_spool_of_programs_nor_the_store(
+    world: World, knowledge_factory: KnowledgeFactory
+) -> None:
     command = Command(
         envelope_id="11111111-0000-4000-8000-000000000001",
         session=SESSION,
@@ -233,8 +240,7 @@ def test_secrets_never_reach_the_spool_of_programs_nor_the_store(world: World) -
     assert AWS.encode() not in file.read_bytes()
     world.append(record("env1", SESSION, 7, f"PATH=/{AWS}") + end(1, f"echo {AWS}", cwd=f"/{AWS}"))
     assert world.collect() == BatchReport(new=3)
-    world.knowledge.close()
-    assert AWS.encode() not in (world.folder / "knowledge.db").read_bytes()
+    assert AWS.encode() not in stored_in(knowledge_factory, world.knowledge)
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,11 @@ import pytest
 from tests.support.tickets import Factory, undone
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.testing import FACTORIES
 
 
 @pytest.fixture
 def factory(knowledge_factory: Factory) -> Factory:
     return knowledge_factory
-
-
-@pytest.fixture(scope="module")
-def lasting_factory(store_engine: str) -> Iterator[Factory]:
-    with FACTORIES[store_engine]["knowledge"]() as factory:
-        yield factory
 
 
 @pytest.fixture(scope="module")

@@ -30,14 +30,15 @@ from threadkeep.knowledge.records import BY_RULES, NodeDraft
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.memory.learn.evidence_text import Author, Material
 from threadkeep.memory.learn.worker import Enricher, EnrichReport
+from threadkeep.testing import KnowledgeFactory
 
 TOOLS = json.dumps([{"name": "Edit", "summary": "/home/me/app/src/a.py"}])
 PROMPTS = json.dumps(["Fix the parser in src/a.py."])
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path / "knowledge.db", clock=lambda: NOW) as opened:
+def store(knowledge_factory: KnowledgeFactory) -> Iterator[KnowledgeStore]:
+    with knowledge_factory.open(clock=lambda: NOW) as opened:
         yield opened
 
 
@@ -108,7 +109,7 @@ def test_commands_of_a_session_become_one_node_with_the_pages_read_meanwhile(
             waiting(tx, "shell", command=text, at=LONG_AGO + at * 1000, duration_ms=50)
         add_visit(tx, at=LONG_AGO + 60_000, title="GNU make manual")
         probe = add_visit(tx, at=LONG_AGO, title="synthetic page")
-        tx.run(Sql("UPDATE browser_events SET probe_tag = 'p' WHERE id = ?"), (probe,))
+        tx.run(Sql("UPDATE browser_events SET probe_tag = 'p' WHERE id = :id"), {"id": probe})
     report = enricher(store).run()
     assert (report.queues["shell"].nodes, report.queues["shell"].skipped) == (1, 1)
     ((content, *_),) = nodes(store)
@@ -194,8 +195,8 @@ def test_limit_and_stop_leave_the_rest_waiting(store: KnowledgeStore) -> None:
 def test_a_lock_that_another_worker_took_over_is_not_written_twice(store: KnowledgeStore) -> None:
     def slow(_: Material) -> None:
         with store.context.db.write() as tx:  # the lock was too old, and somebody else has it now
-            sql = "UPDATE agentic_enrichment_queue SET locked_by = 'b', locked_at = ?"
-            tx.run(Sql(sql), (NOW + 1,))
+            sql = "UPDATE agentic_enrichment_queue SET locked_by = 'b', locked_at = :at"
+            tx.run(Sql(sql), {"at": NOW + 1})
 
     with store.context.db.write() as tx:
         target = segment(tx)
@@ -230,8 +231,8 @@ def test_a_segment_that_grew_gets_a_new_node_in_place_of_the_old_one(
     enricher(store).run()
     grown = json.dumps(["Fix the parser in src/a.py.", "And add a test in tests/test_a.py."])
     with store.context.db.write() as tx:
-        sql = "UPDATE agentic_sessions SET user_prompts_json = ?, content_hash = 'new' WHERE id = ?"
-        tx.run(Sql(sql), (grown, target))
+        sql = "UPDATE agentic_sessions SET user_prompts_json = :grown, content_hash = 'new'"
+        tx.run(Sql(f"{sql} WHERE id = :id"), {"grown": grown, "id": target})
         requeue(tx, "agentic", [target], NOW)
     enricher(store).run()
     ((content, *_),) = nodes(store)

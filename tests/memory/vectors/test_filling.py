@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.memory.vectors.embedders import HashEmbedder, vector_of
+from tests.support.tickets import insert
 from tests.support.toy_sources import conversation
 from tests.support.worlds import World
 from threadkeep.base.sqlite import database
-from threadkeep.base.sqlite.upkeep import sqlite_file
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.errors import ThreadkeepError
 from threadkeep.knowledge.records import EntryRow
@@ -23,34 +23,27 @@ from threadkeep.memory.vectors.backfill import (
     embed_anew,
     embed_pending,
 )
+from threadkeep.testing import KnowledgeFactory
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
-    with KnowledgeStore.open(tmp_path / "knowledge.db") as opened:
+def store(knowledge_factory: KnowledgeFactory) -> Iterator[KnowledgeStore]:
+    with knowledge_factory.open() as opened:
         with opened.context.db.write() as tx:
-            tx.run(Sql("INSERT INTO tk_sessions (id, harness, session_id) VALUES (1, 'toy', 's')"))
+            insert(tx, "tk_sessions", id=1, harness="toy", session_id="s")
             for number in range(1, 21):
                 add_entry(tx, number)
             for number in (1, 2):
-                tx.run(
-                    Sql(
-                        "INSERT INTO knowledge_nodes (id, uuid, content, embed_text, created_at,"
-                        " updated_at) VALUES (?, ?, '{}', ?, ?, 1)"
-                    ),
-                    (number, f"u{number}", f"node {number}", opened.context.clock()),
-                )
+                said = {"uuid": f"u{number}", "content": "{}", "embed_text": f"node {number}"}
+                times = {"created_at": opened.context.clock(), "updated_at": 1}
+                insert(tx, "knowledge_nodes", id=number, **said, **times)
         yield opened
 
 
 def add_entry(tx: Tx, number: int) -> None:
-    tx.run(
-        Sql(
-            "INSERT INTO tk_entries (id, session, key, log_id, line, part, role, kind, hash)"
-            " VALUES (?, 1, ?, 1, ?, 0, 'user', 'prompt', 0)"
-        ),
-        (number, f"k{number}", number),
-    )
+    place = {"session": 1, "log_id": 1, "line": number, "part": 0}
+    said = {"key": f"k{number}", "role": "user", "kind": "prompt", "hash": 0}
+    insert(tx, "tk_entries", id=number, **place, **said)
 
 
 def texts(_: Tx, rows: Sequence[EntryRow]) -> list[str]:
@@ -123,8 +116,10 @@ def test_an_embedder_that_fails_leaves_whole_batches(
     assert (rest.messages, rest.complete) == (14, True)
 
 
-def test_two_at_once_store_everything_once(store: KnowledgeStore) -> None:
-    with KnowledgeStore.open(sqlite_file(store.context.db).path) as other:
+def test_two_at_once_store_everything_once(
+    store: KnowledgeStore, knowledge_factory: KnowledgeFactory
+) -> None:
+    with knowledge_factory.reopen(store) as other:
 
         class Overtaken(HashEmbedder):
             def embed(self, texts_: Sequence[str]) -> list[bytes]:
@@ -181,16 +176,17 @@ def test_where_no_extension_can_be_loaded_our_own_tables_have_the_vectors(
 def test_the_contracts_own_table_is_for_768_numbers_only(store: KnowledgeStore) -> None:
     assert embed_pending(store, HashEmbedder(), texts).note == ""
     with store.context.db.read() as tx:
-        tables = {row[0] for row in tx.all(Sql("SELECT name FROM sqlite_master"))}
-    assert not tables & {"knowledge_vectors", "embed_model_meta"}
+        assert "knowledge_vectors" not in tx.tables()
 
 
-def test_texts_are_read_from_the_archive(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_texts_are_read_from_the_archive(
+    tmp_path: Path, knowledge_factory: KnowledgeFactory
+) -> None:
+    world = World(tmp_path, knowledge_factory)
     world.write(conversation(30), "a")
     world.write(conversation(5), "b")
     world.capture()
-    with KnowledgeStore.open(world.database) as store:
+    with world.store() as store:
         embedder = HashEmbedder()
         done = embed_pending(store, embedder, archived_texts(world.sources))
         assert done.messages == len(embedder.asked) > 0
@@ -198,5 +194,5 @@ def test_texts_are_read_from_the_archive(tmp_path: Path) -> None:
         with store.context.db.read() as tx:
             text = embedder.asked[3]
             near = VectorIndex("hash-8").nearest(tx, vector_of(text), limit=1)
-            line = tx.value(Sql("SELECT line FROM tk_entries WHERE id = ?"), (near[0][1],))
+            line = tx.value(Sql("SELECT line FROM tk_entries WHERE id = :id"), {"id": near[0][1]})
             assert str(line) in text
