@@ -2,12 +2,12 @@
 
 ThreadkeepError
 ├── NotFound                 the named thing does not exist
-│   └── NoStore              there is no file of this store yet, or no more
+│   └── NoStore              the store has no file yet, or it was removed
 ├── Invalid                  the input is refused, nothing was written
 │   ├── TooLarge             a value is over its limit
 │   ├── ProtocolViolation    a chunk does not fit the stream so far
 │   └── UnsupportedEngine    the given location needs an engine that is not there
-├── Conflict                 another writer or an earlier state stands in the way
+├── Conflict                 another writer or an earlier state is in the way
 ├── Busy                     the writer lock was not free within the time budget
 ├── SchemaMismatch           the file's version is not one this program may write
 ├── Damaged                  the stored data fails its own checks
@@ -76,7 +76,7 @@ class UnsupportedEngine(Invalid):
 
 
 class Conflict(ThreadkeepError):
-    """Another writer or an earlier state stands in the way."""
+    """Another writer or an earlier state is in the way."""
 
     http_status = 409
 

@@ -299,7 +299,7 @@ def test_a_store_that_was_begun_meanwhile_is_left_as_it_is(
         made(path, "wal", "acknowledged")
 
     monkeypatch.setattr(backup_module, "_copy_file", copy_file)
-    with pytest.raises(Conflict, match="was created meanwhile"):
+    with pytest.raises(Conflict, match="was created in the meantime"):
         restore_backup(backup, path)
     assert content(path) == ["acknowledged"]
     assert not list(tmp_path.glob("*.partial"))

@@ -181,7 +181,7 @@ def test_tee_passes_the_input_on_unchanged(run: Run, home: Path) -> None:
 
 
 def test_tee_and_json_do_not_share_stdout(run: Run, home: Path) -> None:
-    assert "both want stdout" in run("chat", "record", "--tee", "--json", code=2).stderr
+    assert "both write to stdout" in run("chat", "record", "--tee", "--json", code=2).stderr
 
 
 @pytest.mark.parametrize("policy", ["chunk", "step", "turn"])

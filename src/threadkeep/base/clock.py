@@ -34,7 +34,7 @@ def is_due(due: int, now: int, interval: int) -> bool:
 def believed(now: int, last: int | None, interval: int) -> int:
     """Return the time up to which something may be deleted by its age, where `last` was so before.
 
-    It is done once in an interval, and goes on by two at most: a clock that is a year ahead must
+    It is done once in an interval, and continues by two at most: a clock that is a year ahead must
     not delete a year, and nobody can tell it from a machine that was off.
     """
     return now if last is None else min(now, last + 2 * interval)

@@ -425,7 +425,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[retention]`; None keeps for ever."""
+    """The table `[retention]`; None keeps forever."""
 
     commands_days: Positive | None = None
     pages_days: Positive | None = None

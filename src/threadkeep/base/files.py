@@ -168,7 +168,7 @@ def put_in_place(new: Path, path: Path, label: str) -> Path | None:
 
 def created_meanwhile(path: Path) -> Conflict:
     """Say that somebody else began a database in the place of a missing one."""
-    return Conflict(f"{path} was created meanwhile, and was left unchanged", hint="try again")
+    return Conflict(f"{path} was created in the meantime, and was left unchanged", hint="try again")
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:

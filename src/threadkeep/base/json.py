@@ -127,7 +127,7 @@ def _plain_object(value: dict[Any, Any], path: str, room: int) -> dict[str, Any]
         if name in copy:
             raise Invalid(
                 f"two keys are the same text {ascii(name)[:_SHOWN]} (at {path[:_SHOWN]})",
-                hint="give each value a key of its own",
+                hint="give each value its own key",
             )
         step = f".{key}" if key.isidentifier() else f"[{key!a}]"
         copy[name] = _plain(item, path + step, room - 1)

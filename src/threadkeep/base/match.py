@@ -52,7 +52,7 @@ class Term(msgspec.Struct, frozen=True):
 
 
 class Phrase(msgspec.Struct, frozen=True):
-    """Words in a row; with `prefix` the last one may go on."""
+    """Words in a row; with `prefix` the last one may continue."""
 
     words: tuple[str, ...]
     prefix: bool = False

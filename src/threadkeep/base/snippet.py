@@ -96,7 +96,7 @@ def _find_pattern(folded: str, pattern: str, number: int) -> list[_Span]:
 
 
 def _pattern(words: list[str], *, rest: bool) -> str:
-    """A regular expression for words in a row; with `rest` they may go on."""
+    """A regular expression for words in a row; with `rest` they may continue."""
     pattern = ""
     for at, word in enumerate(words):
         alone = contains_unspaced(word)

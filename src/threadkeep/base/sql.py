@@ -23,7 +23,7 @@ names is a piece that each engine fills in:
 | `{nul}` | the first character of the raw text that begins with NUL |
 | `{newline}` | the end of a line |
 
-Ids rise in the order of commits only while nobody else writes. So a cursor that is stored goes on
+Ids rise in the order of commits only while nobody else writes. So a cursor that is stored continues
 in a write without a key, which is alone in the database: there no row with a smaller id can come
 later. `{after:row}` is where an engine would say it otherwise. Whoever follows in read transactions
 may do so by ids whose writers all have one key: they take turns until their commits.

@@ -77,7 +77,7 @@ def copy_table(source: CopySource, target: CopyTarget, table: CopiedTable, tell:
             target.replace(table, after, upto, page)
             written += len(page)
             if packed != _pack(table, target.rows(table, after, upto, None)):
-                msg = f"rows of {table.name} are other ones in {target.name} than in {source.name}"
+                msg = f"rows of {table.name} differ between {source.name} and {target.name}"
                 raise Damaged(msg, hint="nothing was switched over; please report this")
         digest.update(packed)
         done += len(page)

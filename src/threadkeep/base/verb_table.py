@@ -359,7 +359,7 @@ def table(*verbs: Verb) -> dict[str, Verb]:
     found: dict[str, Verb] = {}
     for one in verbs:
         if one.name in found:
-            raise Invalid(f"the verb {one.name!r} is in the table twice", hint="take one out")
+            raise Invalid(f"the verb {one.name!r} is in the table twice", hint="remove one")
         found[one.name] = one
     return found
 

@@ -413,7 +413,7 @@ class Intake:
             self._report.unknown[kind] = self._report.unknown.get(kind, 0) + count
 
     def state(self) -> bytes:
-        """Return what the parser needs to go on later."""
+        """Return what the parser needs to continue later."""
         return self._parser.state()
 
 

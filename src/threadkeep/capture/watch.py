@@ -164,7 +164,7 @@ def _changes(
 
 
 def _pause(seconds: float, stop: Stop, wait: Callable[[float], None]) -> None:
-    """Wait in ticks: a sleep goes on after a signal, and the end would be as late as it is long."""
+    """Wait in ticks: a sleep continues after a signal, so the end would come that late."""
     left = seconds
     while left > 0 and not stop():
         wait(min(left, _TICK_MS / 1000))

@@ -82,7 +82,7 @@ def optional_text(value: object, what: str) -> str | None:
 def need_whole(value: object, what: str) -> int:
     """Check that a value is a whole number that is not negative."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        msg = f"{what} must be a whole number that is not negative, not {value!r}"
+        msg = f"{what} must be a non-negative whole number, not {value!r}"
         raise Invalid(msg, hint=f"pass {what} as an int; times are epoch milliseconds")
     return value
 

@@ -388,7 +388,7 @@ def _check_others(place: str, others: Json, part_limit: int) -> None:
     except Invalid as error:
         raise Invalid(f"{place}: {error.message}", hint=error.hint or _HOW) from None
     if size > part_limit:
-        msg = f"{place}: the columns we do not know have {size:,} characters in all"
+        msg = f"{place}: the unknown columns have {size:,} characters in all"
         raise TooLarge(msg, hint=f"a row may have {part_limit:,}; raise part_limit")
 
 

@@ -206,7 +206,7 @@ class Recording:
         """Check that the message is still there and ours, whatever others did to it meanwhile.
 
         True if somebody who could not see this process (in another container) has closed the
-        recording: then everything is written again and it goes on.
+        recording: then everything is written again and it continues.
         """
         if self._holder == owner.run_id:
             return False

@@ -253,7 +253,7 @@ def _behind(messages: Sequence[Json], cursor: str) -> int:
     places = (place for place, one in enumerate(messages) if one["id"] == last)
     place = next(places, None)
     if place is None:
-        raise Conflict(f"the message {last[:80]!r} is not shown any more", hint="start over")
+        raise Conflict(f"the message {last[:80]!r} is no longer shown", hint="start over")
     return place + 1
 
 

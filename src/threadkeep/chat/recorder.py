@@ -320,7 +320,7 @@ class Recorder:
         return left
 
     def _left(self) -> float | None:
-        """How long what waits may still wait; None if nothing does, or it may for ever."""
+        """How long what waits may still wait; None if nothing does, or it may forever."""
         recording = self._recording
         if self._closed or self._kept is not None or recording is None:
             return None

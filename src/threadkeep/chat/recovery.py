@@ -145,7 +145,7 @@ def settle_when_possible(ctx: ChatContext) -> None:
 
 
 # ------------------------------------------------------------------------------
-# Orphan repair: tool calls that a dead run left open get an answer, so the next turn can go on.
+# Orphan repair: tool calls that a dead run left open get an answer, so the next turn can continue.
 
 ABORTED = "aborted by host restart"
 # These wait for a person, not for the run that died.
@@ -190,7 +190,7 @@ def _repair(ctx: ChatContext, tx: Tx, session_id: str, human_tools: Sequence[str
         if row[7] is None or from_sql(row[1]) in running:
             continue
         part = read_part(row[5], from_sql(row[4]))
-        # A host of the guide's author had begun to go on after a person's answer, and died.
+        # A host of the guide's author had begun to continue after a person's answer, and died.
         continued = row[10] is not None
         if not continued and (from_sql(row[1]) in hidden or _waits(row[7], part, human_tools)):
             continue

@@ -112,7 +112,7 @@ def rehash(tx: Tx, kind: str, row_id: str) -> None:
 def check_hash(tx: Tx, kind: str, row: Row) -> None:
     """Compare a row (of a query that gives all its columns) with its hash, if it has one.
 
-    Whoever writes a row again must look first: the new hash would hide old damage for ever.
+    Whoever writes a row again must look first: the new hash would hide old damage forever.
     """
     expected = tx.value("get_hash", {"kind": kind, "id": row[0]})
     if expected is not None and content_hash(*row) != expected:

@@ -94,7 +94,7 @@ class SavePolicy:
 #
 # A thread runs only while something waits, and most of that time it sleeps: a recorder asks for one
 # look, and is not in its way while chunks keep coming. A forked child has neither thread nor
-# recorder; the parent's go on.
+# recorder; the parent's continue.
 
 # Writes what is overdue; gives the seconds until the next look, None if no other is needed.
 Look = Callable[[], float | None]

@@ -98,7 +98,7 @@ def _text_of_row(part_id: str | bytes, kind: str | bytes, data_json: str | bytes
     """Read the text of a part; one that cannot be read must not hide all the others."""
     try:
         return part_text(read_part(data_json, from_sql(kind)))
-    except Exception as error:  # noqa: BLE001  (whatever it is: a search goes on without the part)
+    except Exception as error:  # noqa: BLE001  (whatever it is: a search continues without the part)
         log.warning("part %r cannot be searched: %r", part_id, error)
         return None
 

@@ -324,7 +324,9 @@ def _only_one(ids: list[str], ref: str, what: str) -> str:
     if len(ids) == 1:
         return ids[0]
     some = ", ".join(ids[:_SOME]) + (", …" if len(ids) > _SOME else "")
-    raise Invalid(f"{ref!r} is the beginning of several {what}s", hint=f"give more of it: {some}")
+    raise Invalid(
+        f"{ref!r} is ambiguous: several {what}s begin with it", hint=f"give more of it: {some}"
+    )
 
 
 # ------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def _store(
         if not replace:
             msg = f"session {session_id!r} exists with other content: {_listed(differing)}"
             raise Conflict(
-                msg, hint="`ChatStore.import_sessions(replace=True)` puts this one in its place"
+                msg, hint="`ChatStore.import_sessions(replace=True)` replaces it with this one"
             )
         delete_session(ctx, tx, session_id)
     _refuse_taken(tx, rows)

@@ -208,7 +208,7 @@ def _checked_cost(cost: object) -> float:
     if cost is None:
         return 0.0
     if not is_number(cost) or not 0 <= float(cost) < float("inf"):
-        msg = f"a cost must be a number of US dollars that is not negative, not {cost!r}"
+        msg = f"a cost must be a non-negative number of US dollars, not {cost!r}"
         raise Invalid(msg, hint="leave cost_usd out if you do not know it")
     return float(cost)
 
@@ -276,7 +276,7 @@ def is_counted(tx: Tx, message_id: str) -> bool:
 def decide_usage(tx: Tx, session_id: str, message_id: str, said: object) -> None:
     """Let a message that was put in say its usage, unless this store knows better.
 
-    Decided here once: whoever goes on recording the message does not make it forgotten.
+    Decided here once: whoever continues recording the message does not make it forgotten.
     """
     noted = tx.one("decided_usage", {"message_id": message_id})
     if noted is None:

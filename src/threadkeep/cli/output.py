@@ -57,7 +57,7 @@ def marked(snippet: str) -> list[StyledText]:
 class Wrap:
     """Takes pieces of text, gives them back with lines no longer than `width` where blanks allow.
 
-    A line that goes on begins under the first word of the line before. What could still grow,
+    A line that continues begins under the first word of the line before. What could still grow,
     the last word, is held back until a blank or a line end follows.
     """
 
@@ -275,7 +275,7 @@ def note(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Say that something is not as it should be, but goes on."""
+    """Say that something is not as it should be, but continues."""
     write(f"warning: {text}", "yellow", err=True)
 
 
@@ -320,7 +320,7 @@ def json_line(value: Any) -> None:
 
 
 def teller(*, as_json: bool) -> Callable[[str], None]:
-    """Return what tells of something that goes on for long: lines for people, or of JSON."""
+    """Return what tells of something that continues for long: lines for people, or of JSON."""
     return (lambda text: json_line({"told": text})) if as_json else note
 
 

@@ -72,7 +72,7 @@ def missing_packages() -> list[str]:
 
 
 def need_packages() -> None:
-    """Refuse to go on without what the page needs."""
+    """Refuse to continue without what the page needs."""
     missing = missing_packages()
     if missing:
         msg = f"the page needs {', '.join(missing)}, which is not installed"

@@ -137,7 +137,7 @@ def stopped_by_signals() -> Iterator[Callable[[], bool]]:
     """Let `kill`, and a terminal that goes away, end the command as Ctrl-C does.
 
     What it gives is asked now and then: an interrupt that is raised inside a finalizer is dropped
-    by Python, and the command would follow for ever.
+    by Python, and the command would follow forever.
     """
     heard: list[int] = []
 

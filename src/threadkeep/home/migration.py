@@ -138,7 +138,7 @@ def _to_server(home: "Home", url: str, tell: Tell) -> HomeMove:
     files = {one.name: home.store_path(one.name) for one in _STORES}
     found = [one for one in _STORES if files[one.name].exists()]
     if not found:
-        msg = f"there is no store in {folder} that could be moved"
+        msg = f"there is no store in {folder} to move"
         raise NotFound(msg, hint="name the folder of a home with --from")
     new = f"{address.home}{_SUFFIX}"
     with ExitStack() as stack:
@@ -168,7 +168,7 @@ def _to_folder(url: str, folder: Path, tell: Tell) -> HomeMove:
 
     if folder.exists() and any(folder.iterdir()):
         msg = f"{folder} already exists and is not empty; nothing was changed"
-        raise Conflict(msg, hint="name a folder that is not there yet with --to")
+        raise Conflict(msg, hint="name a folder that does not exist yet with --to")
     new = folder.with_name(f"{folder.name}{_SUFFIX}")
     with ExitStack() as stack:
         connection = stack.enter_context(server.connected(address))
@@ -190,7 +190,7 @@ def _to_folder(url: str, folder: Path, tell: Tell) -> HomeMove:
             moved.append(_copied(one, source, target, _copied_tables(one, schema), tell))
             target.finish(one.refill)
         if not moved:
-            msg = f"{address.shown} has no store that could be moved"
+            msg = f"{address.shown} has no store to move"
             raise NotFound(msg, hint="check the name of the home in the URL")
     if folder.exists():
         folder.rmdir()

@@ -186,7 +186,7 @@ def _named(path: Path, kind: Kind | None) -> HistoryFile:
         raise NotFound(f"there is no file {path}", hint="give the path of a shell's history")
     found = kind or kind_of(path)
     if found is None:
-        msg = f"the name of {path} does not tell which shell wrote it"
+        msg = f"the name of {path} does not show which shell wrote it"
         raise Invalid(msg, hint="name it: --shell zsh, bash, fish or atuin")
     return HistoryFile(found, path)
 

@@ -16,8 +16,8 @@ from threadkeep.knowledge.schema import changes_until, user_version
 # ------------------------------------------------------------------------------
 # Which nodes are shown by default: those without evidence, and those with some that is good.
 #
-# Evidence is good when it is real and settled: no probe, no session that goes on, no run of CI that
-# is not over, no memory whose file is gone or whose newer text has taken its place.
+# Evidence is good when it is real and settled: no probe, no session that continues, no run
+# of CI that is not over, no memory whose file is gone or whose newer text has taken its place.
 
 _SETTLED_MS: Final = 90_000
 

@@ -221,7 +221,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Whether it goes on and nobody has seen it yet."""
+        """Whether it continues and nobody has seen it yet."""
         return self.acked_at is None and self.resolved_at is None
 
     @property

@@ -143,7 +143,7 @@ def _begin_health(tx: Tx, now: int) -> None:
 
 
 def _rebuild_entities(tx: Tx, now: int) -> None:
-    set_aside_orphans(tx, now)  # one of them, anywhere, stops Hippo here for ever
+    set_aside_orphans(tx, now)  # one of them, anywhere, stops Hippo here forever
     create, *after = split_statements(_sql("0013_env_vars"))
     rebuild(tx, "entities", create)
     for statement in after:

@@ -310,7 +310,7 @@ def _block(group: Sequence[AnswerUsage], now: int) -> BillingBlock:
 
 
 def _projected(block: BillingBlock, now: int) -> BillingBlock:
-    """Say how quickly a block is used up, and of an active one how it ends if it goes on so."""
+    """Say how quickly a block is used up, and of an active one how it ends if it continues so."""
     minutes = ((block.last or 0) - (block.first or 0)) / 60_000
     tokens, cost = tokens_of(block.total), block.total.cost
     paced = msgspec.structs.replace(

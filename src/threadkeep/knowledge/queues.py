@@ -3,7 +3,7 @@
 A ticket is `pending`, `processing` while a worker has it, then `done`, `skipped` or `failed`. A
 lock is lost when the process of its worker has ended, which the worker's name tells, or when it is
 too old: `reap` gives the ticket back and counts a try. A worker that reaps before it takes tickets
-never tries one for ever.
+never tries one forever.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -223,7 +223,7 @@ def reap(tx: Tx, now: int, timeout_ms: int = LOCK_TIMEOUT_MS) -> int:
     """Take tickets back from workers that died or never came back; give how many.
 
     A segment whose last try ended so counts as learned from, unless it grew meanwhile: it must not
-    come back for ever.
+    come back forever.
     """
     values = _lost(tx, now, timeout_ms) | {"now": now}
     reaped, given_up = 0, tx.all("segments_given_up", values)

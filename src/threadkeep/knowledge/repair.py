@@ -274,7 +274,7 @@ def _created_by(tx: Tx) -> str:
 # Rows whose parent is gone: found, told, and set aside without a loss.
 #
 # Programs that write with foreign keys off leave such rows behind, and a later version refuses to
-# start for ever because of one. Here a row that cannot stay goes as JSON to `tk_orphans`. Where the
+# start forever because of one. Here a row that cannot stay goes as JSON to `tk_orphans`. Where the
 # reference may be empty the row stays and only the reference goes.
 
 TABLE: Final = "tk_orphans"

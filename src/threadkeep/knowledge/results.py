@@ -208,7 +208,7 @@ class BillingBlock(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
     tokens_per_minute: float | None = None  # between the first and the last answer
     cost_per_hour: int | None = None  # microdollars
-    projected_tokens: int | None = None  # at its end, if it goes on like this; active blocks only
+    projected_tokens: int | None = None  # at its end, if it continues like this; active blocks only
     projected_cost: int | None = None
     minutes_left: int | None = None
 

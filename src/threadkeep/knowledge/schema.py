@@ -107,7 +107,7 @@ class SchemaFinding(msgspec.Struct, frozen=True):
 
 
 def explain_version(version: int) -> SchemaFinding:
-    """Say what a version means for this program, and how to go on."""
+    """Say what a version means for this program, and how to continue."""
     if version in WRITTEN:
         cause = "this is the version that we write"
         if version != SCHEMA_VERSION:

@@ -376,7 +376,7 @@ class WatchedCommit(msgspec.Struct, frozen=True):
     expires_at: int
     terminal_status: str | None = None
     notified: bool = False
-    is_open: bool = True  # runs of it go on, or none was seen yet
+    is_open: bool = True  # runs of it continue, or none was seen yet
 
 
 class CommitFailure(msgspec.Struct, frozen=True):

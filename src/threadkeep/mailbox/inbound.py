@@ -128,7 +128,7 @@ def get(tx: Tx, message_id: str) -> Mail:
     mail = find(tx, message_id)
     if mail is None:
         msg = f"there is no inbound message {message_id[:80]!r}"
-        raise NotFound(msg, hint="`threadkeep mail ls` shows what is there")
+        raise NotFound(msg, hint="`threadkeep mail ls` lists the mail")
     return mail
 
 
@@ -194,7 +194,7 @@ def look_up(tx: Tx, which: str | int) -> Mail:
         return get(tx, which)
     row = tx.one("mail_by_seq", {"seq": which})
     if row is None:
-        hint = "inbound numbers are even; `threadkeep mail ls` shows what is there"
+        hint = "inbound numbers are even; `threadkeep mail ls` lists the mail"
         raise NotFound(f"there is no inbound message number {which}", hint=hint)
     return mail_of(row)
 

@@ -219,7 +219,7 @@ def attempt(
 
 
 def for_each(room: "Mailroom", verb: Callable[[MailboxSession], R]) -> dict[str, R]:
-    """Do something for every active session in turn; what fails is logged and the others go on."""
+    """Do something for every active session in turn; failures are logged, the others continue."""
     done: dict[str, R] = {}
     for session in room.index.sessions(status="active"):
         found = attempt(verb, session, time.monotonic)

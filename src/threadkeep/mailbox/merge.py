@@ -143,7 +143,7 @@ def merge(ctx: MailContext, found: MailDifference) -> None:
     inbound.db comes first: it says what was sent already, before there is anything to send.
     """
     if is_held(ctx.folder.agent_lock_path):
-        msg = f"an agent is running in {ctx.folder.path}, and its file is its own"
+        msg = f"an agent is running in {ctx.folder.path}, and its file belongs to it"
         raise Conflict(msg, hint="stop it first, then import again")
     bring_up_inbound(ctx.folder)
     bring_up_outbound(ctx.folder)
@@ -156,7 +156,7 @@ def merge(ctx: MailContext, found: MailDifference) -> None:
         for row in found.coming:
             _insert(tx, "messages_in", _numbered(tx, "messages_in", row))
             mail = tx.one("mail", {"id": row["id"]})
-            if mail is not None:  # else the series goes on here already
+            if mail is not None:  # else the series continues here already
                 keep_in_hash(tx, mail_of(mail))
     with ctx.folder.outbound.write() as tx:
         for row in found.acks:

@@ -179,7 +179,7 @@ def _occurrence(weekday: str) -> tuple[str, int]:
     if not sign:
         return text, 0
     if re.search("[,/-]", weekday):
-        raise Invalid("# stands behind one weekday, not behind a list, a range or a step")
+        raise Invalid("# follows a single weekday, not a list, a range or a step")
     if not re.fullmatch("0*[1-5]", which, re.ASCII):
         raise Invalid(f"# is followed by {which!r}, not by a number from 1 to 5")
     return text, int(which[-1])
@@ -187,7 +187,7 @@ def _occurrence(weekday: str) -> tuple[str, int]:
 
 def _last_weekday(text: str) -> int:
     if text == "L":
-        raise Invalid("L as a weekday needs to know which one, like 5L")
+        raise Invalid("L needs a weekday, like 5L")
     return int(text[0]) % _WEEK  # the first digit counts, even of two
 
 
@@ -212,7 +212,7 @@ def _field(unit: _Unit, given: str) -> _Field:
 def _item(unit: _Unit, item: str) -> Iterable[int] | str:
     """Return what one place of a list names: numbers, or the text of an `L`."""
     if not item:
-        raise Invalid("a list has an empty place")
+        raise Invalid("a list has an empty item")
     start, slash, step = item.partition("/")
     if "/" in step:
         raise Invalid(f"{item[:20]!r} has two steps")

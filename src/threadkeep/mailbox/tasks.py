@@ -170,13 +170,13 @@ def _in_reach(ctx: MailContext) -> Iterator[None]:
         yield
     except (Invalid, NotFound, ReadOnly) as error:
         log.info("in %s: %s", ctx.folder.path, error)
-        hint = f"`{FOLDER}` must be a folder and the log a plain file, both open to the host"
-        raise Invalid("the log of this task is out of reach", hint=hint) from error
+        hint = f"`{FOLDER}` must be a folder and the log a plain file, both readable by the host"
+        raise Invalid("the log of this task cannot be reached", hint=hint) from error
 
 
 def _name(series: str) -> str:
     if not is_safe_name(f"{series}.md"):
-        raise Invalid("the name of this task cannot be that of a file", hint="give it another id")
+        raise Invalid("the name of this task cannot be a file name", hint="give it another id")
     return f"{series}.md"
 
 
@@ -235,7 +235,7 @@ def hold(tx: Tx, task_id: str) -> int:
 
 
 def go_on(tx: Tx, task_id: str) -> int:
-    """Let the held rows of a task go on."""
+    """Let the held rows of a task continue."""
     return tx.count("move_task", {"id": task_id, "before": "paused", "status": "pending"})
 
 
@@ -364,7 +364,7 @@ def rearm_one(ctx: MailContext, tx: Tx, mail: Mail) -> Mail | None:
     """Follow a run that is over by the next one, and end its own part in the series.
 
     `mail` is the row as it was: after a run that was put on hold meanwhile, the next one waits.
-    None if the series goes on already, or cannot.
+    None if the series continues already, or cannot.
     """
     series = mail.series_id or mail.id
     zone_name(ctx.zone, {})  # a zone that is not known here is no fault of the series
@@ -387,7 +387,7 @@ def _next_runs(ctx: MailContext, mail: Mail, series: str, failures: int) -> list
     """Shape the runs that follow: missed ones if all are wanted, then the one to come.
 
     After failures the series waits longer and longer, and after too many it is put on hold: else
-    what cannot work would wake its agent for ever.
+    what cannot work would wake its agent forever.
     """
     worn = failures >= ctx.policy.runs_failed
     cron, now, held = mail.recurrence or "", ctx.clock(), mail.status == "paused" or worn

@@ -99,7 +99,9 @@ def _entry(folder: Folder, name: str, owner: int) -> Iterator[Problem]:
     if name in _DATABASES:
         yield from _private(name, info, "chmod 600")
         if info.st_uid != owner:
-            hint = "the agent cannot write what is not its own; give it to the folder's owner"
+            hint = (
+                "the agent cannot write files that it does not own; give it to the folder's owner"
+            )
             yield warning(name, "belongs to another user than its folder", hint)
 
 
@@ -449,7 +451,7 @@ def _always() -> bool:
 
 
 def _collect(problems: list[Problem], where: str, found: Iterable[Problem]) -> list[Problem]:
-    """Add what a check finds; a check that cannot go on becomes a problem itself."""
+    """Add what a check finds; a check that cannot continue becomes a problem itself."""
     mine: list[Problem] = []
     try:
         mine.extend(found)
@@ -511,7 +513,7 @@ def _verifying_tables(tx: Tx, name: str, shape: Side) -> Iterator[Problem]:
             continue
         yield from _columns(tx, name, table)
     for trigger in sorted(n for n, kind in kinds.items() if kind == "trigger" and n[:3] != "tk_"):
-        hint = "it runs with every write; look what it does"
+        hint = "it runs with every write; check what it does"
         yield warning(name, f"has a trigger that is not ours: {trigger}", hint)
 
 

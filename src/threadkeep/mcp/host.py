@@ -38,7 +38,7 @@ def host(build: Build, listener: LocalSocket | None) -> socket.socket:
 def _serve(build: Build, listener: LocalSocket | None, own: socket.socket) -> None:
     try:
         asyncio.run(_serve_all(build(), listener, own))
-    except Exception:  # the relay of this process goes on elsewhere, or says that it cannot
+    except Exception:  # the relay of this process continues elsewhere, or says that it cannot
         log.exception("the MCP server ended")
     finally:
         own.close()

@@ -169,7 +169,7 @@ def answer_id(line: bytes) -> bytes | None:
 
 
 def resumed(log: SessionLog, *, lived: bool = True) -> Resumed:
-    """Tell how to go on at another server: what had no answer is asked once more, but not twice.
+    """Tell how to continue at another server: what had no answer is asked once more, but not twice.
 
     A server that never said a word (`lived`) has tried nothing.
     """

@@ -114,7 +114,7 @@ def _place(room: ToolContext, given: Any) -> tuple[str, int]:
     hit = opened.hit
     if hit.key is None or hit.session_id is None:
         msg = f"{given.around} is not a message of a session"
-        raise Invalid(msg, hint="recall shows all there is of it; give a message")
+        raise Invalid(msg, hint="recall shows all of it; give a message")
     ref = f"{hit.agent}:{hit.session_id}"
     if given.cursor:
         return ref, _read_place(given.cursor)

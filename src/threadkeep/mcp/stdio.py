@@ -297,7 +297,7 @@ class Relay:
         return bool(poll.poll(0))
 
     def _go_on(self) -> None:
-        """The server is gone: go on at the next one."""
+        """The server is gone: continue at the next one."""
         self._link.close()
         self._heard = LineBuffer()
         lived = self._joins == 0

@@ -119,7 +119,7 @@ def health_of(
 
 
 def active_alarms(home: "Home", path: str | Path | None = None) -> tuple[AlarmView, ...]:
-    """Return the alarms that go on and that nobody has seen; none if the store cannot be read."""
+    """Return the active alarms that nobody has seen; none if the store cannot be read."""
     with suppress(ThreadkeepError), home.knowledge(path, read_only=True) as store:
         return tuple(map(alarm_row, store.alarms()))
     return ()

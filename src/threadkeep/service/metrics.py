@@ -90,7 +90,7 @@ def _of_capture(health: HomeHealth) -> Iterator[Sample]:
         said = "When something of a source was last captured, in seconds of the epoch."
         at = row.last_event and row.last_event / _MS
         yield Sample("source_event_timestamp_seconds", said, at, of)
-        said = "How often a source failed since it last did not."
+        said = "How often a source failed since its last success."
         yield Sample("source_failures", said, row.failures, of)
         yield Sample("source_events_hour", "What came of a source in an hour.", row.last_hour, of)
     for drop in health.drops:
@@ -117,14 +117,14 @@ def _of_servers(home: "Home", path: str | Path | None) -> Iterator[Sample]:
 def _of_server(health: "ServerHealth", of: tuple[tuple[str, str], ...]) -> Iterator[Sample]:
     server = health.server
     yield Sample("server_connections", "Connections to the server.", server.connections, of)
-    said = "Connections that the server takes."
+    said = "Connections that the server accepts."
     yield Sample("server_connections_limit", said, server.most_connections, of)
     said = "Transactions since the oldest one; at 2 billion the database stops."
     yield Sample("server_oldest_transaction", said, server.oldest_xid, of)
     waiting = sum(1 for one in health.running if one.waits_for)
     yield Sample("server_queries_waiting", "Queries that wait for others.", waiting, of)
     longest = max((one.seconds for one in health.running), default=0.0)
-    said = "For how long the longest query or idle transaction has been going on."
+    said = "How long the longest query or idle transaction has been running."
     yield Sample("server_longest_query_seconds", said, longest, of)
     said = "How far a replica is behind."
     for one in health.replicas:

@@ -89,7 +89,7 @@ def keeping(
 
 
 def shake_hands(home: "Home", tell: Tell, path: str | Path | None = None) -> None:
-    """Refuse to go on beside a brain of Hippo that expects another schema; before a store opens."""
+    """Refuse to run beside a brain of Hippo that expects another schema; before a store opens."""
     port = home.config.socket.brain_port
     warning = check_brain(port, schema_to_be(home, path)) if port else None
     if warning:
@@ -176,7 +176,7 @@ def _collect_now(observations: Observations, tell: Tell) -> None:
 
 @contextmanager
 def _told(tell: Tell, what: str) -> Iterator[None]:
-    """Say what went wrong, and go on: the next look may go better."""
+    """Say what went wrong, and continue: the next look may go better."""
     try:
         yield
     except ThreadkeepError as error:

@@ -163,7 +163,7 @@ def supervise(
         books.starts(part.name, restarts)
         try:
             _run(part, bell)
-        except Exception as error:  # noqa: BLE001  (whatever it is, the other parts go on)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the other parts continue)
             if bell.stop.is_set() and isinstance(error, Closed):
                 return  # the store was closed under a part that was late
             failures = 1 if monotonic() - began >= _STEADY_SECONDS else failures + 1

@@ -88,7 +88,7 @@ def block_text(content: object) -> str:
 #
 # A prompt begins a new slice if more than five minutes passed since the last one, or if the slice
 # already holds more than 12,000 characters. Both numbers and the hash are the contract's, so that
-# other programs of it go on where we stopped.
+# other programs of it continue where we stopped.
 
 GAP_MS: Final = 300_000
 MAX_CHARACTERS: Final = 12_000
@@ -121,7 +121,7 @@ class Segmenter:
     """Cuts the entries of one session, taken in order; for agents without rules of their own."""
 
     def __init__(self, log: Log, label: str, state: OpenSegment | None = None) -> None:
-        """Start afresh or go on; `label` names the program in the summary."""
+        """Start afresh or continue; `label` names the program in the summary."""
         self._log = log
         self._label = label
         self.open = state or OpenSegment()
@@ -240,7 +240,7 @@ _NAME_CHARACTERS: Final = 80
 
 
 class GathererState(msgspec.Struct):
-    """What a gatherer needs to go on after a restart."""
+    """What a gatherer needs to continue after a restart."""
 
     session_id: str
     facts: SessionFacts = msgspec.field(default_factory=SessionFacts)
@@ -252,7 +252,7 @@ class Gatherer:
     """Collects what comes up beside the entries of one session: facts, usage, segments."""
 
     def __init__(self, log: Log, label: str, kept: GathererState | None = None) -> None:
-        """Start afresh or go on; `label` names the program in the summaries."""
+        """Start afresh or continue; `label` names the program in the summaries."""
         self._log = log
         kept = kept or begun(log)
         self.session_id = kept.session_id

@@ -384,7 +384,7 @@ def _split(files: DocumentFiles) -> list[Keyed]:
 
 
 def _unfolded(data: bytes) -> list[str]:
-    """Return the lines, each with those that go on with it: long texts are folded."""
+    """Return the lines, each with those that continue with it: long texts are folded."""
     found: list[str] = []
     for line in data.decode("utf-8", "replace").splitlines():
         if found and line[:1] in {" ", "\t", ""}:

@@ -57,7 +57,7 @@ class RecordParser:
     """Reads the records of one session in order with a function that knows one at a time."""
 
     def __init__(self, log: Log, label: str, read: Read, state: bytes | None) -> None:
-        """Start afresh or go on; `label` names the program in summaries."""
+        """Start afresh or continue; `label` names the program in summaries."""
         kept = msgspec.msgpack.decode(state, type=GathererState) if state else None
         self._gatherer = Gatherer(log, label, kept)
         self._read = read

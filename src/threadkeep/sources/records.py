@@ -80,7 +80,7 @@ class DocumentItem(NamedTuple):
 
 
 class SessionExcerpt(NamedTuple):
-    """The records of a session, all of them or those behind a cursor, and where to go on later."""
+    """The records of a session, all or those behind a cursor, and where to continue later."""
 
     records: Iterable[tuple[str, bytes]]
     resumed: bool = False  # what comes before the cursor is as it was, and left out

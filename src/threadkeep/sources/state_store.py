@@ -1,7 +1,7 @@
 """State files as a source: Hermes Agent's own, of any version, and ours of the same contract.
 
 One record for the session with its usage, then one for each message. Columns are taken as the file
-has them: they grew from thirteen to several dozen, and go on growing.
+has them: they grew from thirteen to several dozen, and continue growing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

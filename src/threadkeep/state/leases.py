@@ -289,7 +289,7 @@ def _refuse_lost_turn(ctx: StateContext, tx: Tx, session_id: str, holder: str, t
     if found is None or found[0] != holder:
         msg = f"turn lease lost: the turn of session {session_id!r} is not {holder!r}'s any more"
         raise SessionTurnLeaseLostError(msg, hint="take it again, and read what was said meanwhile")
-    if found[1] <= ctx.clock():  # over, but nobody took it: it goes on
+    if found[1] <= ctx.clock():  # over, but nobody took it: it continues
         until = ctx.clock() + max(_SHORTEST, float(ttl))
         values = {"id": conversation, "holder": holder, "until": until}
         tx.run("refresh_turn_lease", values)
@@ -331,7 +331,7 @@ _AUTOMATIC: Final = (
     *("agent_close", "ws_orphan_reap", "superseded_by_resume", _ORPHANED),
     *("tui_shutdown", "ws_disconnect", "idle_timeout", "lru_evict"),
 )
-# Ends with which a conversation is over, or goes on elsewhere.
+# Ends with which a conversation is over, or continues elsewhere.
 _BOUNDARIES: Final = (*RESET_END_REASONS, "new_session", "compression")
 
 
@@ -443,8 +443,8 @@ def reopen_if_explicitly_closed(
 ) -> str | None:
     """Reopen a deliberately ended session that its host still serves; return its end reason.
 
-    An end that was automatic stays, and so does one at which the conversation was reset or goes on
-    elsewhere. `provenance` is for the log; a writer waits as long as the store does.
+    An end that was automatic stays, and so does one at which the conversation was reset or
+    continues elsewhere. `provenance` is for the log; a writer waits as long as the store does.
     """
     del patience_s
     ended_at, reason = tx.one("end_of_session", {"id": session_id}) or (None, None)

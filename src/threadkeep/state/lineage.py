@@ -1,4 +1,4 @@
-"""Lineage: which session came from which, and why; where a conversation goes on."""
+"""Lineage: which session came from which, and why; where a conversation continues."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -53,7 +53,7 @@ def _follow(ctx: StateContext, tx: Tx, session_id: str, query: str) -> list[str]
 
 
 def all_continuations(ctx: StateContext, tx: Tx, session_id: str) -> list[str]:
-    """Return a session and everything in which it goes on, also where there are several."""
+    """Return a session and everything in which it continues, also where there are several."""
     found = [session_id]
     for member in found:  # grows while it is walked
         rows = tx.all("continuations", {**marked(ctx), "id": member})

@@ -148,7 +148,7 @@ def _pinned(ctx: StateContext, tx: Tx, session_id: str | None) -> set[str]:
 
 
 def _after(ctx: StateContext, tx: Tx, row: Json) -> Iterator[str]:
-    """Return the sessions in which one goes on."""
+    """Return the sessions in which one continues."""
     if row["end_reason"] == "compression":
         chain = get_compression_lineage(ctx, tx, row["id"])
         yield from chain[chain.index(row["id"]) + 1 :] if row["id"] in chain else ()
@@ -524,7 +524,7 @@ def maybe_auto_archive(
 def _now_and_then(
     store: Any, key: str, hours: float, result: Json, act: Callable[[], None]
 ) -> Json:
-    """Do something unless it was done within so many hours, and note when; a start goes on."""
+    """Do something unless it was done within so many hours, and note when; a start continues."""
     try:
         result["skipped"] = _was_done(store, key, hours * _HOUR)
         if not result["skipped"]:

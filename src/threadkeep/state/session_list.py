@@ -199,7 +199,7 @@ def session_unread(session_row: Json) -> bool:
 
 
 def _projected(ctx: StateContext, tx: Tx, rows: list[Json], *, compact: bool) -> list[Json]:
-    """Show each compressed session as the one in which it goes on."""
+    """Show each compressed session as the one in which it continues."""
     return [_shown(ctx, tx, row, compact=compact) for row in rows]
 
 

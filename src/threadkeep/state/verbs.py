@@ -1,4 +1,4 @@
-"""Verbs that go on: past text that is none, and past a full-text index that stands in the way.
+"""Verbs that carry on past text that is missing, and past a full-text index in the way.
 
 The contract's index is filled by triggers inside the transaction of a message, and a damaged one
 would refuse every message. So a write that SQLite refuses for no reason of the contract's tables is

@@ -267,7 +267,7 @@ def _describe_mail(root: Path) -> Original:
         raise NotFound(msg, hint="sessions are in <PATH>/<agent group>/<session>/inbound.db")
     files = [folder / name for folder in folders for name in ("inbound.db", "outbound.db")]
     counts = {"sessions": len(folders), "messages": 0}
-    unreadable = len(unseen)  # the import says what is wrong with them, and goes on
+    unreadable = len(unseen)  # the import says what is wrong with them, and continues
     for folder in folders:
         try:
             counts["messages"] += mail_count(folder)

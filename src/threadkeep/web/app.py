@@ -129,7 +129,7 @@ class StoreWatcher:
             thread.join()
 
     def _is_wanted(self) -> bool:
-        """Tell the thread whether to go on; told no, it ends, and who joins next starts another."""
+        """Tell the thread whether to continue; if not, it ends, and the next request starts one."""
         with self._guard:
             mine = self._thread is threading.current_thread()
             if mine and self._followers and not self._end.is_set():

@@ -194,7 +194,7 @@ def _no_cookie(name: str) -> tuple[bytes, bytes]:
 
 
 def _while(still: Callable[[], bool], send: Send) -> Send:
-    """Send what goes on for long only while whoever asked for it is let in."""
+    """Send what continues for long only while whoever asked for it is let in."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.body" and message.get("more_body") and not still():

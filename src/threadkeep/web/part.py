@@ -2,7 +2,7 @@
 
 The server itself is a process of its own. It is started when somebody connects, is given the
 socket, and ends when nobody has for a while: what nobody looks at costs no memory, and whatever
-happens to it, capture goes on.
+happens to it, capture continues.
 """
 
 import os

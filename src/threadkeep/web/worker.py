@@ -175,7 +175,7 @@ class WebServer:
                     one.close()  # whoever comes now waits for the next process
                 self.end()
         await asyncio.sleep(_FINISH_SECONDS)
-        self.room.clear()  # who follows something does so for ever
+        self.room.clear()  # who follows something does so forever
 
 
 def _place(home: Home, listener: socket.socket) -> ServerAddress:

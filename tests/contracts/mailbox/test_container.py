@@ -318,10 +318,10 @@ def test_the_name_of_the_own_chat_keeps_its_thread(pair: Pair) -> None:
 
 def test_without_a_place_of_its_own_the_only_name_is_meant(pair: Pair) -> None:
     pair.host.write_routing(Place())
-    with pytest.raises(Invalid, match="no place of its own"):
+    with pytest.raises(Invalid, match="no default destination"):
         pair.container.send("x")
     name_places(pair.host)
-    with pytest.raises(Invalid, match="no place of its own") as refused:
+    with pytest.raises(Invalid, match="no default destination") as refused:
         pair.container.send("x")
     assert "family, helper" in refused.value.hint
     pair.host.write_destinations(pair.host.destinations()[:1])

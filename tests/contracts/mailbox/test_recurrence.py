@@ -157,7 +157,7 @@ def test_expressions_mean_what_the_library_makes_of_them(expr: str, due: str) ->
         ("0 0 * * monday", "'day' is not a month or weekday"),
         ("*/0 * * * *", "step"),
         ("1/2/3 * * * *", "two steps"),
-        ("1,,2 * * * *", "empty place"),
+        ("1,,2 * * * *", "empty item"),
         ("3,3 * * * *", "named twice"),
         ("0 0 * * 1#6", "1 to 5"),
         ("0 0 * * 1#2,3", "behind one weekday"),

@@ -148,7 +148,7 @@ def _unfolded(sql: str, tokens: Sequence[_Token]) -> str:
 def _close(level: _Level, outer: _Level) -> None:
     size = level.inner * (level.words if level.selects else 1)
     if size > _LARGEST:
-        msg = "the query has too large queries inside of each other"
+        msg = "the queries inside of the query are too large"
         raise TooLarge(msg, hint="give them names: WITH part AS (SELECT …)")
     if not level.selects:
         outer.words += level.words

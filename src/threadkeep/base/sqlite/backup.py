@@ -196,7 +196,7 @@ def _sweep_partials(final: Path) -> None:
 def _copy_snapshot(
     database: SqliteDatabase, partial: Path, progress: Progress | None = None
 ) -> None:
-    # The open read transaction pins one snapshot: writers go on, the copy does not restart.
+    # The open read transaction pins one snapshot: writers continue, the copy does not restart.
     with database.read() as tx:
         tx.one(Sql("SELECT 1 FROM sqlite_master LIMIT 1"))
         _copy(tx, partial, progress)
@@ -379,7 +379,7 @@ def _restore_beside(
 
 
 def _refuse_outside_users(target: Path) -> None:
-    """A program that does not know our lock would go on writing the file that is moved aside."""
+    """A program that does not know our lock would continue writing the file that is moved aside."""
     users = outside_users(target)
     if users:
         msg = f"{target} is damaged, and {' and '.join(users)} has it open: nothing was restored"

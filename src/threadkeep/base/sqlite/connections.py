@@ -360,7 +360,7 @@ def _overwrite(
     def stepped(status: int, _remaining: int, _total: int) -> None:
         if status not in (sqlite3.SQLITE_OK, sqlite3.SQLITE_DONE):
             if time.monotonic() >= deadline:
-                raise TimeoutError  # the driver itself would try for ever
+                raise TimeoutError  # the driver itself would try forever
         elif waiting:
             waiting.pop()()
 

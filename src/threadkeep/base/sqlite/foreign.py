@@ -131,7 +131,7 @@ def _unreadable(path: Path) -> Damaged:
 
 
 def _refuse_odd_sidecars(path: Path) -> None:
-    """SQLite follows a link to a journal, and waits for ever on a pipe in its place."""
+    """SQLite follows a link to a journal, and waits forever on a pipe in its place."""
     for suffix in SIDECARS:
         try:
             found = os.lstat(f"{path}{suffix}")

@@ -150,7 +150,7 @@ class Guard:
         self._seconds, self._until = seconds, self._clock() + seconds
 
     def trouble(self, error: sqlite3.Error, sql: str = "") -> ThreadkeepError:
-        """Turn an error of SQLite into one of ours; an interrupt of this program goes on as one."""
+        """Turn an error of SQLite into one of ours; an interrupt stays one."""
         code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_INTERRUPT:
             stopped, self._stopped = self._stopped, None

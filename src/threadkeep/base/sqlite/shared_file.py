@@ -197,7 +197,7 @@ class SharedFile:
 
     def _has_log(self) -> Damaged:
         msg = f"{self.path}, or a file beside it, has a write-ahead log, and was not opened"
-        hint = "the other side may have set that; PRAGMA journal_mode = DELETE takes it back"
+        hint = "the other side may have set that; PRAGMA journal_mode = DELETE reverts it"
         return Damaged(msg, hint=hint)
 
     def _locked(self, by: str) -> Busy:
@@ -334,7 +334,7 @@ def _is_plain(found: os.stat_result) -> bool:
 def _refuse_planted_journal(journal: str) -> None:
     """Refuse a journal that is no plain file, or that ends in the name of another file.
 
-    SQLite follows links to a journal and waits for ever on a pipe. It writes a name into it for
+    SQLite follows links to a journal and waits forever on a pipe. It writes a name into it for
     commits over several files, which these never see, and deletes the named file after undoing
     the journal: whoever plants one could delete any file of ours.
     """
@@ -359,7 +359,7 @@ def _refuse_planted_journal(journal: str) -> None:
 
 def _planted(journal: str) -> Damaged:
     msg = f"{journal} was not left by a commit of ours, and was not touched"
-    return Damaged(msg, hint="the other side may have put it there; look at it, then remove it")
+    return Damaged(msg, hint="the other side may have put it there; inspect it, then remove it")
 
 
 def _is_unfinished(error: sqlite3.Error) -> bool:

@@ -363,7 +363,7 @@ class WriteTransaction:
 
 
 def refuse_inherited(error: BaseException | None) -> None:
-    """Only the process that began a write transaction may end it; a child's error goes on."""
+    """Only the process that began a write transaction may end it; a child's error continues."""
     if error is None:
         msg = "this write transaction was begun before a fork, in another process"
         raise Conflict(msg, hint="fork outside of transactions; nothing was written here")

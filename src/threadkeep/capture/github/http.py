@@ -273,7 +273,7 @@ def read_tail(response: HTTPResponse, keep: int, target: Target, pace: "Pace") -
 
 
 class Pace(NamedTuple):
-    """How long a body may take as a whole: a server may send a byte now and then for ever."""
+    """How long a body may take as a whole: a server may send a byte now and then forever."""
 
     seconds: float
     ticks: Ticks

@@ -258,7 +258,7 @@ _LOOK_SECONDS: Final = 5.0
 def next_wait(
     settings: GithubSettings, waiting: Sequence[workflow_runs.WatchedCommit], now: int
 ) -> float:
-    """Return the seconds between two looks: fewer while runs of a watched commit go on."""
+    """Return the seconds between two looks: fewer while runs of a watched commit continue."""
     if any(one.is_open and one.expires_at > now for one in waiting):
         return float(min(settings.tight_poll_interval_secs, settings.poll_interval_secs))
     return float(settings.poll_interval_secs)

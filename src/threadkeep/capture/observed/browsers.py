@@ -154,7 +154,7 @@ def install(plan: BrowserInstallPlan, *, replace: bool = False) -> tuple[Path, .
     if foreign and not replace:
         raise Conflict(
             f"{foreign[0]} belongs to another program; nothing was written",
-            hint="look at it; --replace puts it aside and `browser uninstall` brings it back",
+            hint="inspect it; --replace moves it aside and `browser uninstall` restores it",
         )
     due = [step for step in plan.steps if step.change != "same"]
     for step in due:

@@ -249,7 +249,7 @@ def _shown(line: _Raw, limit: int) -> _Shown:
 
 
 _BLOCK: Final = 64 << 10
-# When the program has ended, others that it left behind may hold its output open for ever. What
+# When the program has ended, others that it left behind may hold its output open forever. What
 # it printed itself is here by then, or on its way through the kernel.
 _QUIET_SECONDS: Final = 0.1
 _LATEST_SECONDS: Final = 2.0

@@ -460,7 +460,7 @@ class CollectorServer:
                 return await reader.read(_CHUNK)
         except TimeoutError:
             if connection.decoder.held and not self._ending.is_set():
-                raise  # drop by drop it would go on for ever
+                raise  # drop by drop it would continue forever
             data = await _what_is_there(reader)
             if not data and not self._ending.is_set():
                 raise

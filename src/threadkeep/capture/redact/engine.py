@@ -344,7 +344,7 @@ PRIVATE_RULE: Final = "private"  # the name of what was marked as private; no ru
 _MASK: Final = MASK.encode()
 # Its places are looked at by `markers.py`; as a rule it finds nothing.
 _MARKER: Final = Rule(id=PRIVATE_RULE, regex=re.compile(b"(?!)"), keywords=ENDINGS, back=0)
-_ROUNDS: Final = 8  # masks can bring two pieces of text together once or twice, not for ever
+_ROUNDS: Final = 8  # masks can bring two pieces of text together once or twice, not forever
 _TEMPLATE: Final = pattern(r"\$(?:\$|(\d+)|\{(\w+)\}|([A-Za-z_]\w*))")
 
 
@@ -446,7 +446,7 @@ class Redactor:
     def piece(self, data: bytes, before: bytes = b"", after: bytes = b"") -> MaskedBlock:
         """Mask a piece of a log, and say where; the number of its lines stays the same.
 
-        `before` and `after` are the raw bytes beside it, if a secret may go on there: a key over
+        `before` and `after` are the raw bytes beside it, if a secret may continue there: a key over
         many lines, a line that was too long to be read at once. They are looked at, not given.
         """
         spans, marked = self._spans(data)

@@ -220,7 +220,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     after: bytes = b""
     back: int = _FAR_BACK  # 0: the match begins at the keyword
     reach: int = _FAR_AHEAD
-    edge: bool = False  # the match begins where no word goes on
+    edge: bool = False  # the match begins where no word continues
     judge: str | None = None  # of `judges.py`; None: its shape is enough
     entropy: float = 0.0
     allowed: tuple[Allowed, ...] = ()

@@ -197,7 +197,7 @@ def late_tool_output(part: Part, chunk: Chunk, protocol: int = NEWEST) -> Part:
     if change is None or not is_tool(part):
         raise Invalid(
             f"a {chunk['type']} chunk cannot change a stored {part.get('type')} part",
-            hint="only outputs and approvals reach back to the tool parts of earlier messages",
+            hint="only outputs and approvals can change the tool parts of earlier messages",
         )
     return without_missing(change(part, chunk, PROTOCOLS[protocol]))
 

@@ -206,7 +206,7 @@ def record(call: Call, *, tee: bool, **options: Any) -> int:
     is stored in any case.
     """
     if tee and call.as_json:
-        raise Invalid("--tee and --json both want stdout", hint="leave one of them out")
+        raise Invalid("--tee and --json both write to stdout", hint="leave one of them out")
     options["save_on"] = options["save_on"] or call.home.config.chat.save_on
     if sys.stdin.isatty():
         note("reading chunks from the terminal; Ctrl-D ends them")

@@ -130,7 +130,7 @@ def compact(
     if offload and inline:
         raise Invalid("offload blobs or restore them, not both", hint="leave one out")
     if older_than is not None and not offload:
-        raise Invalid("--older-than is about what to offload", hint="add --offload")
+        raise Invalid("--older-than applies to --offload only", hint="add --offload")
     age = 0.0 if older_than is None else days(older_than)
     if dry_run:
         with reading(call) as store:
@@ -276,7 +276,7 @@ def title(call: Call, *, session: str, text: str | None, clear: bool) -> None:
     if clear and text is not None:
         raise Invalid("give a title or --clear, not both", hint="leave one out")
     if text is not None and SessionDB.sanitize_title(text) is None:
-        raise Invalid("the title is empty", hint="add --clear to take the title away")
+        raise Invalid("the title is empty", hint="add --clear to remove the title")
     with changing(call) if clear or text is not None else reading(call) as store:
         session_id = find_state_session(store, session)
         if clear or text is not None:

@@ -109,7 +109,7 @@ class MessageWidget(Static):
 
 
 class SessionScreen(Screen[None]):
-    """A session to read: its messages, more of them as one goes on."""
+    """A session to read: its messages, more of them as one continues."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "step(1)", "Next", show=False),

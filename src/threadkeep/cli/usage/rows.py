@@ -169,7 +169,7 @@ def block_row(block: "BillingBlock") -> tuple[str, ...]:
 
 
 def projected_row(block: "BillingBlock") -> tuple[str, ...]:
-    """Describe how the active block will end if it goes on like this."""
+    """Describe how the active block will end if it continues like this."""
     tokens = f"{block.projected_tokens or 0:,}"
     return (when(block.end), "projected", "", tokens, "", dollars(block.projected_cost), "")
 

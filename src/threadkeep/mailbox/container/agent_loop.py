@@ -41,7 +41,7 @@ def run_agent(
     """Process mail until `stop` is set: one turn at a time, the oldest mail first.
 
     `handler` gets the mail of a turn and gives the answer. An exception from it fails the mail
-    with its words as the reason, and the loop goes on.
+    with its words as the reason, and the loop continues.
     """
     container.start(provider)
     try:

@@ -284,7 +284,7 @@ def _finish(tx: Tx, message_id: str, status: str, reason: str | None, now: str) 
 
 
 def _need(ctx: MailContext, ids: list[str]) -> None:
-    """Raise for mail that was never there: an answer to it would wait for ever."""
+    """Raise for mail that was never there: an answer to it would wait forever."""
     with ctx.folder.inbound.read(ctx.folder.beside_inbound) as tx:
         for message_id in ids:
             sql = """SELECT EXISTS (SELECT 1 FROM outbound.processing_ack WHERE message_id = :id)

@@ -250,9 +250,7 @@ def choose(to: str | None, routing: Place, known: Sequence[Destination]) -> Plac
             return routing
         if len(known) == 1:
             return known[0].place
-        raise Invalid(
-            "this session has no place of its own to send to", hint=_names(known) or _NOBODY
-        )
+        raise Invalid("this session has no default destination", hint=_names(known) or _NOBODY)
     for destination in known:
         if destination.name == to:
             place = destination.place

@@ -228,7 +228,7 @@ def reset_claims(ctx: MailContext) -> ResetReport:
 
 def _need_no_agent(ctx: MailContext) -> None:
     if is_held(ctx.folder.agent_lock_path):
-        msg = f"an agent is running in {ctx.folder.path}, and its claims are its own"
+        msg = f"an agent is running in {ctx.folder.path}, and its claims belong to it"
         raise Conflict(msg, hint="stop it first; then its claims can be released")
 
 
@@ -306,7 +306,7 @@ def _try_later(ctx: MailContext, tx: Tx, mail: Mail, claim: Claim) -> str | None
 # The host's regular look at a session: take over answers, end what is stuck, wake who has mail.
 
 log = logging.getLogger(__name__)
-_LONGEST_TOOL_MS: Final = 24 * 60 * 60_000  # nobody can be asked, and no word holds for ever
+_LONGEST_TOOL_MS: Final = 24 * 60 * 60_000  # nobody can be asked, and no word holds forever
 
 
 class SessionRunner(Protocol):

@@ -225,7 +225,7 @@ def identifiers(text: str) -> Iterator[str]:
 
 
 def _stands(name: str, source: str) -> bool:
-    """Tell whether a name stands in a text and does not go on there: port 80 is not port 8080."""
+    """Tell whether a text has a name as a whole: port 80 is not port 8080."""
     at = source.find(name)
     while at >= 0:
         before, after = source[at - 1 : at], source[at + len(name) : at + len(name) + 1]

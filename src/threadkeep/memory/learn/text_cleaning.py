@@ -69,7 +69,7 @@ _HEADING: Final = re.compile(r"^#{1,6}\s+")
 _EMPHASIS: Final = re.compile(r"\*\*|__(?=\S)|(?<=\S)__")
 _ABBREVIATED: Final = ("e.g.", "i.e.", "etc.", "vs.", "cf.", "approx.", "Mr.", "Dr.", "No.")
 _LETTERS: Final = re.compile(r"[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-# Said to go on, not to say what is wanted.
+# Said to continue, not to say what is wanted.
 _AGREEING: Final = words(
     "yes yep yeah ok okay sure please do it go ahead on continue proceed thanks thank you great"
     " good nice perfect cool fine next again retry try commit push done and the that this now right"
@@ -182,7 +182,7 @@ def _bare(piece: str) -> str:
 
 
 def says_something(sentence: str) -> bool:
-    """Tell whether a sentence says what is wanted, and not just to go on."""
+    """Tell whether a sentence says what is wanted, and not just to continue."""
     said = [word.lower() for word in islice(_LETTERS.findall(sentence), 12)]
     if not said:
         return False

@@ -207,7 +207,7 @@ def _read_slice(
             continue
         try:
             piece = with_archive(tx, sources, spans, row)
-        except ThreadkeepError as error:  # a damaged block: the other tickets go on
+        except ThreadkeepError as error:  # a damaged block: the other tickets continue
             found.failed.append((ticket, error.message))
             continue
         found.pieces.append(NodeSubject((ticket,), piece))

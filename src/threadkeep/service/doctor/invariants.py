@@ -207,7 +207,7 @@ def invariant_of(agent: str) -> str:
 
 
 def age(seen: Snapshot, since: int) -> int:
-    """Return for how long something goes on, counted from when the machine woke up."""
+    """Return for how long something continues, counted from when the machine woke up."""
     return seen.now - max(since, seen.awake_since)
 
 

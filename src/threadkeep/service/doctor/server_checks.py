@@ -112,7 +112,7 @@ def _login(server: "ServerFacts") -> Iterator[Finding]:
     if server.passes_walls:
         said = f"row-level security does not hold for the login {server.login}"
         cause = "it is a superuser or has BYPASSRLS; threadkeep gives that up after connecting"
-        fix = "connect as a login of its own"
+        fix = "connect with a separate login"
         yield Finding(_SERVER, "login", "warn", said, cause, fix, _DOC)
     else:
         yield ok(_SERVER, "login", f"{server.login} is held by row-level security")
@@ -154,7 +154,7 @@ def _replication(health: "ServerHealth") -> Iterator[Finding]:
         yield Finding(_SERVER, "replication", "warn" if late else "ok", said, cause)
     for slot in health.slots:
         if not slot.active and slot.bytes_kept > _MUCH_LOG:
-            said = f"the slot {slot.name} keeps {slot.bytes_kept:,} bytes of log for nobody"
+            said = f"the slot {slot.name} keeps {slot.bytes_kept:,} bytes of log that nothing reads"
             fix = f"SELECT pg_drop_replication_slot('{slot.name}')"
             cause = "the replica it was made for is gone"
             yield Finding(_SERVER, "replication", "warn", said, cause, fix)
@@ -188,7 +188,7 @@ def check_home(health: "ServerHealth", name: str, versions: Mapping[str, int]) -
     if home.lost_indexes:
         said = f"indexes are missing: {', '.join(home.lost_indexes)}"
         cause = "somebody dropped them, or creating them was interrupted"
-        fix = "make them again; docs/postgres.md says how to see their statements"
+        fix = "create them again; docs/postgres.md says how to see their statements"
         yield Finding(_HOME, "indexes", "warn", said, cause, fix, _DOC)
     else:
         yield ok(_HOME, "indexes", "every index is there")

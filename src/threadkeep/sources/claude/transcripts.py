@@ -343,7 +343,7 @@ _END_OF_TIME: Final = 253_402_300_799_999  # the last millisecond that has a dat
 
 
 class _State(msgspec.Struct, omit_defaults=True):
-    """What a parser must know to go on: facts, the open slice, the calls without a result."""
+    """What a parser must know to continue: facts, the open slice, the calls without a result."""
 
     open: OpenClaudeSegment = msgspec.field(default_factory=OpenClaudeSegment)
     pending: list[PendingToolCall] = []

@@ -78,7 +78,7 @@ class IndexParser:
     """Reads `{id, thread_name, updated_at}` lines; the last name of a thread counts."""
 
     def __init__(self) -> None:
-        """Start, or go on: no line needs another."""
+        """Start, or continue: no line needs another."""
         self._facts: dict[str, SessionFacts] = {}
         self._unknown = 0
 
@@ -203,7 +203,7 @@ def _tells_time(name: str) -> bool:
 def first_index_of(meta: dict[str, Any]) -> int:
     """Number the segments of a reverted thread's new file behind those of its old one.
 
-    Both have the same session. The new file goes on at a record of the old one, which holds no
+    Both have the same session. The new file continues at a record of the old one, which holds no
     more segments than records up to there.
     """
     if text(meta.get("forked_from_id")) or text(meta.get("parent_thread_id")):

@@ -304,7 +304,7 @@ class CursorParser:
         read: Callable[[Any, int], CursorRecord],
         slug: str = "",
     ) -> None:
-        """Start afresh or go on; `read` takes one record apart."""
+        """Start afresh or continue; `read` takes one record apart."""
         self._log = log
         self._read = read
         self._slug = encode(slug)

@@ -90,7 +90,7 @@ def _refuse_long_lists(path: Path) -> None:
         size = _number(tail[newer + 40 : newer + 48]) if newer >= 0 else 0
     if size > _LARGEST_LIST:
         msg = f"{path} has a list of entries of {size:,} bytes"
-        raise TooLarge(msg, hint="no service makes such a file; look where it comes from")
+        raise TooLarge(msg, hint="no service exports such a file; check where it came from")
 
 
 def _number(data: bytes) -> int:
@@ -101,7 +101,7 @@ def _entries(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
     listed = archive.infolist()
     if len(listed) > _MOST_ENTRIES:
         msg = f"{path} has {len(listed):,} entries"
-        raise TooLarge(msg, hint="no service makes such a file; look where it comes from")
+        raise TooLarge(msg, hint="no service exports such a file; check where it came from")
     found = sorted(
         (entry for entry in listed if _CONVERSATIONS.fullmatch(entry.filename)),
         key=lambda entry: entry.filename,

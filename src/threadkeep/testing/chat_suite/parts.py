@@ -102,7 +102,7 @@ def test_new_types_of_parts_need_no_migration(chat_factory: Factory, part: Any) 
 
 
 def test_parts_are_only_appended(chat_factory: Factory) -> None:
-    """chat_parts: `index` is append-monotonic: a message that goes on keeps its rows."""
+    """chat_parts: `index` is append-monotonic: a message that continues keeps its rows."""
     store = chat_factory.open()
     session = new_session(store)
     answer = record(store, session, text_chunks("first"))

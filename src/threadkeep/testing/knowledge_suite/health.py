@@ -51,7 +51,7 @@ def test_the_same_alarm_may_be_raised_again(knowledge_factory: Factory) -> None:
 
 
 def test_numbers_of_alarms_are_never_used_again(knowledge_factory: Factory) -> None:
-    """Table map: the ledger is append-only: a number means one alarm for ever."""
+    """Table map: the ledger is append-only: a number means one alarm forever."""
     writer = RowWriter(knowledge_factory)
     gone = _alarm(writer)
     knowledge_factory.delete(writer.store, "capture_alarms", gone)

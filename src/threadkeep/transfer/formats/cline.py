@@ -40,7 +40,7 @@ def _marked(message: Item) -> Item:
 def cline_manifest(
     told: conversation.Conversation, new: conversation.NewSession, log: Path
 ) -> dict[Path, str]:
-    """Write what is known of a session; the program goes on with the model it is set to."""
+    """Write what is known of a session; the program continues with the model it is set to."""
     at = conversation.stamp(new.now)
     manifest = {
         "version": 1,

@@ -1,6 +1,6 @@
 """Copilot CLI: a log of events, in which a step holds an answer and what its calls gave back.
 
-Pictures and thoughts have no place in it that goes on: what was shown is said in words.
+Pictures and thoughts have no place in it that continues: what was shown is said in words.
 """
 
 from collections.abc import Iterator

@@ -191,7 +191,7 @@ class Recordings:
             self._kept.pop(name, None)
 
     def close(self) -> None:
-        """Close all that are left: their clients cannot go on."""
+        """Close all that are left: their clients cannot continue."""
         self._close_those(list(self._kept))
 
     def _close_idle(self, besides: str = "") -> None:

@@ -119,7 +119,7 @@ def test_a_log_out_of_reach_is_in_nobodys_way(
             monkeypatch.setattr(nofollow, verb, locked)
     code, words = refused(desk, "tasks-append-log", id="t1", msg="x")
     assert code == "handler-error"
-    assert "out of reach" in words
+    assert "cannot be reached" in words
     assert str(desk.path) not in words
     assert good(desk, "tasks-get", id="t1")["recent_log"] == []
     desk.container.insert_message("task_log", {"text": "x"}, Place(), in_reply_to="t1")

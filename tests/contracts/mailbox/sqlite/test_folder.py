@@ -390,7 +390,7 @@ def test_the_container_works_where_names_and_routing_were_unknown(path: Path) ->
     container = Container(path)
     assert container.destinations() == []
     assert not container.routing().known
-    with pytest.raises(Invalid, match="no place of its own"):
+    with pytest.raises(Invalid, match="no default destination"):
         container.send("where to?")
 
 
