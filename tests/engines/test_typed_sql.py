@@ -90,7 +90,7 @@ def test_queries_inside_of_each_other_do_not_multiply(store: KnowledgeStore) -> 
     nested = "SELECT entries AS x FROM tk_sessions"
     for _ in range(24):
         nested = f"SELECT x + x AS x FROM ({nested}) AS t"
-    with pytest.raises(TooLarge, match="inside of each other"):
+    with pytest.raises(TooLarge, match="inside of the query"):
         rows(store, nested)
     named = "".join(f", w{n + 1} AS (SELECT x + x AS x FROM w{n})" for n in range(20))
     first = "WITH w0 AS (SELECT entries AS x FROM tk_sessions WHERE entries = 1)"

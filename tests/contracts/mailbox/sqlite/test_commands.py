@@ -100,7 +100,7 @@ def test_a_link_in_place_of_the_log_is_not_followed(desk: Desk, tmp_path: Path) 
     assert refused(desk, "tasks-append-log", id="a", msg="x")[0] == "handler-error"
     assert (outside / "secret").read_text() == "s"
     for name in ("../a", "b"):
-        assert "cannot be that of a file" in refused(desk, "tasks-append-log", id=name, msg="x")[1]
+        assert "cannot be a file name" in refused(desk, "tasks-append-log", id=name, msg="x")[1]
     assert sorted(path.name for path in desk.path.glob("*.md")) == []
 
 
