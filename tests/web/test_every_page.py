@@ -37,7 +37,7 @@ PAGES = {
     "projects": "/projects",
     "project": "/projects/harbor",
     "recall": "/recall?q=why do users have to log in again",
-    "ask": "/ask?q=why do users have to log in again",
+    "ask": "/ask?q=which message broker did we choose for the fog horn",
     "fixed": "/fixed?q=AssertionError",
     "similar": "/similar/{hit}",
     "open": "/open/{command}",

@@ -89,7 +89,8 @@ def ask(
     )
     texts, notes = _texts(memory, found)
     chosen = best_passages(question, [text for _, text in texts], limit)
-    chosen.sort(key=lambda one: (not one.is_sure, not one.is_likely))
+    asked = {at for at, (hit, _) in enumerate(texts) if hit.role == "user"}
+    chosen.sort(key=lambda one: (not one.is_sure, not one.is_likely, one.source in asked))
     confidence = confidence_of(question, chosen)
     if confidence == "weak":
         chosen = chosen[:_FEW]
