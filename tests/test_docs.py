@@ -232,9 +232,9 @@ def test_every_command_line_in_a_block_can_be_typed(line: str) -> None:
 
 
 def test_every_block_of_python_runs_in_a_test() -> None:
-    """By the tests above, of the example to test with stores, and of useChat's page."""
+    """By the tests above, of the example to test with stores, of useChat's page, of tenancy."""
     tried = {"README", "capture", "chat", "mailbox", "observe", "recall", "state", "write-a-source"}
-    tried |= {"http", "testing"}
+    tried |= {"http", "testing", "postgres"}
     assert {page.stem for page in PAGES if python_blocks(page)} == tried
 
 
