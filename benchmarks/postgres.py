@@ -251,7 +251,8 @@ def _ingested(place: Place, url: str, folder: Path) -> Timed:
     Reading logs, masking secrets and stemming words is no affair of the server: no goal is set.
     """
     words, size = Words(7), 200
-    homes = [url, url.replace("home=bench", "home=again")]
+    # Neither has conversations of its own, which would be captured as well.
+    homes = [url.replace("home=bench", f"home={name}") for name in ("ingested", "again")]
     write_log(folder / "user", words, 0, 1)
     captured: list[Counters] = []
     sent: list[Counters] = []
@@ -279,7 +280,9 @@ def _ingested(place: Place, url: str, folder: Path) -> Timed:
                 continue
             noted: list[Statement] = []
             captured.append(used_by(lambda: noted.extend(_noted(ours.capture))))  # noqa: B023
-            pairs = [(same(one.connection), one) for one in noted]
+            # Connections that are closed by now only looked whether there are other stores.
+            lasting = [one for one in noted if not one.connection.closed]
+            pairs = [(same(one.connection), one) for one in lasting]
             sent.append(used_by(partial(_send, pairs)))
         for connection in connections.values():
             connection.close()

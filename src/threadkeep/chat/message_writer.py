@@ -77,6 +77,7 @@ class SentChunk(NamedTuple):
 
     seq: int
     entry: JournalEntry
+    checksum: int | None = None  # where it is known; each next chunk names it
 
 
 class Recording:
@@ -101,6 +102,7 @@ class Recording:
         self._folded: list[int] = []
         # What an engine that forgets may still lose, and the numbers of what it has lost.
         self.sent: list[SentChunk] = []
+        self._checksum = 0  # of the only chunk
         self._lost: list[int] = []
         self.begun = False  # the message itself may be lost
         self._holder: str | None = None
@@ -254,7 +256,8 @@ class Recording:
         if not self.sent:
             return {**named, "sent": 0, "sum": 0}
         last = self.sent[-1]
-        return {**named, "sent": last.seq, "sum": self._sum_of(last.entry)}
+        known = self._sum_of(last.entry) if last.checksum is None else last.checksum
+        return {**named, "sent": last.seq, "sum": known}
 
     def _sum_of(self, entry: JournalEntry) -> int:
         return int(entry.columns(self.session_id, self.message_id)["checksum"])
@@ -321,13 +324,14 @@ class Recording:
             return None
         values = entry.columns(self.session_id, self.message_id)
         values["run_id"], values["seq"] = owner.run_id, self.last_seq + 1
+        self._checksum = values["checksum"]
         return values
 
     def appended(self, *, lasting: bool) -> None:
         """The only chunk was stored, under the number that it was given: nothing else waited."""
         self.last_seq += 1
         if not lasting:
-            self.sent.append(SentChunk(self.last_seq, self.pending[0]))
+            self.sent.append(SentChunk(self.last_seq, self.pending[0], self._checksum))
         else:
             self.sent, self.begun = [], False
         self.pending.clear()
