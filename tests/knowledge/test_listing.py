@@ -227,6 +227,13 @@ def test_what_sessions_took_is_read_from_the_index_alone(many: Many) -> None:
     assert any("COVERING INDEX tk_usage_quarters" in step for step in plan)
 
 
+def test_more_words_than_a_query_can_have_are_refused(knowledge_factory: KnowledgeFactory) -> None:
+    with knowledge_factory.open() as store:
+        assert store.evidence.runs(Query(text="tide " * 5_000)) == []
+        with pytest.raises(Invalid, match="101 words"):
+            store.evidence.runs(Query(text=" ".join(map(str, range(101)))))
+
+
 def test_what_is_new_is_told_from_a_mark(
     tmp_path: Path, knowledge_factory: KnowledgeFactory
 ) -> None:

@@ -7,11 +7,14 @@ from typing import Any, Final
 import msgspec
 
 from threadkeep.base.tx import Sql, Tx
+from threadkeep.errors import Invalid
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.search_scope import of_project
 from threadkeep.knowledge.session_sql import like, one_of, resolve
 
 _TERM: Final = re.compile(r'"([^"]*)"|([^\s"]+)')
+# SQLite takes a thousand conditions, of which each word is up to five; a server takes minutes.
+_MOST_WORDS: Final = 100
 
 
 class RowConditions:
@@ -25,8 +28,12 @@ class RowConditions:
 
     def words(self, *columns: str) -> None:
         """Want every word and phrase of the text in one of some columns."""
-        for number, (phrase, word) in enumerate(_TERM.findall(self.query.text)):
-            self.params[f"word{number}"] = within(phrase or word)
+        wanted = dict.fromkeys(phrase or word for phrase, word in _TERM.findall(self.query.text))
+        if len(wanted) > _MOST_WORDS:
+            msg = f"the query has {len(wanted)} words"
+            raise Invalid(msg, hint=f"ask for {_MOST_WORDS} at most")
+        for number, word in enumerate(wanted):
+            self.params[f"word{number}"] = within(word)
             found = (f"{column} LIKE :word{number} ESCAPE '\\'" for column in columns)
             self.texts.append(f"({' OR '.join(found)})")
 

@@ -12,7 +12,7 @@ from psycopg import Cursor, ServerCursor
 
 from threadkeep.base.postgres.errors import is_lost
 from threadkeep.base.postgres.pool import Connection
-from threadkeep.base.postgres.values import TYPES, Packed, pack_values
+from threadkeep.base.postgres.values import TYPES, Packed, pack_values, plain_list
 from threadkeep.base.processes import is_alive, is_of_this_machine
 from threadkeep.base.sql import OWNER, fill_pieces
 from threadkeep.base.tx import Params, Row
@@ -30,6 +30,7 @@ _FETCHED: Final = 500  # rows that `each` asks for at once
 # A plan that is made once for all values cannot leave out a condition that is not asked for: 37 to
 # 86 ms where the plan for the values at hand takes 0.2.
 _OPTIONAL: Final = re.compile(r"\bIS NULL\s+OR\b|\bOR\s+%\(\w+\)s\s+IS NULL")
+_TEXTS: Final = re.compile(r"json_array_elements_text\(CAST\(%\((\w+)\)s AS json\)\)")
 _INSERTED: Final = re.compile(r"\s*(?:WITH\b.*?\)\s*)?INSERT\s+INTO\s+\"?(\w+)", re.DOTALL)
 
 _OWN: Final = frozenset({"tk_owner", "tk_scope"})  # columns of every table that no store sees
@@ -153,7 +154,7 @@ class PostgresTx:
         cursor = connection.cursor(binary=True)
         text, prepare = _statement(sql)
         try:
-            return cursor.execute(text, params or _NONE, prepare=prepare)
+            return cursor.execute(text, _given(sql, params), prepare=prepare)
         except psycopg.Error as error:
             raise self._database.trouble(error) from error
 
@@ -262,7 +263,8 @@ class PostgresTx:
         cursor.itersize = _FETCHED
         self._cursors.append(cursor)
         try:
-            yield from cursor.execute(_statement(self._sql(name))[0], params or _NONE)
+            sql = self._sql(name)
+            yield from cursor.execute(_statement(sql)[0], _given(sql, params))
         except psycopg.Error as error:
             raise self._database.trouble(error) from error
         finally:
@@ -346,7 +348,21 @@ def _close(cursor: ServerCursor[Any]) -> None:
 def _send(connection: Connection, statements: list[tuple[str, Params]]) -> None:
     for sql, params in statements:
         text, prepare = _statement(sql)
-        connection.execute(text, params or _NONE, prepare=prepare)
+        connection.execute(text, _given(sql, params), prepare=prepare)
+
+
+def _given(sql: str, params: Params) -> Params:
+    """Return what a query is given, its lists of texts as PostgreSQL can read them."""
+    lists = _lists_of(sql)
+    if lists and isinstance(params, Mapping):
+        return {**params, **{name: plain_list(params[name]) for name in lists if params[name]}}
+    return params or _NONE
+
+
+@lru_cache(maxsize=4096)
+def _lists_of(sql: str) -> tuple[str, ...]:
+    """Name the parameters of a query that are lists of texts."""
+    return tuple(_TEXTS.findall(sql))
 
 
 @lru_cache(maxsize=4096)

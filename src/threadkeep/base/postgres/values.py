@@ -4,6 +4,7 @@ Every value is sent as text of unknown type: the server infers the type, as it d
 prepared by hand, so that one query is one prepared statement whatever is given to it.
 """
 
+import json
 import math
 import re
 import struct
@@ -15,10 +16,13 @@ from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.pq import Format
 from psycopg.types.numeric import NumericBinaryLoader
 
+from threadkeep.errors import Invalid
+
 # PostgreSQL's text has no NUL, and UTF-8 no half of a character. What it cannot keep is written as
 # this character of the private use area and four hex digits; so is the character itself.
 _ESCAPE: Final = "\uf8ff"
 _ESCAPE_BYTES: Final = _ESCAPE.encode()
+_END: Final = 1 << 63
 _UNKNOWN: Final = 705  # the type of a literal that no one said more of
 _NOT_KEPT: Final = re.compile("[\x00\ud800-\udfff\uf8ff]")
 _ESCAPED: Final = re.compile(f"{_ESCAPE}([0-9a-f]{{4}})")
@@ -34,12 +38,30 @@ def unescape(text: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
+def plain_list(listed: str) -> str:
+    """Write a JSON list of texts without escapes of what PostgreSQL's own JSON refuses to read.
+
+    NUL and halves of characters stand in it as themselves, and are escaped with the whole.
+    """
+    if "\\u" not in listed:
+        return listed
+    return f"[{','.join(map(_quoted, json.loads(listed)))}]"
+
+
+def _quoted(text: str) -> str:
+    parts = (json.dumps(part, ensure_ascii=False)[1:-1] for part in text.split("\0"))
+    return '"' + "\0".join(parts) + '"'
+
+
 class _Integer(Dumper):
     """Sends a number as text of unknown type."""
 
     oid = 0
 
     def dump(self, obj: Any) -> Buffer | None:
+        if not -_END <= obj < _END:
+            msg = "an integer does not fit the 64 bits of a database column"
+            raise Invalid(msg, hint="store such numbers inside JSON")
         return b"%d" % obj
 
     def quote(self, obj: Any) -> Buffer:
