@@ -15,12 +15,12 @@ from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge import forget_scope
 from threadkeep.knowledge.archive import LogRow, sessions_of_log, told_by_line
+from threadkeep.knowledge.archived import entries_in
 from threadkeep.knowledge.forget import TEXTS, Texts, is_there, text_rows
 from threadkeep.knowledge.kinds import Kind
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession
 from threadkeep.knowledge.sessions import children_of, find_session
-from threadkeep.knowledge.transcript import entries_in
 from threadkeep.sources.common import iso_ms
 from threadkeep.sources.records import Source
 

@@ -30,6 +30,7 @@ from threadkeep.knowledge.archive import (
     save_log,
     sessions_of_log,
 )
+from threadkeep.knowledge.archived import entries_in
 from threadkeep.knowledge.commands import (
     envelope_of,
     event_number,
@@ -62,7 +63,6 @@ from threadkeep.knowledge.sessions import (
     unlearn,
     unlearn_prompt,
 )
-from threadkeep.knowledge.transcript import entries_in
 from threadkeep.knowledge.usage import counted, drop_usage, write_usage
 from threadkeep.sources.records import Harvest, Log, Source, Stamp
 

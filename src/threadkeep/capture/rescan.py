@@ -15,6 +15,7 @@ from threadkeep.capture.records import TROUBLES, Progress, Watcher, silent
 from threadkeep.capture.redact.engine import PRIVATE_RULE, Redactor
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge import archive, forget
+from threadkeep.knowledge.archived import entries_in
 from threadkeep.knowledge.reindex import (
     entries_to_index,
     leave_index,
@@ -22,7 +23,6 @@ from threadkeep.knowledge.reindex import (
     take_up_index,
 )
 from threadkeep.knowledge.sessions import find_session
-from threadkeep.knowledge.transcript import entries_in
 from threadkeep.sources.files import LogFile
 from threadkeep.sources.records import Source
 

@@ -17,6 +17,7 @@ from threadkeep.base.page import Cursor, Limit, Page, page_before, page_of
 from threadkeep.base.tx import Tx
 from threadkeep.base.verbs import LARGEST, Number, RowId, with_limits
 from threadkeep.knowledge import session_detail, session_list, usage, views
+from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.command_list import CommandRow, StoredVisit
 from threadkeep.knowledge.labels import with_labels
 from threadkeep.knowledge.lessons import Lesson, list_lessons
@@ -43,7 +44,6 @@ from threadkeep.knowledge.session_list import SessionCounts
 from threadkeep.knowledge.session_sql import ListContext, Matches
 from threadkeep.knowledge.store import KnowledgeStore
 from threadkeep.knowledge.transcript import (
-    ArchivedEntries,
     Outline,
     Prompt,
     find_in,

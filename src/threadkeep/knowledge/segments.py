@@ -13,9 +13,9 @@ from threadkeep.base.json import compact, encode
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.archive import read_block
+from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import Entry, Readers, Segment, to_entry
-from threadkeep.knowledge.transcript import ArchivedEntries
 
 # ------------------------------------------------------------------------------
 # The content hash of a segment: the contract's formula, byte for byte.

@@ -17,6 +17,7 @@ from threadkeep.base.match import (
 )
 from threadkeep.base.snippet import snippet
 from threadkeep.base.tx import Row, Sql, Tx
+from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
 from threadkeep.knowledge.query import EVERYTHING, Bound, Query
@@ -43,7 +44,6 @@ from threadkeep.knowledge.session_sql import (
     rows_of,
     where,
 )
-from threadkeep.knowledge.transcript import ArchivedEntries
 
 # Entries with a word, the newest: for a first page, made while somebody types, and for all others.
 _MATCHES: Final = 5_000

@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers
 from threadkeep.knowledge.sessions import EVERYTHING, entries_after, latest_entries
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.transcript import ArchivedEntries
 
 _AT_ONCE: Final = 500  # entries of one look
 _LOOK_SECONDS: Final = 0.5

@@ -14,6 +14,7 @@ import msgspec
 from threadkeep.base.match import read_match
 from threadkeep.base.tx import Tx
 from threadkeep.base.words import index_words
+from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.attempts import (
     calls_before,
     command_row,
@@ -49,7 +50,6 @@ from threadkeep.knowledge.shapes import (
     shape_of,
     telling_line,
 )
-from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.knowledge.workflow_runs import commit_message
 from threadkeep.memory.learn.text_cleaning import plain
 from threadkeep.memory.memory import ANYTHING, MemoryReader

@@ -10,9 +10,9 @@ from threadkeep.base.text import decoded
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.knowledge import hit_rows
+from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.records import EntryRow, Readers
 from threadkeep.knowledge.search_index import is_indexable
-from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.memory.hits import evidence_of, load_thing, message_hit, thing_hit
 from threadkeep.memory.records import Hit, HitDetail
 

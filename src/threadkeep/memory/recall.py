@@ -13,6 +13,7 @@ from threadkeep.base.match import Match, all_of
 from threadkeep.base.text import pattern
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, ThreadkeepError
+from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.hit_rows import (
     FoundSession,
     SessionMessage,
@@ -30,7 +31,6 @@ from threadkeep.knowledge.search_scope import (
     is_agent,
     scope_of,
 )
-from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.memory.candidates import (
     NOTHING,
     POOL,

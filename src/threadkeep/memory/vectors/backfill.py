@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from threadkeep.base.tx import Tx
+from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.records import EntryRow, Readers
 from threadkeep.knowledge.server_vectors import chunks_to_fill, fill
 from threadkeep.knowledge.store import KnowledgeStore
-from threadkeep.knowledge.transcript import ArchivedEntries
 from threadkeep.knowledge.vector_rows import (
     Kind,
     NodeText,
