@@ -126,7 +126,7 @@ def serving(home: Home, path: Path) -> Iterator[Running]:
 def _ask(running: Running, path: str) -> Timed:
     # No two are the same: an answer that the server has kept would say nothing about its work.
     path += f"{'&' if '?' in path else '?'}round={next(_ROUND)}"
-    began_cpu, began = _cpu(running.process.pid), time.perf_counter()
+    began_cpu, began = cpu_of(running.process.pid), time.perf_counter()
     headers = {"authorization": f"Bearer {running.token}", "accept": "text/html"}
     connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=120)
     try:
@@ -140,10 +140,10 @@ def _ask(running: Running, path: str) -> Timed:
         raise RuntimeError(f"{path} was answered with {answer.status}")
     told = _TIMING.search(answer.headers.get("server-timing", ""))
     server = float(told[1]) if told else float("nan")
-    return Timed(server, (_cpu(running.process.pid) - began_cpu) * 1000, whole * 1000)
+    return Timed(server, (cpu_of(running.process.pid) - began_cpu) * 1000, whole * 1000)
 
 
-def _cpu(process: int) -> float:
+def cpu_of(process: int) -> float:
     """Return the CPU time of a process; 0 where the system does not tell."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from benchmarks.browse_made import BLOCKS, LONG, RECENT, recent
 from benchmarks.place import Place
 from benchmarks.report import Goal, Result, Table, figure
-from benchmarks.web import Running, peak_memory, served_store
+from benchmarks.web import Running, cpu_of, peak_memory, served_store
 
 SESSIONS: Final = 100_000
 CLIENTS: Final = 50
@@ -35,9 +35,11 @@ def run(place: Place) -> Result:
     now = time.time_ns() // 1_000_000
     with served_store(place, now, SESSIONS) as running:
         load(running, 1)  # what everybody waits for once: modules, prices, sums of all time
+        before = cpu_of(running.process.pid)
         answered, seconds = load(running, place.either(40, 20))
+        spent = cpu_of(running.process.pid) - before
         megabytes = peak_memory(running.process.pid) / 1024
-    return _result(answered, seconds, megabytes)
+    return _result(answered, (seconds, spent), megabytes)
 
 
 def load(running: Running, rounds: int) -> tuple[list[Answered], float]:
@@ -139,7 +141,8 @@ def quantile(values: Sequence[float], part: float) -> float:
     return sorted(values)[min(int(len(values) * part), len(values) - 1)]
 
 
-def _result(answered: Sequence[Answered], seconds: float, megabytes: float) -> Result:
+def _result(answered: Sequence[Answered], used: tuple[float, float], megabytes: float) -> Result:
+    seconds, spent = used
     by_kind: Mapping[str, list[float]] = {
         kind: [one.took for one in answered if one.kind == kind]
         for kind in sorted({one.kind for one in answered})
@@ -155,10 +158,11 @@ def _result(answered: Sequence[Answered], seconds: float, megabytes: float) -> R
         Goal("web-load: errors", 0.0, float(errors), ""),
         Goal("web-load: memory at most", _MEGABYTES, megabytes, " MB"),
     ]
-    waits = os.getloadavg()[0]
+    waits, each = os.getloadavg()[0], spent * 1000 / len(answered)
     fact = (
         f"{CLIENTS} clients and {FOLLOWERS} followers: {len(answered) / seconds:.0f} requests"
-        f" a second, half of them within {median(took):.0f} ms; the machine's load was {waits:.1f}"
+        f" a second, half of them within {median(took):.0f} ms, {each:.1f} ms of the server's CPU"
+        f" for each; the machine's load was {waits:.1f}"
     )
     columns = ("request", "count", "p50 ms", "p90 ms", "p99 ms")
     return Result([Table("Fifty clients at once", columns, rows)], goals, [fact])
