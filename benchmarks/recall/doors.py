@@ -72,7 +72,7 @@ async def _all(home: Home, memory: Memory, running: Running) -> list[Timed]:
 
 
 def _arguments(asked: Asked) -> dict[str, object]:
-    given: dict[str, object] = {"query": asked.text}
+    given: dict[str, object] = {"q": asked.text}
     if asked.within != Query():
         given["project"] = asked.within.project[0]
     return given

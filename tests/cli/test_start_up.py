@@ -20,9 +20,9 @@ BUDGETS = {
     "--help": 11,
     "sessions": 66,  # one more since a store may be on a server
     "usage statusline": 58,
-    "search harbor": 81,
+    "search harbor": 77,
     "chat ls": 88,
-    "recall harbor": 80,
+    "recall harbor": 76,
     "capture": 137,  # when nothing is new
 }
 # What only some commands are for: capture with its redactor, what learns, readers of other

@@ -17,7 +17,6 @@ from threadkeep.base.match import (
 )
 from threadkeep.base.snippet import snippet
 from threadkeep.base.tx import Row, Sql, Tx
-from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.copies import NO_LINKS, links_of
 from threadkeep.knowledge.prices import cost_known, sums_of, tokens_of
 from threadkeep.knowledge.query import EVERYTHING, Bound, Query
@@ -173,6 +172,8 @@ def _snippets(
 ) -> dict[int, str]:
     entries = {one.id: matches.sessions.get(one.id, 0) for one in sessions}
     rows = _entries(around.tx, entries.values())
+    from threadkeep.knowledge.archived import ArchivedEntries  # noqa: PLC0415  (for words alone)
+
     texts = ArchivedEntries(around.tx, around.sources)
     found = {}
     for one in sessions:

@@ -24,7 +24,6 @@ from threadkeep.knowledge.archive import (
     read_block,
     read_lines,
 )
-from threadkeep.knowledge.archived import ArchivedEntries, entries_in
 from threadkeep.knowledge.copies import COPY, Links
 from threadkeep.knowledge.query import Query
 from threadkeep.knowledge.records import CapturedSession, Entry, EntryRow, Readers, to_entry
@@ -33,6 +32,7 @@ from threadkeep.knowledge.schema import ENTRY_WORDS
 from threadkeep.knowledge.sessions import EVERYTHING, entries_of, search_rows
 
 if TYPE_CHECKING:
+    from threadkeep.knowledge.archived import ArchivedEntries
     from threadkeep.knowledge.prices import Prices
     from threadkeep.knowledge.store import KnowledgeStore
 
@@ -70,6 +70,8 @@ def _shown(
     tx: Tx, sources: Readers, log: LogRow, rows: list[EntryRow]
 ) -> Iterator[TranscriptEntry]:
     """Read the lines of some entries of one log, given in the order of their lines."""
+    from threadkeep.knowledge.archived import entries_in  # noqa: PLC0415  (no list reads entries)
+
     wanted = iter(rows)
     row = next(wanted, None)
     if row is None:
@@ -104,6 +106,8 @@ def _in_time(shown: Iterable[TranscriptEntry]) -> list[TranscriptEntry]:
 
 def entry_at(tx: Tx, sources: Readers, row: EntryRow) -> Entry | None:
     """Read one entry from its place in the archive."""
+    from threadkeep.knowledge.archived import entries_in  # noqa: PLC0415  (the same)
+
     found = tx.one("block_at", {"log": row.log_id, "line": row.line})
     if found is None:
         return None
@@ -247,7 +251,7 @@ def _ordered(in_document: bool, rows: Iterable[Row]) -> Iterable[Row]:  # noqa: 
     return [row for _, row in sorted(timed, key=itemgetter(0))]
 
 
-def read_prompts(archive: ArchivedEntries, outline: Outline, width: int) -> tuple[Prompt, ...]:
+def read_prompts(archive: "ArchivedEntries", outline: Outline, width: int) -> tuple[Prompt, ...]:
     """Read the beginnings of all prompts of a session; one that is gone is empty."""
     prompts = []
     for position in outline.starts:
@@ -292,7 +296,7 @@ def span(
 
 
 def read_window(
-    archive: ArchivedEntries, outline: Outline, part: tuple[int, int], prompts: Sequence[Prompt]
+    archive: "ArchivedEntries", outline: Outline, part: tuple[int, int], prompts: Sequence[Prompt]
 ) -> Window:
     """Read the messages from one position up to another.
 
@@ -350,7 +354,7 @@ def position_in(outline: Outline, session: CapturedSession, at: str | int | None
 # ---------------------------------------------------------------------- finding in one session
 
 
-def read_texts(archive: ArchivedEntries, outline: Outline) -> Iterator[str]:
+def read_texts(archive: "ArchivedEntries", outline: Outline) -> Iterator[str]:
     """Read the texts of all entries of a session, one by one."""
     return (archive.text(outline.entry(position)) for position in range(outline.total))
 
