@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -28,9 +28,11 @@ from threadkeep.base.tx import Tx
 from threadkeep.base.words import index_text
 from threadkeep.errors import Damaged
 from threadkeep.knowledge.copies import COPY, is_here, new_numbers, parts_of
-from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import Entry
 from threadkeep.knowledge.schema import ENTRY_WORDS
+
+if TYPE_CHECKING:
+    from threadkeep.knowledge.recent_entries import RecentEntries
 
 BLOCK_BYTES: Final = 256 * 1024
 _DIGEST_BYTES: Final = 16
@@ -230,7 +232,7 @@ def write_entries(
     session: int,
     placed: Iterable[EntryLocation],
     words: Words,
-    recent: RecentEntries | None = None,
+    recent: "RecentEntries | None" = None,
 ) -> EntryChanges:
     """Store entries of one session, in the order in which they were told.
 

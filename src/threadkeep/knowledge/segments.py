@@ -13,7 +13,6 @@ from threadkeep.base.json import compact, encode
 from threadkeep.base.text import from_sql
 from threadkeep.base.tx import Row, Tx
 from threadkeep.knowledge.archive import read_block
-from threadkeep.knowledge.archived import ArchivedEntries
 from threadkeep.knowledge.recent_entries import RecentEntries
 from threadkeep.knowledge.records import Entry, Readers, Segment, to_entry
 
@@ -268,6 +267,8 @@ def archived_entries(
     tx: Tx, sources: Readers, ids: Sequence[int], recent: RecentEntries | None = None
 ) -> Iterator[Entry]:
     """Read entries from the archive in the order of their lines; what is gone is left out."""
+    from threadkeep.knowledge.archived import ArchivedEntries  # noqa: PLC0415  (to learn alone)
+
     archive = ArchivedEntries(tx, sources, recent)
     for row in tx.all("evidence_entries", {"ids": encode(list(ids))}):
         entry = archive.entry(to_entry(row))
