@@ -139,8 +139,7 @@ def store_block(tx: Tx, text: bytes) -> int:
 def read_block(tx: Tx, block_id: int, *, proved: bool = True) -> list[bytes]:
     """Return the lines of a block; raises Damaged if they are not what was stored.
 
-    What only shows a few lines needs no proof that nobody put another block in the place of this
-    one (`proved`): the block's own checksum tells of damage, in a seventh of the time.
+    Who shows a few lines needs no proof (`proved`): the checksum in the block tells of damage.
     """
     row = tx.one("read_block", {"block": block_id})
     if row is None:
@@ -153,9 +152,7 @@ def read_block(tx: Tx, block_id: int, *, proved: bool = True) -> list[bytes]:
         raise Damaged(msg, hint=error.hint) from error
     if (proved or not has_checksum(data)) and digest(text) != name:
         raise Damaged(f"block {block_id} of the archive has changed", hint="restore a backup")
-    lines = text.split(b"\n")
-    lines.pop()
-    return lines
+    return text.split(b"\n")[:-1]
 
 
 def read_lines(tx: Tx, log_id: int, first: int = 0, count: int | None = None) -> Iterator[bytes]:
