@@ -74,7 +74,7 @@ def test_an_export_goes_into_a_new_private_file(hands: Hands) -> None:
 def test_a_terminal_is_not_shown_what_could_harm_it(
     hands: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hand_off, "exported", lambda *_: f"# {HOSTILE}\n")
+    monkeypatch.setattr(hand_off, "exported", lambda *_, **_options: f"# {HOSTILE}\n")
     assert hands("export", CLAUDE).stdout == f"# {HOSTILE}\n"
     monkeypatch.setenv("FORCE_COLOR", "1")
     shown = hands("export", CLAUDE).stdout
