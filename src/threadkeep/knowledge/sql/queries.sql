@@ -325,13 +325,15 @@ WITH RECURSIVE later (id, harness, session_id) AS (
 SELECT harness, session_id FROM later ORDER BY id
 
 -- A session of nothing but copies is no work yet: it was handed over, and no agent has continued it.
--- name: fold_copies
-UPDATE tk_sessions SET hidden = 2 WHERE hidden = 0 AND entries > 0 AND id IN (SELECT session FROM tk_origins)
-  AND NOT EXISTS (SELECT 1 FROM tk_entries AS e WHERE e.session = tk_sessions.id AND e.kind <> 'copy')
+-- name: folding
+SELECT s.id, 2 FROM tk_origins AS o JOIN tk_sessions AS s ON s.id = o.session WHERE s.hidden = 0 AND s.entries > 0
+  AND NOT EXISTS (SELECT 1 FROM tk_entries AS e WHERE e.session = s.id AND e.kind <> 'copy')
+UNION ALL
+SELECT s.id, 0 FROM tk_origins AS o JOIN tk_sessions AS s ON s.id = o.session WHERE s.hidden = 2
+  AND EXISTS (SELECT 1 FROM tk_entries AS e WHERE e.session = s.id AND e.kind <> 'copy')
 
--- name: unfold_copies
-UPDATE tk_sessions SET hidden = 0 WHERE hidden = 2 AND id IN (SELECT session FROM tk_origins)
-  AND EXISTS (SELECT 1 FROM tk_entries AS e WHERE e.session = tk_sessions.id AND e.kind <> 'copy')
+-- name: fold
+UPDATE tk_sessions SET hidden = :hidden WHERE id = :session
 
 -- name: copies_by_harness
 SELECT s.harness, count(*) FROM tk_origins AS o CROSS JOIN tk_sessions AS s
