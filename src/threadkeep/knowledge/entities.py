@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from threadkeep.base.json import encode
+from threadkeep.base.text import decoded
 from threadkeep.base.tx import Tx
 from threadkeep.knowledge.records import Mentions, NodeDraft
 
@@ -151,7 +152,7 @@ def note_in_events(
     ]
     rows = []
     for event, *texts in tx.all("texts_of_events", {"ids": encode(list(events))}):
-        text = "\n".join(part for part in texts if part)
+        text = "\n".join(decoded(part) for part in texts if part)
         rows += [
             {"event": event, "entity": number, "role": role, "now": now}
             for name, number, role in named

@@ -150,6 +150,12 @@ def test_events_name_what_stands_in_their_own_text(tx: Tx) -> None:
     ]
 
 
+def test_half_a_character_hides_no_name(tx: Tx) -> None:
+    event = add_event(tx, command="go test \ud83d")
+    note_in_events(tx, [event], put_entities(tx, [Mention("tool", "go")], now=NOW), NOW)
+    assert column(tx, "SELECT event_id FROM event_entities") == [event]
+
+
 words = st.text("ab_./", min_size=1, max_size=4)
 
 
