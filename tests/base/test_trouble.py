@@ -246,6 +246,21 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "notes.txt.lock"]
 
 
+@pytest.mark.parametrize("word", [b"CREATE TABLE", b"CREATE INDEX"])
+def test_a_flipped_bit_in_the_schema_is_damage(tmp_path: Path, word: bytes) -> None:
+    # SQLite quotes the word it cannot parse, and Python cannot decode that.
+    path = tmp_path / "a.db"
+    connection = sqlite3.connect(path)
+    connection.executescript("CREATE TABLE t (a); CREATE INDEX i ON t (a);")
+    connection.close()
+    data = bytearray(path.read_bytes())
+    data[data.index(word) + len(b"CREATE ")] ^= 0x80
+    path.write_bytes(data)
+    with pytest.raises(Damaged, match="is damaged") as caught:
+        SqliteDatabase(path, {})
+    assert "restore" in caught.value.hint
+
+
 def test_a_damaged_page_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with table(path) as database, database.write() as tx:

@@ -15,7 +15,7 @@ from weakref import WeakSet
 from threadkeep.base.files import wal_allowed
 from threadkeep.base.processes import describe_process, lock_holders, may_write
 from threadkeep.base.sqlite import pragmas
-from threadkeep.base.sqlite.errors import is_busy
+from threadkeep.base.sqlite.errors import SALVAGE, FileDamaged, is_busy
 from threadkeep.base.sqlite.lock import all_locks, forget_locks
 from threadkeep.base.sqlite.tx import KeepingConnection
 from threadkeep.errors import Conflict
@@ -273,6 +273,10 @@ def _open(file: Path, mode: str, *groups: tuple[pragmas.Pragma, ...]) -> sqlite3
     try:
         pragmas.apply(connection, *groups)
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except UnicodeDecodeError as error:  # SQLite quotes what it cannot parse
+        connection.close()
+        msg = f"{file} is damaged: its schema cannot be read"
+        raise FileDamaged(msg, hint=SALVAGE) from error
     except BaseException:
         connection.close()
         raise

@@ -58,6 +58,8 @@ _NO_LOCKS = _Meaning(
     ReadOnly, "is on a file system whose locks do not work", "keep the file on a local disk"
 )
 
+SALVAGE: Final = "restore a backup with `threadkeep restore`; keep the file"
+
 # By SQLite's extended code first, then by its plain one.
 _MEANINGS = {
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -91,9 +93,7 @@ _MEANINGS = {
         "was moved or replaced while it was open",
         "close every program that uses it, then open it again",
     ),
-    sqlite3.SQLITE_CORRUPT: _Meaning(
-        FileDamaged, "is damaged", "restore a backup with `threadkeep restore`; keep the file"
-    ),
+    sqlite3.SQLITE_CORRUPT: _Meaning(FileDamaged, "is damaged", SALVAGE),
     sqlite3.SQLITE_CORRUPT_VTAB: _Meaning(
         FileDamaged, "has a damaged index", "`threadkeep doctor --repair` rebuilds it"
     ),
