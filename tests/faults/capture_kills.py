@@ -3,11 +3,12 @@
 import os
 import random
 import select
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.support.user_homes import (
@@ -23,6 +24,12 @@ SMALL_BATCH = 64 * 1024
 # Only a test that is broken ever waits this long.
 PATIENCE = 120.0
 DATABASE = "knowledge.db"
+_LEARNED = {
+    "nodes": "SELECT node_type, outcome, content FROM knowledge_nodes",
+    "lessons": "SELECT repo, tool, rule_id, path_prefix, occurrences FROM lessons",
+    "counted once": "SELECT repo, tool, rule_id, path_prefix, count FROM lesson_pending",
+    "tickets": "SELECT status, count(*) FROM agentic_enrichment_queue GROUP BY status",
+}
 
 
 class Worker:
@@ -68,27 +75,30 @@ def working(role: str, home: Path, user: Path, batch: int = SMALL_BATCH) -> Iter
         worker.process.stdout.close()
 
 
-def capture_under_kills(home: Path, user: Path, kills: int, seed: int) -> tuple[int, int]:
+def capture_under_kills(
+    home: Path, user: Path, kills: int, seed: int, role: str = "capture"
+) -> tuple[int, int]:
     """Capture until it is done, killed so often at random; tell the kills and the fresh starts.
 
-    A child that got through is followed by one on an empty store: kills must hit work.
+    A child that got through is followed by one on an empty store: kills must hit work. With
+    `learn` as its role the child makes nodes and lessons, too.
     """
-    rng = random.Random(seed)
+    rng, same = random.Random(seed), compare if role == "capture" else compare_learned
     done, rounds, steps = 0, 1, 0
     while done < kills:
-        with working("capture", home, user) as worker:
+        with working(role, home, user) as worker:
             finished = _let_work(worker, rng)
             worker.kill()
         done += not finished
         steps += 1
         if finished and done < kills:
-            compare(home, user)
+            same(home, user)
             _remove(home)
             rounds += 1
         assert steps < 10 * kills + 10, "it is never killed in its work"
-    with working("capture", home, user) as worker:
+    with working(role, home, user) as worker:
         worker.wait_for("done 0")
-    compare(home, user)
+    same(home, user)
     return done, rounds
 
 
@@ -119,6 +129,24 @@ def compare(home: Path, user: Path) -> None:
     for name, rows in expected.items():
         assert found[name] == rows, f"{name}: {first_difference(found[name], rows)}"
     assert archived(home / DATABASE) == archived(calm / DATABASE)
+
+
+def compare_learned(home: Path, user: Path) -> None:
+    """Compare the nodes and lessons of a store with those of an undisturbed run."""
+    assert_sound(home / DATABASE)
+    calm = home.parent / "calm-learned"
+    if not calm.exists():
+        with working("learn", calm, user) as worker:
+            worker.wait_for("done 0")
+    expected = _learned(calm / DATABASE)
+    assert expected["nodes"]
+    assert _learned(home / DATABASE) == expected
+    assert archived(home / DATABASE) == archived(calm / DATABASE)
+
+
+def _learned(database: Path) -> dict[str, list[tuple[object, ...]]]:
+    with closing(sqlite3.connect(database)) as connection:
+        return {name: sorted(connection.execute(sql)) for name, sql in _LEARNED.items()}
 
 
 def first_difference(found: list[tuple[object, ...]], wanted: list[tuple[object, ...]]) -> str:

@@ -25,6 +25,12 @@ def test_killed_at_random_the_store_ends_as_if_nothing_had_happened(tmp_path: Pa
     assert kills == 4
 
 
+def test_killed_while_it_learns_it_ends_with_the_same_nodes_and_lessons(tmp_path: Path) -> None:
+    user = multiply(made_up_home(tmp_path / "user"), 12)
+    kills, _ = capture_under_kills(tmp_path / "home", user, 4, 504, "learn")
+    assert kills == 4
+
+
 def test_the_same_with_real_transcripts(shared_data: Path, tmp_path: Path) -> None:
     user = real_sample(shared_data, tmp_path / "user", most=200_000)
     kills, _ = capture_under_kills(tmp_path / "home", user, 4, seed=502)
