@@ -6,12 +6,14 @@ from functools import partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
 
 from threadkeep.base.json import decode_line
+from threadkeep.base.sqlite.from_script import database_of
 from threadkeep.knowledge.records import Entry, Image
 from threadkeep.sources import (
     continue_dev,
@@ -21,6 +23,7 @@ from threadkeep.sources import (
     gptme,
     grok_build,
     kimi_code,
+    llm_logs,
     mistral_vibe,
     pi,
     qwen_code,
@@ -320,6 +323,7 @@ _IN_WORDS: dict[str, Callable[[Conversation], Iterable[tuple[Any, ...]]]] = {
     "qwen-code": lambda told: _in_qwen_code(flat(told)),
     "pi": lambda told: _in_pi(flat(told)),
     "cline": _in_cline,
+    "llm": _in_cline,
     "goose": _in_goose,
     "grok-build": _in_grok,
     "mistral-vibe": _in_grok,
@@ -396,6 +400,15 @@ def _from_goose(text: str) -> tuple[list[Entry], str]:
     return _fed(goose.SOURCE, "\n".join(lines)), "goose"
 
 
+def _from_llm(text: str) -> tuple[list[Entry], str]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "logs.db")
+        path.write_bytes(database_of(text))
+        log = Log(str(path), Stamp(0, 0, 0, 0), SESSION)
+        lines = [line.decode() for _, line in llm_logs.SOURCE.records(log, SESSION)]
+    return _fed(llm_logs.SOURCE, "\n".join(lines)), "llm"
+
+
 def _from_document(
     source: Documents, text: str, beside: Mapping[str, bytes] = {}
 ) -> tuple[list[Entry], str]:
@@ -416,6 +429,7 @@ _READERS: dict[str, Callable[[str], tuple[list[Entry], str]]] = {
     "kimi-code": lambda text: (_fed(kimi_code.SOURCE, text), "kimi-code"),
     "gptme": lambda text: (_fed(gptme.SOURCE, text), "gptme"),
     "goose": _from_goose,
+    "llm": _from_llm,
     "continue": partial(_from_document, continue_dev.SOURCE),
     "mistral-vibe": partial(
         _from_document,

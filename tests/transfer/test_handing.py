@@ -10,8 +10,10 @@ import pytest
 from tests.sources.sample_support import write_json, write_lines
 from tests.support.user_homes import IMPORTS, open_history, settle
 from tests.transfer.exports import NOW, SESSION, flat, held, new, read_back, written
+from threadkeep import Home
 from threadkeep.capture.capture import History
 from threadkeep.errors import Conflict, Invalid
+from threadkeep.home.opening import open_browse
 from threadkeep.knowledge.query import Query
 from threadkeep.sources.records import UserHome
 from threadkeep.transfer.conversation import (
@@ -236,8 +238,35 @@ def test_captured_again_it_is_a_session_of_its_own(demo: History, tmp_path: Path
         )
         for one in found:
             assert flat(conversation(history, one)) == held(one.agent, resumable(told, WHERE))
-            assert one.cwd == WHERE
+            assert one.cwd == ("" if one.agent == "llm" else WHERE)  # it knows no folders
         assert history.usage(Query()).total.output == 0
+
+
+def test_a_session_for_llm_is_a_database_of_its_own(demo: History, tmp_path: Path) -> None:
+    live = tmp_path / "user/.config/io.datasette.llm/logs.db"
+    live.parent.mkdir(parents=True)
+    live.write_bytes(b"")
+    handed = made(conversation(demo, demo.find(CLAUDE)), "llm", tmp_path / "user")
+    put(handed)
+    assert live.read_bytes() == b""
+    live.unlink()
+    home = Home(tmp_path / "home", environ={"HOME": str(tmp_path / "user")})
+    with home.history(user_home=tmp_path / "user") as history:
+        history.capture()
+    with open_browse(home) as browse:
+        command = browse.session(f"llm:{handed.session_id}").resume
+    assert command == f"llm chat --cid {handed.session_id} -d {handed.path}"
+    assert handed.command.endswith(command)
+
+
+def test_messages_for_llm_have_the_names_that_it_gives_them() -> None:
+    said = Conversation(
+        ConversationInfo("codex", "s1"),
+        (ExportMessage("user", (ExportText("It's Größe \0 \U0001f30a"),), NOW),),
+    )
+    script = written("llm", said)
+    # llm 0.36 says so of this message; with another name it would write all of it once more.
+    assert "'b2:071595888c261d100afb62fee3f257a4'" in script
 
 
 def test_a_project_that_gemini_knows_keeps_its_folder(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ class Program(NamedTuple):
     is_large: bool = False  # it takes long to install: only where somebody asks for it
     at_terminal: bool = False  # it goes on with a session only where a person can type
     ready: str = ""  # what it shows there once it can be typed to
+    says: str = ""  # what it is given as its input, where it takes no words behind the command
     answers: Callable[[str], Turn] = streams
 
 
@@ -193,6 +194,15 @@ def _vibe(user: Path, script: Script) -> dict[str, str]:
     return {}
 
 
+def _llm(user: Path, script: Script) -> dict[str, str]:
+    model = {"model_id": "m-1", "model_name": "m-1", "api_base": script.url, "api_key_name": "here"}
+    folder = user / ".config" / "io.datasette.llm"
+    (folder / "extra-openai-models.yaml").write_text(json.dumps([model]))  # which is YAML, too
+    (folder / "keys.json").write_text(json.dumps({"here": "none"}))
+    (folder / "default_model.txt").write_text("m-1")
+    return {}
+
+
 ASK = "And tomorrow?"
 SAID = "Fifty minutes later."
 PROGRAMS = {
@@ -242,6 +252,7 @@ PROGRAMS = {
         *(("--trust", "-p", ASK), _vibe, from_pypi),
         is_large=True,
     ),
+    "llm": Program(*("llm", "0.36", "llm"), *((), _llm, from_pypi), says=ASK),
     "grok-build": Program(
         *("@xai-official/grok-linux-x64", "1.0.41", "grok"),
         *(("-m", "m-1", "-p", ASK), _grok, grok_from_npm),
@@ -281,7 +292,7 @@ def resume(made: HandOff, user: Path, folder: Path, script: Script) -> None:
         command,
         cwd=folder,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        input=program.says,
         capture_output=True,
         text=True,
         check=False,

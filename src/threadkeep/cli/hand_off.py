@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TARGETS: Final = (
     *("claude-code", "codex", "opencode", "pi", "qwen-code", "kimi-code", "continue"),
     *("gemini-cli", "copilot-cli", "cline", "gptme", "goose", "grok-build"),
-    "mistral-vibe",
+    *("mistral-vibe", "llm"),
 )
 FORMATS: Final = (
     *TARGETS,

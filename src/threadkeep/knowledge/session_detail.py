@@ -53,9 +53,13 @@ _BY_FOLDER: Final = {
 }
 # These number the sessions of a day: what makes the number unique here is not theirs.
 _NUMBERED: Final = {"goose"}
+# These look for the session in the one database that they are told of.
+_BY_DATABASE: Final = {"llm"}
 
 
-def resume_command(harness: str, session_id: str, cwd: str = "") -> str | None:
+def resume_command(
+    harness: str, session_id: str, cwd: str = "", log_path: str | None = None
+) -> str | None:
     """Return the command for a shell that continues a session; None if its program has none."""
     command = _COMMANDS.get(harness)
     if command is None or "/" in session_id:  # a part of a session, which no program resumes
@@ -64,6 +68,8 @@ def resume_command(harness: str, session_id: str, cwd: str = "") -> str | None:
     name = shlex.quote(own)
     program = " ".join(command)
     resumed = f"{program}={name}" if harness in _JOINED else f"{program} {name}"
+    if log_path and harness in _BY_DATABASE:
+        return f"{resumed} -d {shlex.quote(log_path)}"
     if cwd and harness in _BY_FOLDER:
         return f"cd {shlex.quote(cwd)} && {resumed}"
     return resumed
@@ -97,6 +103,7 @@ def read_detail(
     children = children_of(tx, session)
     parent = _parent(tx, session)
     shown = listed(around, [session, *children, *([parent] if parent else [])])
+    log_path = _log_path(tx, session)
     usage = tx.all("browse_usage_of_session", {"session": session.id})
     return SessionDetail(
         listed=shown[0],
@@ -105,8 +112,8 @@ def read_detail(
         parent=shown[-1] if parent else None,
         newer=_neighbour(tx, "browse_newer", session),
         older=_neighbour(tx, "browse_older", session),
-        log_path=_log_path(tx, session),
-        resume=resume_command(session.agent, session.session_id, session.cwd),
+        log_path=log_path,
+        resume=resume_command(session.agent, session.session_id, session.cwd, log_path),
     )
 
 

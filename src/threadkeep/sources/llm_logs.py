@@ -12,6 +12,7 @@ from threadkeep.base.sqlite.foreign import ForeignDatabase
 from threadkeep.knowledge.records import Entry, SessionFacts, Usage
 from threadkeep.sources.blocks import call, moment, result, spent, spoken
 from threadkeep.sources.common import describe_input, numbered, rows, strange_name, table, text
+from threadkeep.sources.copy_marks import MARK
 from threadkeep.sources.format import Databases, Keyed, Told, decoded, read_rows
 from threadkeep.sources.places import place
 
@@ -25,6 +26,7 @@ _RESPONSE: Final = (
     *("id", "model", "resolved_model", "prompt", "system", "response", "reasoning"),
     *("input_tokens", "output_tokens", "token_details", "datetime_utc"),
 )
+HANDED_OVER: Final = "threadkeep"  # where sessions lie that were handed over, each in a database
 _LONGEST: Final = 100_000  # messages of a thread: a chain in a damaged file may be a circle
 
 
@@ -59,14 +61,15 @@ def _thread(database: ForeignDatabase, session: str, row: dict[str, Any]) -> Ite
     times = {turn.get("tip_message_hash"): turn for turn in turns}
     chain = _chain(database, row.get("tip_message_hash"))
     at = moment(turns[0].get("datetime_utc")) if turns else moment(row.get("datetime_utc"))
-    for hash_, role in chain:
+    for hash_, role, kept in chain:
         turn = times.get(hash_, {})
         at = moment(turn.get("datetime_utc")) or at
         parts = read_rows(
             *(database, "parts", _PART, "WHERE message_hash = ? ORDER BY position", (hash_,))
         )
         told = [_whole(database, part) for part in list(parts)]
-        about = {"type": "message", "id": f"{hash_}", "role": role, "at": at}
+        mark = {MARK: kept[MARK]} if MARK in kept else {}  # what a hand-off wrote
+        about = {"type": "message", "id": f"{hash_}", "role": role, "at": at, **mark}
         yield str(hash_), {**about, "model": turn.get("model"), "parts": told}
     for turn in turns:
         told_turn = {**turn, "token_details": decoded(turn.get("token_details"))}
@@ -116,17 +119,17 @@ def _attached(database: ForeignDatabase, part: object) -> Iterator[str]:
         yield text(row.get("path")) or text(row.get("url")) or text(row.get("type"))
 
 
-def _chain(database: ForeignDatabase, tip: object) -> list[tuple[object, object]]:
-    """Walk from the last message up to the first; give them in order."""
-    found: dict[object, object] = {}
+def _chain(database: ForeignDatabase, tip: object) -> list[tuple[object, object, dict[str, Any]]]:
+    """Walk from the last message up to the first; give them in order, with what is kept of them."""
+    found: dict[object, tuple[object, dict[str, Any]]] = {}
     while tip is not None and tip not in found and len(found) < _LONGEST:
-        wanted = ("role", "parent_hash")
+        wanted = ("role", "parent_hash", "provider_metadata")
         row = next(read_rows(database, "messages", wanted, "WHERE hash = ?", (tip,)), None)
         if row is None:
             break
-        found[tip] = row.get("role")
+        found[tip] = row.get("role"), table(decoded(row.get("provider_metadata")))
         tip = row.get("parent_hash")
-    return list(reversed(found.items()))
+    return [(hash_, *about) for hash_, about in reversed(found.items())]
 
 
 def _conversation(database: ForeignDatabase, session: str) -> Iterator[Keyed]:
@@ -265,7 +268,7 @@ SOURCE: Final = Databases(
                 *("$LLM_USER_PATH", "{config}/io.datasette.llm", "{support}/io.datasette.llm"),
                 "{roaming}/io.datasette.llm",
             ),
-            "logs.db",
+            *("logs.db", f"{HANDED_OVER}/*.db"),
         ),
     ),
     sessions=_sessions,

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from threadkeep.base import json
 from threadkeep.base.files import make_private_dir
 from threadkeep.base.json import decode_line
 from threadkeep.base.nofollow import write_files
+from threadkeep.base.sqlite.from_script import database_of
 from threadkeep.capture.intake import alone
 from threadkeep.errors import Invalid, ThreadkeepError
 from threadkeep.knowledge.archive import text_hash
@@ -26,12 +28,13 @@ from threadkeep.sources.continue_dev import SOURCE as CONTINUE
 from threadkeep.sources.copilot_cli import SOURCE as COPILOT_CLI
 from threadkeep.sources.files import file_bytes
 from threadkeep.sources.folders import folders_in
-from threadkeep.sources.format import DocumentFiles, Documents, encoded
+from threadkeep.sources.format import Databases, DocumentFiles, Documents, encoded
 from threadkeep.sources.gemini_cli import SOURCE as GEMINI_CLI
 from threadkeep.sources.goose import SOURCE as GOOSE, message_record
 from threadkeep.sources.gptme import SOURCE as GPTME
 from threadkeep.sources.grok_build import SOURCE as GROK_BUILD
 from threadkeep.sources.kimi_code import SOURCE as KIMI_CODE
+from threadkeep.sources.llm_logs import HANDED_OVER, SOURCE as LLM
 from threadkeep.sources.mistral_vibe import OLDER as MISTRAL_VIBE
 from threadkeep.sources.opencode.database import data_root, message_line, part_line
 from threadkeep.sources.pi import SOURCE as PI
@@ -66,6 +69,7 @@ from threadkeep.transfer.formats.goose import goose
 from threadkeep.transfer.formats.gptme import gptme, gptme_settings
 from threadkeep.transfer.formats.grok_build import grok_build, grok_files, grok_folder
 from threadkeep.transfer.formats.kimi_code import kimi_code, kimi_folder, kimi_state
+from threadkeep.transfer.formats.llm import llm
 from threadkeep.transfer.formats.mistral_vibe import mistral_vibe, vibe_meta
 from threadkeep.transfer.formats.openai import hermes, openai
 from threadkeep.transfer.formats.opencode import opencode, opencode_id
@@ -215,6 +219,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "goose": goose,
     "grok-build": grok_build,
     "mistral-vibe": mistral_vibe,
+    "llm": llm,
     "ai-sdk": ai_sdk,
     "openai": openai,
     "hermes": hermes,
@@ -260,7 +265,7 @@ def hand_off(told: Conversation, agent: str, cwd: str, new: NewSession, user: Us
         command=f"cd {shlex.quote(cwd)} && {target.command(new.session_id, path)}",
         title=ready.about.title,
         messages=len(ready.messages),
-        data=WRITERS[agent](ready, new).encode(),
+        data=target.packed(WRITERS[agent](ready, new)),
         beside={place: content.encode() for place, content in beside.items()},
     )
 
@@ -397,6 +402,15 @@ def _of_vibe(_cwd: str, new: NewSession, user: UserHome) -> Path:
     return root / f"session_{at}_{new.session_id[:8]}" / "messages.jsonl"
 
 
+def _of_llm(_cwd: str, new: NewSession, user: UserHome) -> Path:
+    # A database of its own: that of the program is nobody else's to write into.
+    return roots_of(LLM.places, user)[0] / HANDED_OVER / f"{new.session_id}.db"
+
+
+def _resume_llm(session_id: str, path: Path) -> str:
+    return f"llm chat --cid {session_id} -d {shlex.quote(str(path))}"
+
+
 def _resume_goose(_session_id: str, path: Path) -> str:
     # What was imported is what was used last.
     imported = f"goose session import {shlex.quote(str(path))}"
@@ -414,6 +428,7 @@ class _Target(NamedTuple):
     # What is in other files than that of the conversation.
     beside: Callable[[Conversation, NewSession, Path], Mapping[Path, str]] = lambda *_: {}
     source: Source | None = None  # what reads it, where its agent has several
+    packed: Callable[[str], bytes] = str.encode  # what stands in its file
 
 
 _TARGETS: Final[Mapping[str, _Target]] = {
@@ -440,6 +455,7 @@ _TARGETS: Final[Mapping[str, _Target]] = {
     "mistral-vibe": _Target(
         *(_uuid4, _of_vibe, lambda own, _: f"vibe --resume {own}", vibe_meta, MISTRAL_VIBE)
     ),
+    "llm": _Target(_uuid7, _of_llm, _resume_llm, packed=database_of),
 }
 TARGETS: Final = tuple(_TARGETS)
 
@@ -478,7 +494,18 @@ def _lines(made: HandOff, source: Source, log: Log) -> Iterable[bytes]:
     if isinstance(source, Documents):
         files = DocumentFiles(log, {**made.beside, made.path: made.data})
         return (line for _, line in encoded(source.split(files)))
+    if isinstance(source, Databases):
+        return _records(made, source)
     return made.data.splitlines()
+
+
+def _records(made: HandOff, source: Databases) -> Iterator[bytes]:
+    """Return the records of a database that is not in its place yet."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, made.path.name)
+        write_files(path.parent, (), {path.name: made.data})
+        log = Log(str(path), Stamp(0, 0, 0, 0), made.session_id)
+        yield from (line for _, line in source.records(log, made.session_id))
 
 
 def _parts(document: Any) -> Iterator[bytes]:
