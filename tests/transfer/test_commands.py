@@ -107,7 +107,7 @@ def test_a_session_goes_on_in_another_program(hands: Hands, program: str) -> Non
     assert done["session_id"][:8] in str(path)
     assert done["title"].endswith(f"(continued from claude-code {CLAUDE})")
     assert done["command"].startswith(f"cd {hands.folder / 'harbor'} && ")
-    assert "fails about one time in ten on CI" in path.read_text()
+    assert b"fails about one time in ten on CI" in path.read_bytes()
     # Once more it is another session: the first one stays.
     assert document(hands("resume", CLAUDE, *options))["resume"]["path"] != done["path"]
 
