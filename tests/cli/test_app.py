@@ -224,7 +224,7 @@ def test_a_person_is_asked(*, answer: str, goes_on: bool, monkeypatch: pytest.Mo
         (["chat", "ls", "--nonsense"], 2, "error: No such option"),
         (["chat", "show"], 2, "error: Missing argument"),
         (["chat", "ls"], 3, "error: there is no chat store"),
-        (["--home", "postgres://host/db", "backup"], 2, "error: the chat store is on a server"),
+        (["--home", "postgres://host/db", "backup"], 2, "error: no backup of the chat store"),
     ],
 )
 def test_errors_of_a_real_run(

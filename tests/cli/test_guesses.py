@@ -246,8 +246,10 @@ def test_every_command_and_message_has_a_ref_that_opens(captured: Run) -> None:
 
 
 def test_a_session_to_read_leaves_out_what_its_program_told_the_model(captured: Run) -> None:
-    plain = captured("export", "aider:6bc622ff03c15ab4").stdout
-    whole = captured("export", "aider:6bc622ff03c15ab4", "--notes").stdout
+    (listed, *_) = json.loads(captured("sessions", "--agent", "aider", "--json").stdout)["sessions"]
+    session = f"aider:{listed['session_id']}"  # made of the log's path
+    plain = captured("export", session).stdout
+    whole = captured("export", session, "--notes").stdout
     assert "> Note: " in whole
     assert "> Note: " not in plain
     assert "## User" in plain

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +190,21 @@ class Clocks:
         self.wall += int((seconds + asleep) * 1000)
 
 
+def stop_between_writes(served: ServeProcess, file: Path) -> None:
+    """Stop a service, but not inside a transaction: nobody else could write until it goes on."""
+    for _ in range(1000):
+        os.kill(served.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, served.pid, os.WSTOPPED | os.WNOWAIT)
+        with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(served.pid, signal.SIGCONT)
+            else:
+                return
+    pytest.fail("it is always writing")
+
+
 def test_a_service_that_is_stopped_or_silent_is_not_called_running(
     home: Home, served: ServeProcess
 ) -> None:
@@ -197,8 +214,7 @@ def test_a_service_that_is_stopped_or_silent_is_not_called_running(
         return who_serves(home).hindrance, one.level
 
     assert told() == ("", "ok")
-    os.kill(served.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, served.pid, os.WSTOPPED | os.WNOWAIT)
+    stop_between_writes(served, home.knowledge_path())
     assert told() == ("stopped", "warn")
     do(home.knowledge_path(), "UPDATE tk_service SET heartbeat = heartbeat - 660000")
     assert told() == ("stopped", "warn")

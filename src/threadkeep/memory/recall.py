@@ -450,7 +450,8 @@ class _Shower:
 
     def _is_visible(self, one: Candidate) -> bool:
         if one.side == "entry":
-            return not self._sessions[one.session].is_probe
+            found = self._sessions.get(one.session)
+            return found is not None and not found.is_probe
         thing = load_thing(self._tx, SHOWN_AS.get(one.kind, one.kind), one.row, indexed=one.id > 0)
         if thing is not None:
             self._things[one.id] = thing

@@ -1056,7 +1056,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(lines: list[str], factor
             factory,
             small,
             edited(lines, 0, more="x" * 1001),
-            "line 1: the columns we do not",
+            "line 1: the unknown columns have",
             TooLarge,
         )
         refused(factory, small, [*lines, "x" * 100_000], "line 7: 100,000 characters", TooLarge)
