@@ -7,7 +7,9 @@ import numpy as np
 import psycopg
 import pytest
 
+from tests.engines.test_written_sql import Statements, writers
 from tests.support.postgres import fresh_database
+from threadkeep.base.sql import fill_pieces
 from threadkeep.base.tx import Sql, Tx
 from threadkeep.knowledge import server_vectors
 from threadkeep.knowledge.store import KnowledgeStore
@@ -123,3 +125,19 @@ def test_few_vectors_are_compared_here(
     with store.read() as tx:
         assert server_vectors.chunks_there(tx) == {}
         assert answers(VectorIndex(MODEL), tx)[0]
+
+
+def test_the_server_runs_every_statement_that_is_written_for_it(
+    store: KnowledgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.write() as tx:
+        tx.run(Sql("DELETE FROM tk_vector_rows"))
+    found = Statements(fill_pieces)
+    monkeypatch.setattr("threadkeep.base.postgres.tx.fill_pieces", found)
+    assert fill(store)
+    check_both(store)
+    written = {one for one in writers() if one[0] == "knowledge/server_vectors.py"}
+    assert written
+    assert written <= found.callers
+    asked = (server_vectors._FILL, server_vectors._NEAREST, server_vectors._SOME)
+    assert {one.replace("{vector}", "public") for one in asked} <= found.texts
