@@ -116,3 +116,21 @@ def test_a_store_says_the_same_of_them(table: str, *, reads: bool) -> None:
                     said = verdict(getattr(of, one.name), one, given)
                     found.append((one.name, repr(given)[:200], said))
     assert differing(told) == []
+
+
+@pytest.mark.parametrize("odd", [ODD, "\0", "\ud83d", "\\u0000", "\\\0"], ids=ascii)
+def test_a_chat_is_listed_whatever_its_metadata_says(odd: str) -> None:
+    told: dict[str, list[Any]] = {}
+    for engine in MAKERS:
+        with MAKERS[engine]["chat"](ManualClock(step=1)) as factory:
+            store = factory.open()
+            for name, ephemeral in (("kept", False), ("passing", True)):
+                store.create_session(
+                    agent="a",
+                    model="m",
+                    session_id=name,
+                    metadata={"said": odd, odd: [odd], "ephemeral": ephemeral},
+                )
+            told[engine] = [plain(store.sessions()), plain(store.session("kept"))]
+    assert told["sqlite"] == told["postgres"]
+    assert [one["id"] for one in told["sqlite"][0]["items"]] == ["kept"]

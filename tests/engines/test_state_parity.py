@@ -195,3 +195,50 @@ def test_hostile_values_come_back_or_are_refused_alike(pair: Pair, value: Any) -
     pair.both(lambda db: db.search_messages(str(value)[:500]))
     pair.both(lambda db: list(db.iter_export()))
     assert pair.both(lambda db: db.check()) == []
+
+
+# ---------------------------------------------------------------------- characters
+
+# What a text of PostgreSQL cannot hold, what stands for it there, and what looks like one of them.
+CHARACTERS: Final = (
+    *("\0", "\ud83d", "\udc00x", "\ud83d\udc00", "\ud83d\ud83d\udc00\udc00", "\uf8ff0000"),
+    *("\\u0000", "\\\0", "\\\\ud83d\udc00", '"\\', "\U0001f600"),
+)
+
+
+@pytest.mark.parametrize("odd", CHARACTERS, ids=ascii)
+def test_whatever_a_session_says_of_its_model_it_is_listed_and_deleted(
+    pair: Pair, odd: str
+) -> None:
+    for db in pair:
+        for name in ("parent", "other"):
+            db.create_session(name, "cli")
+        marks = {"sub": "_delegate_from", "branch": "_branched_from"}
+        for name, mark in marks.items():
+            config = {"said": odd, odd: [odd], mark: "parent"}
+            db.create_session(name, "cli", parent_session_id="parent", model_config=config)
+        db.create_session("lost", "cli", model_config={"_delegate_from": f"not {odd}"})
+        raw = json.dumps({"said": odd}, ensure_ascii=False)
+        db.update_session_meta("other", raw)
+    said = pair.both(lambda db: db.get_session_model_config_value("other", "said"))
+    assert said == json.loads(json.dumps(odd))
+    assert pair.both(lambda db: sorted(one["id"] for one in db.list_sessions_rich())) == [
+        *("branch", "other", "parent")
+    ]
+    assert pair.both(lambda db: db.get_session_delete_targets("parent")) == ["parent", "sub"]
+    pair.both(lambda db: db.get_session("sub"))
+    assert pair.both(lambda db: db.delete_sessions(["other"])) == 1
+    assert pair.both(lambda db: db.delete_sessions(["parent"])) == 1
+    assert pair.both(lambda db: db.get_session("sub")) is None
+    assert pair.both(lambda db: db.get_session("branch")) is not None
+
+
+@pytest.mark.parametrize("odd", ["\uf8ff0000", "\\u0000", "\U0001f600"], ids=ascii)
+def test_a_mark_names_a_parent_of_any_characters(pair: Pair, odd: str) -> None:
+    parent = f"of {odd}"
+    for db in pair:
+        db.create_session(parent, "cli")
+        config = {"_branched_from": parent}
+        db.create_session("branch", "cli", parent_session_id=parent, model_config=config)
+    family = pair.both(lambda db: db.get_lineage(parent))
+    assert [one["relation"] for one in family][1:] == ["branch"]

@@ -12,6 +12,7 @@ names is a piece that each engine fills in:
 | `{texts:name}` | the same for a list of strings |
 | `{raw:column}` | the text of a column, in bytes where the engine may hold some that is no UTF-8 |
 | `{size:column}` | how many bytes a text has |
+| `{json:column}` | the JSON of a column for `json_extract()`, whatever characters are in it |
 | `{matching:index}` | a relation: the `id` of each row of a full-text index that `:match` finds |
 | `{ranked:index}` | the same with a `score`, the best is the least |
 | `{after:row}` | whether a row is behind the cursor `:after`, the id of the last one read |
@@ -56,6 +57,7 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "texts": "SELECT value FROM json_each(:{})",
         "raw": "CAST({} AS BLOB)",
         "size": "length(CAST({} AS BLOB))",
+        "json": "{}",
         "matching": "(SELECT rowid AS id FROM {0} WHERE {0} MATCH :match)",
         "ranked": "(SELECT rowid AS id, rank AS score FROM {0} WHERE {0} MATCH :match)",
         "after": "{}.id > :after",
@@ -73,6 +75,12 @@ _OF_ENGINE: Final[Mapping[Engine, Mapping[str, str]]] = {
         "texts": "SELECT json_array_elements_text(CAST(:{} AS json)) AS value",
         "raw": "{}",
         "size": "octet_length({})",
+        # It refuses escapes of NUL and of halves of characters. They are written as in `values.py`;
+        # an escaped backslash is written otherwise first, so that `\u` always begins an escape.
+        "json": r"CASE WHEN strpos({0}, '\u') = 0 THEN {0} ELSE regexp_replace("
+        r"replace({0}, '\\', '\u005c'), '(?<!\\u[dD][89abAB]..)\\u([dD][c-fC-F]..)"
+        r"|\\u(0000|[fF]8[fF][fF]|[dD][89abAB]..(?!\\u[dD][c-fC-F]))',"
+        r" chr(63743) || '\1\2', 'g') END",
         # What is found comes from outside: :match is the JSON list of ids, or of pairs with scores.
         "matching": "(SELECT unnest(CAST(translate(:match, '[]', '{{}}') AS bigint[])) AS id)",
         "ranked": "(SELECT CAST(f ->> 0 AS bigint) AS id, CAST(f ->> 1 AS REAL) AS score"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
+from threadkeep.base.text import pattern
 from threadkeep.base.tx import Tx
 from threadkeep.errors import Invalid, NotFound
 from threadkeep.state.context import Json, StateContext, clean
@@ -57,6 +58,7 @@ def drop_unused_prompts(ctx: StateContext, tx: Tx) -> None:
 # Names of a bill, not of a provider that could be called.
 BARE_BILLING_PROVIDERS: Final = frozenset({"auto", "custom"})
 _ROUTE: Final = ("provider", "base_url", "api_mode")
+_HALF: Final = pattern("[\ud800-\udfff]")
 
 
 def change_config(
@@ -74,7 +76,10 @@ def update_session_meta(
     ctx: StateContext, tx: Tx, session_id: str, model_config_json: str, model: str | None = None
 ) -> None:
     """Replace the model_config of a session, which is JSON, and the model if one is given."""
-    values: Json = {"model_config": clean(ctx, model_config_json)}
+    text = clean(ctx, model_config_json)
+    if isinstance(text, str):  # half a character fits no column, but any JSON as an escape
+        text = _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+    values: Json = {"model_config": text}
     if model is not None:
         values["model"] = to_column(model, "model").column
     update_session(ctx, tx, session_id, values)

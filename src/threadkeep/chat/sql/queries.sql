@@ -42,7 +42,7 @@ WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:title AS TEXT) IS NULL OR nullif(title, 'New Chat') LIKE :title ESCAPE '\')
   AND (CAST(:archived AS INTEGER) IS NULL OR (CASE WHEN archived_at IS NULL THEN 0 ELSE 1 END) = :archived)
   AND (:ephemeral OR NOT json_valid(metadata_json)
-       OR coalesce(json_extract(metadata_json, '$.ephemeral'), 0) IN (0, 'false'))
+       OR coalesce(json_extract({json:metadata_json}, '$.ephemeral'), 0) IN (0, 'false'))
   AND (updated_at, id) < (coalesce(CAST(:updated AS INTEGER), 9223372036854775807),
                           coalesce(:id, x'ff'))  -- a blob sorts behind every text
 ORDER BY updated_at DESC, id DESC LIMIT :limit;
@@ -434,7 +434,7 @@ WHERE f.id >= :oldest
   AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)
   AND (:archived OR s.archived_at IS NULL)
   AND (:hidden OR (m.hidden_at IS NULL AND CASE WHEN json_valid(m.metadata_json)
-    THEN json_extract(m.metadata_json, '$.hidden_at') END IS NULL))
+    THEN json_extract({json:m.metadata_json}, '$.hidden_at') END IS NULL))
   AND (CAST(:since AS INTEGER) IS NULL OR m.created_at >= :since)
   AND (CAST(:until AS INTEGER) IS NULL OR m.created_at < :until)
 ORDER BY score, m.created_at DESC LIMIT :limit;
@@ -453,7 +453,7 @@ WHERE p.data_json LIKE :term ESCAPE '\'
   AND (CAST(:role AS TEXT) IS NULL OR m.role = :role)
   AND (:archived OR s.archived_at IS NULL)
   AND (:hidden OR (m.hidden_at IS NULL AND CASE WHEN json_valid(m.metadata_json)
-    THEN json_extract(m.metadata_json, '$.hidden_at') END IS NULL))
+    THEN json_extract({json:m.metadata_json}, '$.hidden_at') END IS NULL))
   AND (CAST(:since AS INTEGER) IS NULL OR m.created_at >= :since)
   AND (CAST(:until AS INTEGER) IS NULL OR m.created_at < :until)
 ORDER BY m.created_at DESC LIMIT :limit;

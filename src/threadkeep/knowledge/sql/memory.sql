@@ -290,5 +290,5 @@ SELECT last_event_ts, consecutive_failures, last_error_ts, probe_ok, probe_last_
 
 -- name: alarms_about
 SELECT DISTINCT invariant_id FROM capture_alarms
-WHERE acked_at IS NULL AND resolved_at IS NULL AND json_valid(details_json) AND json_extract(details_json, '$.source') = :source
+WHERE acked_at IS NULL AND resolved_at IS NULL AND json_valid(details_json) AND json_extract({json:details_json}, '$.source') = :source
 ORDER BY 1

@@ -9,8 +9,8 @@ coalesce((SELECT max(a.at) FROM (
 -- piece: plain_child
 -- Neither branch nor delegate nor a tool's own run; settings that are no JSON say nothing.
 CASE WHEN json_valid(s.model_config) THEN
-    json_extract(s.model_config, '$._branched_from') IS NULL
-    AND json_extract(s.model_config, '$._delegate_from') IS NULL
+    json_extract({json:s.model_config}, '$._branched_from') IS NULL
+    AND json_extract({json:s.model_config}, '$._delegate_from') IS NULL
   ELSE true END AND coalesce(s.source, '') <> 'tool'
 
 -- piece: goes_on

@@ -235,8 +235,8 @@ DELETE FROM gateway_hygiene_state WHERE session_key = :key;
 SELECT * FROM full.sessions s
 WHERE s.parent_session_id = :id AND s.ended_at IS NULL AND s.source <> 'tool'
   AND CASE WHEN json_valid(s.model_config)
-    THEN :id NOT IN (coalesce(json_extract(s.model_config, '$._branched_from'), ''),
-                     coalesce(json_extract(s.model_config, '$._delegate_from'), ''))
+    THEN :id NOT IN (coalesce(json_extract({json:s.model_config}, '$._branched_from'), ''),
+                     coalesce(json_extract({json:s.model_config}, '$._delegate_from'), ''))
     ELSE true END
 ORDER BY s.started_at LIMIT 2;
 
@@ -244,8 +244,8 @@ ORDER BY s.started_at LIMIT 2;
 SELECT 1 FROM sessions s
 WHERE s.parent_session_id = :id AND s.source <> 'tool'
   AND CASE WHEN json_valid(s.model_config)
-    THEN :id NOT IN (coalesce(json_extract(s.model_config, '$._branched_from'), ''),
-                     coalesce(json_extract(s.model_config, '$._delegate_from'), ''))
+    THEN :id NOT IN (coalesce(json_extract({json:s.model_config}, '$._branched_from'), ''),
+                     coalesce(json_extract({json:s.model_config}, '$._delegate_from'), ''))
     ELSE true END
 LIMIT 1;
 
@@ -275,12 +275,12 @@ DELETE FROM session_turn_leases WHERE conversation_id = :id AND holder = :holder
 SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
 WHERE c.id = :id AND p.end_reason = 'compression' AND c.source <> 'tool'
   AND CASE WHEN json_valid(c.model_config)
-    THEN p.id NOT IN (coalesce(json_extract(c.model_config, '$._branched_from'), ''),
-                      coalesce(json_extract(c.model_config, '$._delegate_from'), ''))
+    THEN p.id NOT IN (coalesce(json_extract({json:c.model_config}, '$._branched_from'), ''),
+                      coalesce(json_extract({json:c.model_config}, '$._delegate_from'), ''))
     ELSE true END;
 
 -- name: branched_from
-SELECT json_extract(model_config, '$._branched_from') FROM sessions
+SELECT json_extract({json:model_config}, '$._branched_from') FROM sessions
 WHERE id = :id AND json_valid(model_config);
 
 -- name: closed_by_compression

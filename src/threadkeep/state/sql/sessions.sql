@@ -3,13 +3,13 @@
 -- without a mark in model_config are continuations, 0 in a file of version 6, where their times must tell.
 
 -- piece: branched_from
-CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._branched_from') END
+CASE WHEN json_valid(s.model_config) THEN json_extract({json:s.model_config}, '$._branched_from') END
 
 -- piece: delegate_from
-CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._delegate_from') END
+CASE WHEN json_valid(s.model_config) THEN json_extract({json:s.model_config}, '$._delegate_from') END
 
 -- piece: reset_from
-CASE WHEN json_valid(s.model_config) THEN json_extract(s.model_config, '$._reset_from') END
+CASE WHEN json_valid(s.model_config) THEN json_extract({json:s.model_config}, '$._reset_from') END
 
 -- piece: reset_child
 -- Before there was a mark: the conversation of the same messenger key went on after a reset of its parent.

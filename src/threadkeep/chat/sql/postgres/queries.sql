@@ -13,7 +13,7 @@ WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:archived AS INTEGER) IS NULL
        OR (archived_at IS NOT NULL) = (CAST(:archived AS INTEGER) = 1))
   AND (:ephemeral OR NOT json_valid(metadata_json)
-       OR coalesce(json_extract(metadata_json, '$.ephemeral'), '0') IN ('0', 'false'))
+       OR coalesce(json_extract({json:metadata_json}, '$.ephemeral'), '0') IN ('0', 'false'))
   AND (updated_at < coalesce(CAST(:updated AS INTEGER), 9223372036854775807)
        OR (updated_at = :updated AND (CAST(:id AS TEXT) IS NULL OR id < :id)))
 ORDER BY updated_at DESC, id DESC LIMIT :limit;
