@@ -242,3 +242,19 @@ def test_a_mark_names_a_parent_of_any_characters(pair: Pair, odd: str) -> None:
         db.create_session("branch", "cli", parent_session_id=parent, model_config=config)
     family = pair.both(lambda db: db.get_lineage(parent))
     assert [one["relation"] for one in family][1:] == ["branch"]
+
+
+@pytest.mark.parametrize("asked", ["id_query", "search_query"])
+@pytest.mark.parametrize("text", ["\0", "B", "_%", "\ud83d", "-", "s-" * 40_000], ids=len)
+def test_part_of_an_id_finds_a_session(pair: Pair, text: str, asked: str) -> None:
+    names = ["s-a_%b", "s-ab"]
+    for db in pair:
+        for name in names:
+            db.create_session(name, "cli")
+            db.set_session_title(name, name)
+    given: dict[str, Any] = {asked: text, "order_by_last_active": True}
+    rows = pair.both(lambda db: db.list_sessions_rich(**given))
+    found = {name for name in names if text.lower() in name}
+    assert {row["id"] for row in rows} == found
+    rows = pair.both(lambda db: db.search_sessions_by_id(text))
+    assert {row["id"] for row in rows} == found

@@ -17,7 +17,7 @@ from threadkeep.state.context import Json, StateContext
 from threadkeep.state.lineage import all_continuations, compressed_before, compression_chain
 from threadkeep.state.rows import decode_content, preview_of, read_sessions
 from threadkeep.state.search.index_fill import newest_first
-from threadkeep.state.sessions import SessionFilter, archived_or_not, asked_sources, escape_like
+from threadkeep.state.sessions import SessionFilter, archived_or_not, asked_sources
 
 _FEW: Final = 2_000  # sessions that are sorted in 60 ms
 # What a continuation shows of itself in the place of the session it continues with.
@@ -157,20 +157,15 @@ def _matching(ctx: StateContext, tx: Tx, of_id: str | None, of_any: str | None) 
     """Return the sessions that match or continue in one that does, None if nothing is asked for."""
     asked: list[tuple[str, Json]] = []
     if needle := (of_id or "").strip().lower():
-        asked.append(("ids_like", {"pattern": _anywhere(needle)}))
+        asked.append(("ids_with", {"needle": needle}))
     if needle := (of_any or "").strip().lower():
-        bare = _UNSPOKEN.sub("", needle)
-        params = {"pattern": _anywhere(needle), "bare": _anywhere(bare) if bare else None}
-        asked.append(("ids_or_titles_like", params))
+        params = {"needle": needle, "bare": _UNSPOKEN.sub("", needle)}
+        asked.append(("ids_or_titles_with", params))
     found = [
         {up for (match,) in tx.all(name, params) for up in compressed_before(ctx, tx, match)}
         for name, params in asked
     ]
     return set.intersection(*found) if found else None
-
-
-def _anywhere(needle: str) -> str:
-    return f"%{escape_like(needle)}%"
 
 
 # ---------------------------------------------------------------------- what is shown

@@ -193,16 +193,15 @@ ORDER BY s.started_at DESC, s.id DESC;
 -- name: list_row
 SELECT s.*, {last_active} AS last_active FROM full.sessions s WHERE s.id = :id;
 
--- name: ids_like
-SELECT id FROM sessions WHERE lower(id) LIKE :pattern ESCAPE '\';
+-- name: ids_with
+-- A pattern of LIKE would end at NUL in SQLite, and be refused when it is long.
+SELECT id FROM sessions WHERE instr(lower(id), :needle) > 0;
 
--- name: ids_or_titles_like
+-- name: ids_or_titles_with
 -- Also without punctuation: `an94` finds `AN-94`.
-SELECT id FROM sessions WHERE lower(id) LIKE :pattern ESCAPE '\'
-  OR lower(coalesce(title, '')) LIKE :pattern ESCAPE '\'
-  OR (CAST(:bare AS TEXT) IS NOT NULL AND
-    replace(replace(replace(replace(lower(coalesce(title, '')), '-', ''), '_', ''), '.', ''), ' ', '')
-      LIKE :bare ESCAPE '\');
+SELECT id FROM sessions WHERE instr(lower(id), :needle) > 0 OR instr(lower(title), :needle) > 0
+  OR (:bare <> ''
+    AND instr(replace(replace(replace(replace(lower(title), '-', ''), '_', ''), '.', ''), ' ', ''), :bare) > 0);
 
 -- name: first_user_text
 -- Of the long text of a skill also the end: what was typed stands behind the skill.
