@@ -181,6 +181,8 @@ def test_rows_of_sql_come_as_a_table_json_and_csv(captured: Run) -> None:
     assert told[1:] == [",".join(row) for row in plain]
     assert "Only the first 1 rows" in captured("sql", query, "--limit", "1").stderr
     assert "tk_sessions" in captured("sql").stdout
+    terminals = captured("sql", "SELECT count(*) FROM sessions").stderr
+    assert "sessions of agents are in tk_sessions" in terminals
     for bad in ("DELETE FROM tk_sessions", "PRAGMA user_version", "ATTACH 'x' AS y"):
         captured("sql", bad, code=2)
     assert json.loads(captured("sql", query, "--json").stdout)["rows"] == rows

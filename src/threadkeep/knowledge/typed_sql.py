@@ -94,6 +94,12 @@ def sql_tables(database: Database) -> list[SqlTable]:
         return [_table(name, file.columns(name)) for name in _ordered({name for (name,) in rows})]
 
 
+def tables_named(sql: str, tables: Iterable[SqlTable]) -> tuple[SqlTable, ...]:
+    """Return the tables with an `about` that a query names."""
+    words = set(re.findall(r"\w+", sql.lower()))
+    return tuple(one for one in tables if one.about and one.name in words)
+
+
 def _ordered(names: set[str]) -> list[str]:
     rest = sorted(name for name in names if name not in _ABOUT and not _HIDDEN.match(name))
     return [*(name for name in _ABOUT if name in names), *rest]

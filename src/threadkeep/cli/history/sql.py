@@ -31,12 +31,14 @@ def sql(call: Call, *, query: str | None, as_csv: bool, limit: int) -> None:
     Nothing can be changed. A query may take 5 seconds.
     """
     from threadkeep.home.opening import open_browse
+    from threadkeep.knowledge.typed_sql import tables_named
 
     with open_browse(call.home, call.db) as browse:
         if query is None:
             _show_tables(call, browse.tables())
             return
         found = browse.select(query, limit=limit)
+        named = tables_named(query, browse.tables())
     if call.as_json:
         call.answer("rows", columns=found.columns, rows=_named(found), cut=found.cut)
     elif as_csv:
@@ -45,6 +47,8 @@ def sql(call: Call, *, query: str | None, as_csv: bool, limit: int) -> None:
         rows = [["" if one is None else str(one) for one in row] for row in found.rows]
         with paging(wanted=call.pager):
             table(found.columns, rows)
+    for one in named:
+        note(f"{one.name}: {one.about}")
     if found.cut:
         note(f"Only the first {len(found.rows):,} rows are shown; more with --limit")
 
@@ -58,4 +62,5 @@ def _show_tables(call: Call, tables: "list[SqlTable]") -> None:
         call.answer("rows", rows=tables)
         return
     with paging(wanted=call.pager):
-        table(("table", "columns"), [(one.name, ", ".join(one.columns)) for one in tables])
+        rows = [(one.name, one.about, ", ".join(one.columns)) for one in tables]
+        table(("table", "holds", "columns"), rows)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from threadkeep.errors import ThreadkeepError
-from threadkeep.knowledge.typed_sql import MOST_ROWS, SqlTable
+from threadkeep.knowledge.typed_sql import MOST_ROWS, SqlTable, tables_named
 from threadkeep.web.page import SitePage, SiteRequest, visit_of
 from threadkeep.web.pages.usage import harmless
 from threadkeep.web.words import opening_address, session_address
@@ -107,8 +107,7 @@ def show(visit: SiteRequest) -> SqlPage:
         return SqlPage(q, (), (), False, 0, error.message, error.hint, tables)  # noqa: FBT003
     took = round((time.perf_counter() - began) * 1000)
     rows = tuple(cells(found.columns, row) for row in found.rows)
-    words = set(re.findall(r"\w+", q.lower()))
-    asked = tuple(one for one in tables if one.about and one.name in words)
+    asked = tables_named(q, tables)
     page: dict[str, Any] = {
         "columns": found.columns,
         "rows": rows,
