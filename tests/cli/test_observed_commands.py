@@ -1,6 +1,7 @@
 """commands: commands and visits as a person looks for them."""
 
 import sqlite3
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,6 @@ def test_words_of_the_version_before_are_understood(run: Run, reported: Path) ->
         (["test", "cargo"], ["cargo test"]),
         (['"test cargo"'], []),
         (["outcome:failed"], ["cargo test"]),
-        (["is:failed", "on:today"], ["cargo test"]),
         (["project:quay", "role:user"], ["ls -la"]),
         (["project:QUA"], ["ls -la"]),
         (["agent:claude-code"], ["grep x"]),
@@ -101,6 +101,13 @@ def test_what_is_asked_for_is_found(
     words: list[str], found: list[str], run: Run, reported: Path
 ) -> None:
     assert commands(run, *words) == found
+
+
+def test_a_day_is_a_filter_like_any_other(run: Run, reported: Path) -> None:
+    (failed,) = document(run("commands", "--failed", "--json"))["commands"]
+    day = f"{datetime.fromtimestamp(failed['timestamp'] / 1000).astimezone():%Y-%m-%d}"
+    assert commands(run, "is:failed", f"on:{day}") == ["cargo test"]
+    assert commands(run, "is:failed", "on:2001-01-01") == []
 
 
 def test_output_is_shown_when_asked_for(run: Run, reported: Path) -> None:
