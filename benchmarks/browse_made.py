@@ -93,6 +93,8 @@ def make_store(folder: Path, path: Path, now: int, sessions: int) -> None:
         )
         capture(around, {"pi": PI})
     _fill(path, now, sessions)
+    with KnowledgeStore.open(path, clock=lambda: now) as store:
+        store.index()  # as capture does; otherwise questions do, and each of their commits is news
 
 
 def _fill(path: Path, now: int, sessions: int) -> None:
